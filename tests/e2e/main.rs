@@ -31,6 +31,7 @@ mod patch_forms;
 mod pausing;
 mod permissions;
 mod previews;
+mod processes;
 mod rate_limits;
 mod real_job;
 mod receiver;

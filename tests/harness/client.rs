@@ -13,6 +13,7 @@ use wire::v1::audit_service_client::AuditServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
 use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
+use wire::v1::process_service_client::ProcessServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::{self, AuditEvent};
@@ -26,6 +27,8 @@ pub struct Clients {
     pub runs: RunServiceClient<Channel>,
     /// `ToolService`.
     pub tools: ToolServiceClient<Channel>,
+    /// `ProcessService`.
+    pub processes: ProcessServiceClient<Channel>,
     /// `ApprovalService`.
     pub approvals: ApprovalServiceClient<Channel>,
     /// `AuditService`.
@@ -51,6 +54,7 @@ impl Clients {
         Self {
             runs: RunServiceClient::new(channel.clone()),
             tools: ToolServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
+            processes: ProcessServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             approvals: ApprovalServiceClient::new(channel.clone()),
             audit: AuditServiceClient::new(channel.clone()),
             policy: PolicyServiceClient::new(channel.clone()),

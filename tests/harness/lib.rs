@@ -9,6 +9,7 @@ mod container;
 mod daemon;
 mod image;
 mod probe;
+pub mod process;
 mod remote;
 mod run;
 

@@ -11,6 +11,7 @@ mod guest_lost;
 mod host_worker_lost;
 mod orderly_stop;
 mod overlay;
+mod processes;
 mod reads;
 mod standstill;
 mod tampered;

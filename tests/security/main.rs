@@ -29,4 +29,5 @@ mod read_only;
 mod remote;
 mod repositories;
 mod secrets;
+mod stays;
 mod swaps;

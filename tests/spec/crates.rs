@@ -7,19 +7,19 @@ use std::path::Path;
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 27] = [
+const ARROWS: [(&str, &str); 28] = [
     ("anomaly", "audit audit-service gateway identity jail ops refusal runs store webhook"),
     ("audit", ""),
     ("audit-service", "audit ops refusal webhook wire"),
     (
         "calls",
-        "audit audit-service dialects executor gateway identity jail mcp-upstream ops refusal runs store webhook wire worker-protocol",
+        "audit audit-service dialects executor gateway identity jail mcp-upstream ops processes refusal runs store webhook wire worker-protocol",
     ),
     ("cli", "audit doctor gateway lock mcp text wire"),
     ("containers", "lock text"),
     (
         "daemon",
-        "anomaly audit audit-service calls containers dialects doctor executor gateway host-worker identity jail mcp ops refusal runs store webhook wire worker-protocol",
+        "anomaly audit audit-service calls containers dialects doctor executor gateway host-worker identity jail mcp ops processes refusal runs store webhook wire worker-protocol",
     ),
     ("dialects", "jail ops text wire"),
     ("doctor", ""),
@@ -33,6 +33,10 @@ const ARROWS: [(&str, &str); 27] = [
     ("mcp", "lock text wire"),
     ("mcp-upstream", "gateway ops text wire"),
     ("ops", "jail text wire"),
+    (
+        "processes",
+        "audit audit-service executor gateway identity ops refusal runs seal store wire worker-protocol",
+    ),
     ("refusal", "gateway ops wire"),
     (
         "runs",

@@ -46,6 +46,8 @@ pub enum Kind {
     SessionOpened,
     /// How a session ended; exactly one for each that was opened.
     SessionClosed,
+    /// How a process ended that outlived its call, whose id it has.
+    ProcessEnded,
     /// The changes of an overlay are accepted or discarded, or a kept workspace is deleted; on disk before that begins,
     /// and again when it is over.
     WorkspaceChange,
@@ -106,6 +108,7 @@ impl Kind {
             Self::McpToolChanged => "mcp_tool_changed",
             Self::SessionOpened => "session_opened",
             Self::SessionClosed => "session_closed",
+            Self::ProcessEnded => "process_ended",
             Self::WorkspaceChange => "workspace_change",
             Self::BundleCreated => "bundle_created",
             Self::PermissionGranted => "permission_granted",

@@ -36,7 +36,7 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Caller, Permit, Policy};
 use identity::{Principal, RunId};
 use jail::Mount;
-use ops::{EndedBy, Lane, Limit, OpResult, Operation, Reason, ToolFailure};
+use ops::{Bound, EndedBy, Lane, Limit, OpResult, Operation, Outcome, Reason, ToolFailure};
 use refusal::Refusal;
 use runs::{OnStop, Run};
 use rustix::process::Signal;
@@ -44,7 +44,7 @@ use store::micros;
 use store::run::Spec;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
-use worker_protocol::client::Finished;
+use worker_protocol::client::{Finished, Usage};
 
 use crate::Calls;
 use crate::escalation::Attempt;
@@ -118,6 +118,12 @@ struct Admitted {
     room: Slot,
     /// Its run may stand still for it until it is over.
     still: Standstill,
+}
+
+/// What came of an operation that is over when it has begun.
+fn finished(outcome: Outcome) -> Finished {
+    let usage = Usage::default();
+    Finished { outcome, bound: Bound::default(), usage, bytes_in: 0, bytes_out: 0 }
 }
 
 /// What a refused or executed call comes to.
@@ -343,6 +349,9 @@ impl CallTask {
         let began = Instant::now();
         let mut finished = match permit.operation().lane() {
             Lane::Upstream => self.calls.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await,
+            _ if matches!(permit.operation(), Operation::Process(_)) => {
+                finished(self.calls.processes.start(&run, &room.lanes, permit).await)
+            }
             Lane::Container | Lane::Host => {
                 room.lanes.execute(permit, limit, self.call.output.clone(), cancel).await
             }

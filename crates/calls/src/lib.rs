@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use audit_service::AuditLog;
 use gateway::Gateway;
+use processes::Processes;
 use runs::{OnStop, Quotas, Runs};
 use store::Store;
 use store::spool::Spool;
@@ -46,6 +47,8 @@ pub struct Calls {
     pub table: CallTable,
     /// What commands wrote.
     pub spool: Arc<Spool>,
+    /// What outlives its call.
+    pub processes: Processes,
     /// Room on the disk that has all of that.
     pub quotas: Arc<Quotas>,
     pub store: Store,

@@ -7,8 +7,8 @@ use crate::endpoint::{Endpoint, Tls};
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, doctor, limits, mcp, permission, policy, run, tls,
-    token, transcript, trash, workspace,
+    alert, approval, audit, bundle, call, completions, doctor, limits, mcp, permission, policy, process, run,
+    tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -77,6 +77,9 @@ enum Command {
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
+    /// Start processes that stay, and speak with them.
+    #[command(subcommand)]
+    Process(process::Command),
     /// Run the tool calls in a model's text, which are fenced blocks, turn by turn.
     #[command(subcommand)]
     Transcript(transcript::Command),
@@ -126,6 +129,7 @@ impl Cli {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
             Command::Call(command) => command.run(&context).await,
+            Command::Process(command) => command.run(&context).await,
             Command::Transcript(command) => command.run(&context).await,
             Command::Trash(command) => command.run(&context).await,
             Command::Approval(command) => command.run(&context).await,

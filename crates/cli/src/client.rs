@@ -14,6 +14,7 @@ use wire::v1::host_service_client::HostServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
 use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
+use wire::v1::process_service_client::ProcessServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
 use wire::v1::terminal_service_client::TerminalServiceClient;
 use wire::v1::token_service_client::TokenServiceClient;
@@ -98,6 +99,7 @@ macro_rules! services {
 services! {
     runs: RunServiceClient,
     tools: ToolServiceClient,
+    processes: ProcessServiceClient,
     trash: TrashServiceClient,
     approvals: ApprovalServiceClient,
     audit: AuditServiceClient,

@@ -22,6 +22,7 @@ mod outlet;
 mod output;
 mod permission;
 mod policy;
+mod process;
 mod quantity;
 mod run;
 mod time;

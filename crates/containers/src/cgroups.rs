@@ -53,6 +53,10 @@ const LEAF: &str = "cofferdam-";
 const COMMANDS: &str = "cofferdam-commands";
 /// The same for those that go on while the others stand still.
 const ALONE: &str = "cofferdam-alone";
+/// The same for processes that outlive their calls,
+const PROCESSES: &str = "cofferdam-processes";
+/// and for what keeps them, which never stands still.
+const KEEPERS: &str = "cofferdam-keepers";
 
 /// What went wrong with a cgroup.
 #[derive(Debug, thiserror::Error)]
@@ -87,15 +91,20 @@ pub enum Group {
     Ordinary,
     /// What runs while the ordinary ones stand still.
     Alone,
+    /// Processes that outlive their calls, and a worker and a daemon as well.
+    Processes,
 }
 
 impl Group {
-    pub const ALL: [Self; 2] = [Self::Ordinary, Self::Alone];
+    pub const ALL: [Self; 3] = [Self::Ordinary, Self::Alone, Self::Processes];
+    /// Those that end with the worker that has started them.
+    const OF_WORKER: [Self; 2] = [Self::Ordinary, Self::Alone];
 
     fn name(self) -> &'static str {
         match self {
             Self::Ordinary => COMMANDS,
             Self::Alone => ALONE,
+            Self::Processes => PROCESSES,
         }
     }
 }
@@ -134,12 +143,25 @@ impl ContainerCgroup {
 
     /// Makes an empty leaf among `group`. The name must not be in use; it goes when the value is dropped.
     pub fn leaf(&self, group: Group, name: &str) -> Result<Leaf, CgroupError> {
-        let well_formed = (1..=64).contains(&name.len())
-            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if !well_formed {
-            return Err(CgroupError::BadName);
-        }
+        well_formed(name)?;
         self.commands(group).leaf(name, &self.meters)
+    }
+
+    /// Makes an empty leaf for the keeper of a process. The same holds for its name.
+    pub fn keeper(&self, name: &str) -> Result<Leaf, CgroupError> {
+        well_formed(name)?;
+        self.keepers().leaf(name, &Meters::Nowhere)
+    }
+
+    /// A process and its keeper as an earlier life of this program has left them: their leaves, as far as they are there.
+    pub fn former_process(&self, name: &str) -> Result<(Option<Leaf>, Option<Leaf>), CgroupError> {
+        well_formed(name)?;
+        let process = self.commands(Group::Processes).former_leaf(name);
+        Ok((process, self.keepers().former_leaf(name)))
+    }
+
+    fn keepers(&self) -> Commands {
+        Commands::named(self.hierarchy, &self.dir, KEEPERS)
     }
 
     /// All leaves of a group together.
@@ -167,8 +189,24 @@ impl ContainerCgroup {
     }
 }
 
+fn well_formed(name: &str) -> Result<(), CgroupError> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = (1..=64).contains(&name.len()) && name.bytes().all(plain);
+    if is_name { Ok(()) } else { Err(CgroupError::BadName) }
+}
+
 /// The processes of a cgroup and of what is so many levels below it.
 fn collect(dir: &Path, levels: u32, pids: &mut Vec<Pid>) -> Result<(), CgroupError> {
+    collect_but(dir, levels, &|_| false, pids)
+}
+
+/// The same without those that are left out.
+fn collect_but(
+    dir: &Path,
+    levels: u32,
+    left_out: &dyn Fn(&Path) -> bool,
+    pids: &mut Vec<Pid>,
+) -> Result<(), CgroupError> {
     pids.extend(pids_in(dir)?);
     if levels == 0 {
         return Ok(());
@@ -180,8 +218,8 @@ fn collect(dir: &Path, levels: u32, pids: &mut Vec<Pid>) -> Result<(), CgroupErr
     };
     for entry in entries {
         let entry = entry.map_err(failed("list the leaves"))?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect(&entry.path(), levels - 1, pids)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !left_out(&entry.path()) {
+            collect_but(&entry.path(), levels - 1, left_out, pids)?;
         }
     }
     Ok(())

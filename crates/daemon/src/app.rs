@@ -13,6 +13,7 @@ use calls::{Approvals, CallTable, Calls, Escalations, FormerApprovals, Replays, 
 use containers::{DefaultImage, EngineFacts};
 use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
+use processes::Processes;
 use refusal::chain;
 use runs::{Directories, DiskWatch, Launcher, Projects, Quotas, Roots, Runs, execution_log, place_guest};
 use store::spool::Spool;
@@ -77,8 +78,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         .await
         .map_err(broken_store)?;
     let runs = Arc::new(runs);
+    let (settings, former_processes) = startup::processes(&store, &config)?;
     // Nobody is let in before this is over: whoever asks for a run finds it as it is.
-    let taken = runs.take_over(former, &policy, &open.used).await?;
+    let taken = runs.take_over(former, &policy, &open.used, former_processes.names()).await?;
     open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
     let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
     terminal::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
@@ -92,7 +94,10 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let sources = (audit.clone(), gateway.clone(), runs.clone());
     let (alerts, detection) = anomaly::open(store.clone(), sources, config.open_webhooks()?).await?;
     let executions = execution_log::start(&audit, directories.clone());
+    let (tasks, stopping) = (TaskTracker::new(), CancellationToken::new());
+    let processes = Processes::new(settings, runs.clone(), audit.clone(), tasks.clone(), stopping.clone());
     let calls = Arc::new(Calls {
+        processes,
         escalations: Arc::new(Escalations::new(audit.clone())),
         upstreams: Upstreams::new(audit.clone()),
         audit,
@@ -104,10 +109,11 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         spool,
         quotas: quotas(&config)?,
         store,
-        tasks: TaskTracker::new(),
+        tasks,
         on_stop: config.on_stop,
-        stop: CancellationToken::new(),
+        stop: stopping,
     });
+    calls.processes.reattach(former_processes).await;
     // The runs' lanes work, and no client has come in between: whoever asks for a call that waits finds it.
     calls::resume(&calls, waiting).await;
 
@@ -267,6 +273,7 @@ fn services(
     Ok(Services {
         run: rpc::run::Service {
             runs: runs(),
+            processes: calls.processes.clone(),
             audit: audit(),
             gateway: gateway(),
             alerts: alerts.clone(),
@@ -275,6 +282,7 @@ fn services(
             stop: stop(),
         },
         tool: rpc::tool::Service { calls: calls.clone() },
+        process: rpc::process::Service { calls: calls.clone() },
         approval: rpc::approval::Service {
             approvals: approvals.clone(),
             gateway: gateway(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use containers::{DefaultImage, DockerEngine, Engine, EngineFacts};
+use processes::{Former, Settings};
 use refusal::chain;
 use runs::DefaultImageSource;
 use rustix::fs::FlockOperation;
@@ -68,6 +69,7 @@ pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         ("overlays", 0o700),
         ("sessions", 0o700),
         ("spool", 0o700),
+        ("processes", 0o700),
         ("host-worker", 0o700),
     ] {
         let directory = path.join(name);
@@ -166,6 +168,19 @@ pub(crate) async fn default_image(
         why
     });
     (source, image)
+}
+
+/// What processes may have, and what a former daemon has left of them.
+pub(crate) fn processes(store: &Store, config: &Config) -> anyhow::Result<(Settings, Former)> {
+    let settings = Settings {
+        root: config.state_dir.join("processes"),
+        key: store.stream_key("processes"),
+        min_free: config.spool_min_free,
+        max_recording: config.sessions.max_recording,
+        on_stop: config.on_stop,
+    };
+    let former = Former::read(&settings.root, &settings.key);
+    Ok((settings, former.context("the processes in state_dir cannot be read")?))
 }
 
 /// Opens the spool, and removes from it what belongs to no run and no call.

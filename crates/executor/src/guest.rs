@@ -224,6 +224,11 @@ impl GuestLane {
         }
     }
 
+    /// Where programs of the container are started.
+    pub(crate) fn place(&self) -> (&dyn Engine, &ContainerId, RunUser) {
+        (self.engine.as_ref(), &self.container, self.user)
+    }
+
     /// The stream to the worker that serves now.
     pub(crate) fn client(&self) -> Client {
         self.serving().client

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use containers::{Commands, Group};
 use gateway::Permit;
-use ops::{Bound, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
+use ops::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use store::spool::Output;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Finished, OutputSink, Placement, Usage};
@@ -122,7 +122,7 @@ impl Lanes {
             Lane::Host => {
                 self.host_worker.call(spec, CancellationToken::new()).await.map_err(|error| failure(&error))
             }
-            Lane::Container if operation.command_timeout().is_some() => {
+            Lane::Container if operation.effect() == Effect::Runs => {
                 self.guest.look(spec, CancellationToken::new()).await
             }
             Lane::Container | Lane::Upstream => return Ok(None),

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use ops::{
-    Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List, Operation, Read,
-    ReadPart, Reason, Shell,
+    Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process,
+    ProcessProgram, Read, ReadPart, Reason, Shell,
 };
 
 use super::Gateway;
@@ -57,6 +57,13 @@ fn named(name: &str) -> Operation {
             include_ignored: false,
         }),
         "shell" => script("make && make test"),
+        "process" => Operation::Process(Process {
+            program: ProcessProgram::Script(shell("make && make serve")),
+            stdin: false,
+            terminal: None,
+            tag: String::new(),
+            timeout: None,
+        }),
         "write" => Operation::Write(write("a.txt")),
         "edit" => Operation::Edit(Edit {
             path: path("a.txt"),

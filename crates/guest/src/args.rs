@@ -12,6 +12,8 @@ pub(crate) enum Command {
     Hold,
     /// The worker of a run.
     Serve(Mounts),
+    /// The keeper of a process that stays.
+    Keep,
 }
 
 /// Where the mounts are. By default where every container has them.
@@ -23,7 +25,7 @@ pub(crate) struct Mounts {
 /// A command line that the daemon does not write.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgsError {
-    #[error("say `hold` or `serve`")]
+    #[error("say `hold`, `serve` or `keep`")]
     NoCommand,
     #[error("an unknown argument; `serve` takes --project DIR, --pkg DIR and --state DIR")]
     Unknown,
@@ -59,6 +61,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Command,
     match command.to_str() {
         Some("hold") => args.next().map_or(Ok(Command::Hold), |_| Err(ArgsError::Unknown)),
         Some("serve") => serve(args).map(Command::Serve),
+        Some("keep") => args.next().map_or(Ok(Command::Keep), |_| Err(ArgsError::Unknown)),
         _ => Err(ArgsError::NoCommand),
     }
 }
@@ -88,6 +91,7 @@ mod tests {
     #[test]
     fn what_the_daemon_writes() {
         assert_eq!(parsed("hold"), Ok(Command::Hold));
+        assert_eq!(parsed("keep"), Ok(Command::Keep));
         let Ok(Command::Serve(mounts)) = parsed("serve --state /s") else { panic!("not serve") };
         let at: Vec<_> = mounts.iter().map(|(mount, at)| (mount, at.to_str().unwrap())).collect();
         assert_eq!(at, [(Mount::Project, "/workspace"), (Mount::Pkg, "/pkg"), (Mount::State, "/s")]);
@@ -98,6 +102,7 @@ mod tests {
         assert_eq!(parsed(""), Err(ArgsError::NoCommand));
         assert_eq!(parsed("run"), Err(ArgsError::NoCommand));
         assert_eq!(parsed("hold on"), Err(ArgsError::Unknown));
+        assert_eq!(parsed("keep --state /s"), Err(ArgsError::Unknown));
         assert_eq!(parsed("serve --root /"), Err(ArgsError::Unknown));
         assert_eq!(parsed("serve --state"), Err(ArgsError::NoValue));
     }

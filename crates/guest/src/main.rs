@@ -12,6 +12,7 @@ mod files;
 mod fingerprint;
 mod hello;
 mod init;
+mod keep;
 mod lane;
 mod outbox;
 mod serve;
@@ -26,6 +27,16 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::args::Command;
 
+fn ended(ended: Result<(), fault::Fault>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("coffer-guest: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         eprintln!("coffer-guest: cannot become non-dumpable: {error}");
@@ -33,13 +44,8 @@ fn main() -> ExitCode {
     }
     match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Hold) => init::run(),
-        Ok(Command::Serve(mounts)) => match serve::run(mounts) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(fault) => {
-                eprintln!("coffer-guest: {fault}");
-                ExitCode::FAILURE
-            }
-        },
+        Ok(Command::Serve(mounts)) => ended(serve::run(mounts)),
+        Ok(Command::Keep) => ended(keep::run()),
         Err(error) => {
             eprintln!("coffer-guest: {error}");
             ExitCode::from(2)

@@ -240,15 +240,34 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// The child puts its own standard streams at 0 to 2: a source there would be overwritten before it was used.
 pub(crate) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
-    if fd.as_raw_fd() > 2 {
+    above(fd, 2)
+}
+
+/// Moves a descriptor above a number.
+pub(crate) fn above(fd: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() > number {
         return Ok(fd);
     }
     // SAFETY: the descriptor is open and the result, when not negative, is ours alone.
-    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number + 1) };
     if moved < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(moved) })
+}
+
+/// Moves a descriptor to a number, which nothing else in this process may have.
+pub(crate) fn at(fd: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() == number {
+        return Ok(fd);
+    }
+    // SAFETY: the descriptor is open, and the caller has nothing else at the number.
+    let moved = unsafe { libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC) };
+    if moved < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the result is ours alone.
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 

@@ -40,7 +40,7 @@ const WIDE: &[Credential] = &[Credential::Uid, Credential::Certificate, Credenti
 /// What is about runs, and answers with no more than the runs that the caller may see.
 const RUNS: &[Credential] =
     &[Credential::Uid, Credential::Certificate, Credential::Token, Credential::NarrowToken];
-/// The tools of a run.
+/// The tools of a run, and the processes that they start.
 const TOOLS: &[Credential] = &Credential::ALL;
 
 const EVERYBODY: &[Role] = &[Operator, Approver, Orchestrator, Auditor, Director];
@@ -83,6 +83,13 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.PolicyService/GetPolicy", EVERYBODY, WIDE),
     row("/cofferdam.v1.PolicyService/ReloadPolicy", &[Operator], WIDE),
     row("/cofferdam.v1.PolicyService/ReplayPolicy", READERS, WIDE),
+    row("/cofferdam.v1.ProcessService/AttachProcess", MAKERS, TOOLS),
+    row("/cofferdam.v1.ProcessService/ListProcesses", MAKERS, TOOLS),
+    row("/cofferdam.v1.ProcessService/ResizeTerminal", MAKERS, TOOLS),
+    row("/cofferdam.v1.ProcessService/SignalProcess", MAKERS, TOOLS),
+    row("/cofferdam.v1.ProcessService/StartProcess", MAKERS, TOOLS),
+    row("/cofferdam.v1.ProcessService/WaitProcess", MAKERS, TOOLS),
+    row("/cofferdam.v1.ProcessService/WriteStdin", MAKERS, TOOLS),
     row("/cofferdam.v1.RunService/AcceptRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/CreateRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/DeleteRun", MAKERS, RUNS),
@@ -140,7 +147,9 @@ mod tests {
     #[test]
     fn a_run_s_token_opens_the_tools_and_no_token_makes_another() {
         let with = |credential| METHODS.iter().filter(move |one| one.credentials.contains(&credential));
-        assert!(with(Credential::RunToken).all(|one| one.path.starts_with("/cofferdam.v1.ToolService/")));
+        let of_tools = ["/cofferdam.v1.ToolService/", "/cofferdam.v1.ProcessService/"];
+        let is_tool = |path: &str| of_tools.iter().any(|service| path.starts_with(service));
+        assert!(with(Credential::RunToken).all(|one| is_tool(one.path)));
         for token in [Credential::Token, Credential::NarrowToken, Credential::RunToken] {
             assert!(!with(token).any(|one| one.path.contains("TokenService")));
         }

@@ -34,8 +34,8 @@ pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
     Delete, Edit, EditChange, Effect, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision,
-    GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Read, ReadPart, Shell, Write, answers,
-    check_answer, facts, sketch,
+    GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Process, ProcessProgram, Read, ReadPart,
+    Shell, TerminalSize, Write, answers, check_answer, facts, sketch,
 };
 pub use outcome::{
     EntryType, FileChange, OpResult, Outcome, ToolFailure, not_ended, unfinished, with_exit_code,
@@ -47,7 +47,7 @@ pub use reason::Reason;
 pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 pub use wire::v1::{
     DeleteResult, EditResult, Entry, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
-    ListResult, McpContent, McpResult, PatchResult, PatchedFile, ReadResult, WriteResult,
+    ListResult, McpContent, McpResult, PatchResult, PatchedFile, ProcessResult, ReadResult, WriteResult,
 };
 #[cfg(feature = "write")]
 pub use write::{

@@ -10,6 +10,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the host's /proc")]
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -94,8 +95,13 @@ struct Found {
 }
 
 impl Launcher {
-    /// Takes the run over. When it fails, its container and mounts are still there for the caller to remove.
-    pub(crate) async fn adopt(&self, record: &Record, wanted: &Wanted) -> Result<Adopted, Misfit> {
+    /// Takes the run over, with the processes that `spared` names. When it fails, its container and mounts are still there for the caller to remove.
+    pub(crate) async fn adopt(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        spared: BTreeSet<String>,
+    ) -> Result<Adopted, Misfit> {
         let started = record.started.as_ref().ok_or("it was not launched to its end")?;
         let fingerprint =
             started.fingerprint.as_ref().ok_or("its daemon kept too little to know it again by")?;
@@ -131,7 +137,7 @@ impl Launcher {
                 "its container is not as it was launched, or as its profile is now ({fields})"
             ));
         }
-        let ended = end_former(&container, first).await?;
+        let ended = end_former(&container, first, spared).await?;
 
         let pid = inspection.host_pid.unwrap_or_default();
         block_in_place(|| has_no_network(pid))?;
@@ -288,12 +294,16 @@ fn user(started: &Started, fingerprint: &LaunchFingerprint) -> Result<RunUser, M
     }
 }
 
-/// Ends all that the former daemon's calls have left in the container, and its guest.
-async fn end_former(container: &ContainerId, first: HostProcess) -> Result<FormerEnded, Misfit> {
+/// Ends all that the former daemon's calls have left in the container, and its guest. What is `spared` outlives them.
+async fn end_former(
+    container: &ContainerId,
+    first: HostProcess,
+    spared: BTreeSet<String>,
+) -> Result<FormerEnded, Misfit> {
     let container = container.clone();
     let ended = tokio::task::spawn_blocking(move || {
         let cgroup = ContainerCgroup::of_pid(first.pid(), &container)?;
-        cgroup.end_former(&first, WITHIN)
+        cgroup.end_former(&first, &spared, WITHIN)
     });
     let ended = ended.await.map_err(|error| chain(&error))?.map_err(|error| {
         tracing::error!(error = %chain(&error), "what a former daemon left running cannot be ended");

@@ -4,7 +4,7 @@
 use gateway::Profile;
 use ops::Reason;
 use refusal::Refusal;
-use store::run::{Spec, Workspace};
+use store::run::Workspace;
 
 /// What the configuration says of `bind` workspaces under profiles whose deny list is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -55,6 +55,11 @@ impl Directories {
         self.state.join("sessions").join(run)
     }
 
+    /// Processes of a run that outlive their calls: what is known of them, and what they wrote.
+    pub(crate) fn processes(&self, run: &str) -> PathBuf {
+        self.state.join("processes").join(run)
+    }
+
     /// What the host lane keeps of a run: what was deleted, and what was begun and is not over.
     pub fn private(&self, run: &str) -> PathBuf {
         self.privates().join(run)

@@ -110,12 +110,14 @@ enum End {
 
 impl Runs {
     /// Takes over what can be taken over of `former`, none of which is known here yet, and removes everything else.
-    /// `used` says when a run was last used, as far as that is known.
+    /// `used` says when a run was last used, as far as that is known; `processes` names the cgroups of those that outlive a
+    /// daemon.
     pub async fn take_over(
         self: &Arc<Self>,
         former: Vec<Record>,
         policy: &Policy,
         used: &BTreeMap<RunId, Timestamp>,
+        mut processes: BTreeMap<RunId, BTreeSet<String>>,
     ) -> anyhow::Result<TakenOver> {
         let count = former.len();
         if count > 0 {
@@ -125,13 +127,14 @@ impl Runs {
         let mut looks = JoinSet::new();
         for record in former {
             let (runs, slots) = (self.clone(), slots.clone());
+            let spared = processes.remove(&record.id).unwrap_or_default();
             let idle = idle(&record, used);
             let terms =
                 due(&record, idle).map_or_else(|| terms(policy, &record.spec).map_err(End::Failed), Err);
             looks.spawn(async move {
                 let _slot = slots.acquire().await;
                 let adopted = match terms {
-                    Ok(wanted) => runs.launcher.adopt(&record, &wanted).await.map_err(End::Failed),
+                    Ok(wanted) => runs.launcher.adopt(&record, &wanted, spared).await.map_err(End::Failed),
                     Err(end) => Err(end),
                 };
                 (record, idle, adopted)

@@ -269,6 +269,7 @@ impl Runs {
         remove_tree(directories.run_state(&run)).await;
         remove_tree(directories.run_log(&run)).await;
         remove_tree(directories.recordings(&run)).await;
+        remove_tree(directories.processes(&run)).await;
         remove_tree(directories.private(&run)).await;
         self.spool.remove_run(id).await;
         let deleted = self.store.with(move |store| store.delete_run(id)).await;

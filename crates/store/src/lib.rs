@@ -5,6 +5,7 @@
 pub mod alert;
 mod database;
 mod disk;
+pub mod recording;
 mod replace;
 pub mod run;
 pub mod spool;

@@ -7,6 +7,7 @@ pub mod convert;
 #[cfg(feature = "client")]
 pub mod detach_on_drop;
 pub mod frame;
+pub mod keeper;
 pub mod terminal;
 
 /// Version of the protocol; both sides must say the same in their Hello.

@@ -61,6 +61,9 @@ fn render(call: &CallResponse, data: &mut Output, talk: &mut Output) {
         Some(CallResult::Delete(result)) => delete::render(result, data),
         Some(CallResult::Git(result)) => git::render(result, data, talk),
         Some(CallResult::Mcp(result)) => mcp::render(result, data, talk),
+        Some(CallResult::Process(result)) => {
+            data.word(&result.process_id).end_line();
+        }
         None => {}
     }
     status(call, talk);

@@ -23,7 +23,17 @@ pub struct Commands {
 
 impl Commands {
     pub(super) fn of(hierarchy: Hierarchy, container: &Path, group: Group) -> Self {
-        Self { hierarchy, dir: container.join(group.name()) }
+        Self::named(hierarchy, container, group.name())
+    }
+
+    pub(super) fn named(hierarchy: Hierarchy, container: &Path, name: &str) -> Self {
+        Self { hierarchy, dir: container.join(name) }
+    }
+
+    /// A leaf that is there already.
+    pub(super) fn former_leaf(&self, name: &str) -> Option<Leaf> {
+        let dir = self.dir.join(format!("{LEAF}{name}"));
+        dir.is_dir().then(|| Leaf::former(self.hierarchy, dir))
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -171,7 +181,7 @@ mod tests {
             assert!(!second.wait().unwrap().success() && !third.wait().unwrap().success());
             assert!(second_lines.recv().is_err());
             drop((one, other, late));
-            for group in Group::ALL {
+            for group in [Group::Ordinary, Group::Alone] {
                 fs::remove_dir(container.join(group.name())).unwrap();
             }
             fs::remove_dir(container).unwrap();

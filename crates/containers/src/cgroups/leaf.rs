@@ -58,6 +58,24 @@ impl Leaf {
         Ok(pids_in(&self.dir)?.into_iter().map(raw).collect())
     }
 
+    /// The only process in it; `None` when there is none, or more than one.
+    pub fn only(&self) -> Option<HostProcess> {
+        let [pid] = pids_in(&self.dir).ok()?[..] else { return None };
+        let process = HostProcess::open(pid)?;
+        // What is in the list after it was opened is what was opened: its number cannot have been given anew.
+        (pids_in(&self.dir).ok()? == [pid]).then_some(process)
+    }
+
+    /// The only process in it beside `known`.
+    pub fn other(&self, known: &HostProcess) -> Option<HostProcess> {
+        let others = || -> Option<Vec<Pid>> {
+            Some(pids_in(&self.dir).ok()?.into_iter().filter(|pid| raw(*pid) != known.pid()).collect())
+        };
+        let [pid] = others()?[..] else { return None };
+        let process = HostProcess::open(pid)?;
+        (others()? == [pid]).then_some(process)
+    }
+
     /// Processor time, user and system, that was used in it until now: by all that was moved in or started there, whoever
     /// its parent is and however it ended. `None` where the kernel does not count that, or the process could not be moved
     /// to where it counts.

@@ -33,6 +33,11 @@ impl HostProcess {
     pub fn kill(&self, within: Duration) -> bool {
         // The only failure is that it has ended already.
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        self.ends(within)
+    }
+
+    /// Waits until it is over, `within` at the longest: whether it is.
+    pub fn ends(&self, within: Duration) -> bool {
         let wait = Timespec::try_from(within).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
         let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
         matches!(poll(&mut fds, Some(&wait)), Ok(ended) if ended > 0)

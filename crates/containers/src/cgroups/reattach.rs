@@ -6,14 +6,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
+use super::commands::Commands;
 use super::ending::KillEvidence;
 use super::leaf::Leaf;
 use super::process::HostProcess;
-use super::{CgroupError, ContainerCgroup, Group, LEAF, failed, pids_in};
+use super::{CgroupError, ContainerCgroup, Group, LEAF, collect_but, failed, pids_in};
 
 /// The wait between two scans.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -36,24 +38,37 @@ pub struct FormerEnded {
 }
 
 impl ContainerCgroup {
-    /// Ends every process of the container but `first`, and removes the leaves. Blocks, `within` at the longest for each
-    /// leaf and once for the rest.
-    pub fn end_former(&self, first: &HostProcess, within: Duration) -> Result<FormerEnded, CgroupError> {
+    /// Ends every process of the container but `first`, and removes the leaves. What keeps the processes that `spared` names,
+    /// and they themselves, stay. Blocks, `within` at the longest for each leaf and once for the rest.
+    pub fn end_former(
+        &self,
+        first: &HostProcess,
+        spared: &BTreeSet<String>,
+        within: Duration,
+    ) -> Result<FormerEnded, CgroupError> {
         let mut seen = BTreeSet::new();
         // The guest before the leaves, because it is what puts processes there.
         self.end_outside(first, &mut seen, Instant::now() + within)?;
         let mut leaves = Vec::new();
         let mut groups = Vec::new();
-        for group in Group::ALL {
-            match fs::read_dir(self.commands(group).dir()) {
+        // A keeper before its process, which it would see the end of.
+        for commands in [self.keepers()].into_iter().chain(Group::ALL.map(|group| self.commands(group))) {
+            match fs::read_dir(commands.dir()) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                read => groups.push(read.map_err(failed("list the leaves"))?),
+                read => groups.push((commands, read.map_err(failed("list the leaves"))?)),
             }
         }
-        for entry in groups.into_iter().flatten() {
+        let mut stay: BTreeSet<PathBuf> = BTreeSet::new();
+        for (commands, entry) in
+            groups.into_iter().flat_map(|(commands, read)| read.map(move |entry| (commands.clone(), entry)))
+        {
             let entry = entry.map_err(failed("list the leaves"))?;
             let name = entry.file_name();
             let Some(name) = name.to_str().and_then(|name| name.strip_prefix(LEAF)) else { continue };
+            if spared.contains(name) && self.outlives(&commands) {
+                stay.insert(entry.path());
+                continue;
+            }
             // Goes with the value, when it is empty.
             let leaf = Leaf::former(self.hierarchy, entry.path());
             leaves.push(FormerLeaf { name: name.to_owned(), evidence: leaf.kill_all(within)? });
@@ -63,24 +78,34 @@ impl ContainerCgroup {
         self.end_outside(first, &mut seen, Instant::now() + within)?;
         self.meters.remove_former();
         let others = u32::try_from(seen.len()).unwrap_or(u32::MAX);
-        Ok(FormerEnded { leaves, others, left: self.left(first)? })
+        Ok(FormerEnded { leaves, others, left: self.left(first, &|path| stay.contains(path))? })
     }
 
-    /// Ends every process of the container but `first`, for a worker that was lost: what it had started is nobody's to wait for, and
-    /// would be there to end the next one. The leaves stay, for those who have made them. Returns how many processes are left.
+    /// Ends every process of the container but `first`, those that outlive a worker, and their keepers, for a worker that was lost:
+    /// what it had started is nobody's to wait for, and would be there to end the next one. The leaves stay, for those who have made them. Returns how many processes are left.
     /// Blocks, for about three times `within` at the longest.
     pub fn end_others(&self, first: &HostProcess, within: Duration) -> Result<u32, CgroupError> {
         let mut seen = BTreeSet::new();
         self.end_outside(first, &mut seen, Instant::now() + within)?;
-        for group in Group::ALL {
+        for group in Group::OF_WORKER {
             self.commands(group).end(within)?;
         }
         self.end_outside(first, &mut seen, Instant::now() + within)?;
-        self.left(first)
+        let stay = [self.keepers(), self.commands(Group::Processes)];
+        self.left(first, &|path| stay.iter().any(|commands| commands.dir() == path))
     }
 
-    fn left(&self, first: &HostProcess) -> Result<u32, CgroupError> {
-        let left = self.all_pids()?.into_iter().filter(|pid| raw(*pid) != first.pid()).count();
+    /// Whether what is in these leaves is no worker's.
+    fn outlives(&self, commands: &Commands) -> bool {
+        [self.keepers(), self.commands(Group::Processes)].iter().any(|those| those.dir() == commands.dir())
+    }
+
+    /// Processes besides the first, without those in the cgroups that stay: a process that stays may make others at any moment.
+    fn left(&self, first: &HostProcess, stays: &dyn Fn(&Path) -> bool) -> Result<u32, CgroupError> {
+        let mut pids = Vec::new();
+        // Leaves are two levels below.
+        collect_but(&self.dir, 2, stays, &mut pids)?;
+        let left = pids.into_iter().filter(|pid| raw(*pid) != first.pid()).count();
         Ok(u32::try_from(left).unwrap_or(u32::MAX))
     }
 

@@ -14,6 +14,7 @@ mod offered;
 pub(crate) mod permission;
 pub(crate) mod policy;
 mod portion;
+pub(crate) mod process;
 pub(crate) mod run;
 pub(crate) mod terminal;
 pub(crate) mod token;
@@ -44,6 +45,7 @@ use wire::v1::host_service_server::HostServiceServer;
 use wire::v1::limit_service_server::LimitServiceServer;
 use wire::v1::permission_service_server::PermissionServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
+use wire::v1::process_service_server::ProcessServiceServer;
 use wire::v1::run_service_server::RunServiceServer;
 use wire::v1::terminal_service_server::TerminalServiceServer;
 use wire::v1::token_service_server::TokenServiceServer;
@@ -90,6 +92,7 @@ pub(crate) fn tools(
 pub(crate) struct Services {
     pub(crate) run: run::Service,
     pub(crate) tool: tool::Service,
+    pub(crate) process: process::Service,
     pub(crate) approval: approval::Service,
     pub(crate) audit: audit::Service,
     pub(crate) policy: policy::Service,
@@ -136,6 +139,7 @@ async fn try_serve(
     );
     routes.add_service(capped!(RunServiceServer, services.run));
     routes.add_service(capped!(ToolServiceServer, services.tool));
+    routes.add_service(capped!(ProcessServiceServer, services.process));
     routes.add_service(capped!(ApprovalServiceServer, services.approval));
     routes.add_service(capped!(AuditServiceServer, services.audit));
     routes.add_service(capped!(PolicyServiceServer, services.policy));
@@ -178,6 +182,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
     let names = [
         RunServiceServer::<run::Service>::NAME,
         ToolServiceServer::<tool::Service>::NAME,
+        ProcessServiceServer::<process::Service>::NAME,
         ApprovalServiceServer::<approval::Service>::NAME,
         AuditServiceServer::<audit::Service>::NAME,
         PolicyServiceServer::<policy::Service>::NAME,

@@ -9,6 +9,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use gateway::Gateway;
 use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
 use ops::Reason;
+use processes::Processes;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use runs::{Quotas, Runs, hide_secrets, parse_request};
@@ -32,6 +33,7 @@ const MAX_DIFF: u32 = 1024 * 1024;
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
+    pub(crate) processes: Processes,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) alerts: Arc<Alerts>,
@@ -258,6 +260,7 @@ impl RunService for Service {
         let deleted =
             tokio::spawn(async move { service.runs.delete(id, with_workspace, &principal).await }).await;
         deleted.map_err(|error| Refusal::internal("deleting the run", &error))??;
+        self.processes.forget_run(id);
         Ok(Response::new(v1::DeleteRunResponse {}))
     }
 

@@ -11,7 +11,7 @@ use identity::{RunId, SessionId};
 use runs::{Directories, remove_tree};
 
 use super::record;
-use super::recording::digest_of;
+use store::recording::digest_of;
 
 /// The recording of a session.
 pub(super) fn path(directories: &Directories, run: &str, session: SessionId) -> PathBuf {

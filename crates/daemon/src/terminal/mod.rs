@@ -8,17 +8,15 @@
 //!
 //! What is typed at a terminal passes no policy: it is a person's, who has the role for it. In place of a decision on each
 //! word stands the record: the audit log has the beginning before the first byte and the end with the recording's
-//! digest, and what cannot be recorded does not happen ([`recording`]).
+//! digest, and what cannot be recorded does not happen ([`store::recording`]).
 //!
 //! Invariants: one `session_closed` for each `session_opened`, by the next start of the daemon if need be; a session ends
 //! with its command, its operator's stream, its run, or its time, and nothing that was started in it is left. It runs in
 //! a task of its own, so that an operator who goes away leaves nothing half done.
 
-mod cast;
 mod hands;
 mod leftovers;
 mod record;
-mod recording;
 mod session;
 mod slots;
 mod start;
@@ -35,6 +33,7 @@ use identity::{Principal, Role, SessionId};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
+use store::recording::{Header, Recorder, Recording};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -43,9 +42,7 @@ use tonic::Status;
 use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker_protocol::client::LaneError;
 
-use cast::Header;
 use record::Chapter;
-use recording::{Recorder, Recording};
 use session::{Cause, End, GOODBYE, Response, Session, Sink};
 use slots::SessionSlot;
 use start::Start;

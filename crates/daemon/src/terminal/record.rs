@@ -14,9 +14,9 @@ use store::micros;
 use wire::v1::{self, open_terminal_response::Event as Shown, terminal_closed};
 use worker_protocol::client::{Finished, LaneError};
 
-use super::recording::Digest;
 use super::session::{Cause, End, Response};
 use super::start::Start;
+use store::recording::Digest;
 
 /// What both records have in common.
 pub(super) struct Chapter {

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use executor::Metered;
 use futures_util::{Stream, StreamExt as _};
 use refusal::{Refusal, chain};
+use store::recording::{Entry, Recorder, RecordingError};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -23,9 +24,7 @@ use tonic::{Code, Status};
 use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, Terminal};
 
-use super::cast::Entry;
 use super::hands::Hands;
-use super::recording::{Recorder, RecordingError};
 use super::slots::Limits;
 use super::start::Event;
 

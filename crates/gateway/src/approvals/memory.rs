@@ -26,7 +26,9 @@ use crate::policy::Words;
 pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
     let possible = |form: &Form| match &ticket.operation {
         _ if ticket.decision.risk == Risk::Critical => false,
-        Operation::Shell(_) | Operation::Git(Git::Add { .. } | Git::Commit { .. }) => false,
+        Operation::Shell(_)
+        | Operation::Process(_)
+        | Operation::Git(Git::Add { .. } | Git::Commit { .. }) => false,
         Operation::Exec(exec) => match form {
             Form::Digest => rememberable(exec).is_some(),
             Form::Prefix => prefixable(exec).is_some(),

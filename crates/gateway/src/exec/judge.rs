@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jail::{Access, SandboxPath};
-use ops::{Exec, Reason, Shell};
+use ops::{Exec, Process, ProcessProgram, Reason, Shell};
 
 use super::effects::{Effect, effect};
 use super::environment::{not_allowed, redirected};
@@ -143,6 +143,34 @@ pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRulin
     let program = applied.iter().zip(programs).find(|(one, _)| **one == best).map(|(_, program)| program)?;
     let refusal = ExecRuling::deny_command(&best.rule, program);
     Some(ExecRuling { verdict: best.verdict, justification: best.justification, applied, ..refusal })
+}
+
+/// Judges what a process runs, like the same command or script. Where a profile asks about commands, it asks about input that is
+/// not there yet. What a process reads is never known: it goes on when the files change.
+pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<ExecRuling> {
+    let (ruling, program) = match &process.program {
+        ProcessProgram::Command(exec) => (Some(judge(profile, exec)), exec.command.as_str()),
+        ProcessProgram::Script(shell) => (judge_script(profile, shell), "sh"),
+    };
+    let ruling = ruling.map(|ruling| ExecRuling { reads: None, ..ruling });
+    let is_decided = ruling.as_ref().is_some_and(|ruling| ruling.verdict > Verdict::Allow);
+    if !process.takes_input() || profile.exec.default == Verdict::Allow || is_decided {
+        return ruling;
+    }
+    let asks = Applied {
+        verdict: Verdict::Ask,
+        rule: "exec.not_seen_through".to_owned(),
+        justification: "not seen through: what it will be given to read".to_owned(),
+    };
+    let before = ruling.map(|ruling| ruling.applied).unwrap_or_default();
+    let refusal = ExecRuling::deny_command(&asks.rule, program);
+    let (verdict, justification) = (asks.verdict, asks.justification.clone());
+    Some(ExecRuling {
+        verdict,
+        justification,
+        applied: before.into_iter().chain([asks]).collect(),
+        ..refusal
+    })
 }
 
 /// Where a profile asks about commands, it asks about what cannot be seen through.

@@ -23,6 +23,7 @@ pub fn named_files(operation: &Operation) -> BTreeSet<SandboxPath> {
     let (seen, cwd) = match operation {
         Operation::Exec(exec) => (Seen::of_command(exec), &exec.cwd),
         Operation::Shell(shell) => (Seen::of_script(shell), &shell.cwd),
+        Operation::Process(process) => (Seen::of_process(process), process.cwd()),
         _ => return BTreeSet::new(),
     };
     // What is too intricate is refused, and nobody is asked about it.

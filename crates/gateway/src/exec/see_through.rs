@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::mem::take;
 
-use ops::{Exec, Shell};
+use ops::{Exec, Process, ProcessProgram, Shell};
 
 use super::by_kind::inner;
 use super::effects::{Effect, effect};
@@ -44,6 +44,14 @@ impl Seen {
     /// Of a script, as a shell would be given it.
     pub(super) fn of_script(shell: &Shell) -> Result<Self, TooIntricate> {
         see_through(["sh", "-c", &shell.script].map(str::to_owned).to_vec(), &shell.stdin)
+    }
+
+    /// Of what a process runs. What it is given to read later nobody sees.
+    pub(super) fn of_process(process: &Process) -> Result<Self, TooIntricate> {
+        match &process.program {
+            ProcessProgram::Command(exec) => Self::of_command(exec),
+            ProcessProgram::Script(shell) => Self::of_script(shell),
+        }
     }
 
     /// Every command, the outermost first, those of a script in their order. None is empty.

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use ops::{Exec, Operation};
+use ops::{Effect, Exec, Operation};
 
 use super::environment::redirects;
 use super::see_through::{Seen, TooIntricate};
@@ -36,7 +36,7 @@ impl<'o> Sight<'o> {
     /// Whether any command that can be seen in it begins with `words`, in any spelling; also when there is too much to be
     /// seen.
     pub(crate) fn contains(&self, words: Words<'_>) -> bool {
-        matches!(self.operation, Operation::Exec(_) | Operation::Shell(_))
+        self.operation.effect() == Effect::Runs
             && self.seen().map_or(true, |seen| {
                 let mut commands = seen.commands().filter_map(<[String]>::split_first);
                 commands.any(|(program, args)| words.begin_loosely(program, args))
@@ -47,6 +47,7 @@ impl<'o> Sight<'o> {
         let seen = self.seen.get_or_init(|| match self.operation {
             Operation::Exec(exec) => Seen::of_command(exec),
             Operation::Shell(shell) => Seen::of_script(shell),
+            Operation::Process(process) => Seen::of_process(process),
             _ => Ok(Seen::default()),
         });
         seen.as_ref()

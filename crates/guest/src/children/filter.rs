@@ -19,7 +19,7 @@ const REFUSED: [i64; 4] =
     [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd];
 
 /// The filters, to be installed in this order.
-pub(super) fn programs() -> Result<Vec<BpfProgram>, BackendError> {
+pub(crate) fn programs() -> Result<Vec<BpfProgram>, BackendError> {
     let missing = [(libc::SYS_openat2, Vec::new())];
     let mut refused: Vec<_> = REFUSED.into_iter().map(|number| (number, Vec::new())).collect();
     for (number, argument) in mode_setters() {

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use seccompiler::BpfProgram;
 use tokio::sync::oneshot;
 
+pub(crate) use filter::programs as filters;
 pub(crate) use preforks::Preforks;
 
 use crate::sys::{self, Exit, Plan, Prefork, Spawned};

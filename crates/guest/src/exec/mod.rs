@@ -32,9 +32,11 @@ use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+pub(crate) use plan::prepare;
+pub(crate) use terminal::Pty;
+
 use crate::call::{Call, Signal};
 use crate::exec::attach::{Attached, Given, attach};
-use crate::exec::terminal::Pty;
 use crate::lane::Lane;
 use crate::sys::{Exit, Spawned};
 use crate::terminal_input::TerminalInput;
@@ -170,11 +172,16 @@ async fn conduct(
 
 /// Runs a shell script like a command: with bash, or with the image's `sh` where there is none.
 pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
+    let exec = of_script(shell)?;
+    run(call, lane, exec).await
+}
+
+/// The command that runs a script.
+pub(crate) fn of_script(shell: Shell) -> Result<Exec, ToolFailure> {
     let Shell { script, cwd, env, stdin, timeout } = shell;
     let command = program::login_shell()?.to_owned();
     let option = program::script_option(env.get("HOME").map_or(plan::HOME, String::as_str)).to_owned();
-    let args = vec![option, script];
-    run(call, lane, Exec { command, args, cwd, env, stdin, timeout, only_reads: false }).await
+    Ok(Exec { command, args: vec![option, script], cwd, env, stdin, timeout, only_reads: false })
 }
 
 impl Running {
@@ -236,7 +243,7 @@ async fn started(fault: OwnedFd, deadline: Instant, command: &str) -> Result<(),
     }
 }
 
-fn not_started(command: &str, errno: Errno) -> ToolFailure {
+pub(crate) fn not_started(command: &str, errno: Errno) -> ToolFailure {
     let (reason, why) = match errno {
         Errno::NOENT => (Reason::NotFound, "it, or the interpreter that it names, does not exist"),
         Errno::ACCESS | Errno::PERM => {
@@ -252,7 +259,7 @@ fn not_started(command: &str, errno: Errno) -> ToolFailure {
     ToolFailure::new(reason, format!("{command}: {why}")).with("errno", errno.raw_os_error().to_string())
 }
 
-fn not_forked(error: &io::Error) -> ToolFailure {
+pub(crate) fn not_forked(error: &io::Error) -> ToolFailure {
     let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN) => "the run has as many processes as it may",
         Some(Errno::NOMEM) => "the run is out of memory",
@@ -294,6 +301,6 @@ async fn evidence(call: &mut Call) -> Option<KillEvidence> {
     }
 }
 
-pub(super) fn micros(time: Duration) -> u64 {
+pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

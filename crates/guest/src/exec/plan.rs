@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::time::Instant;
 
 use jail::{AccessError, FileKind, Jail, OpenError, OpenErrorKind, SandboxPath};
 use ops::{Bounds, Cancel, Exec, Reason, ToolFailure};
 
+use crate::args::Mounts;
 use crate::call::Call;
 use crate::exec::program;
 use crate::fingerprint;
@@ -29,22 +31,27 @@ pub(super) async fn make(
 ) -> Result<Plan, ToolFailure> {
     let (mounts, bounds, wait) = (lane.mounts.clone(), call.bounds.clone(), call.placed);
     let deadline = call.deadline.into_std();
-    let made = lane
-        .threads
-        .run(move || {
-            let jail = Lane::jail(mounts.iter(), &bounds);
-            let plan = plan(&jail, exec, &bounds, wait)?;
-            for path in &bounds.reads {
-                read_only(&jail, path)?;
-            }
-            if let Some(held) = &bounds.held_to {
-                fingerprint::hold(&mounts, held, &Cancel::new(Some(deadline)))?;
-            }
-            Ok(plan)
-        })
-        .await;
+    let made = lane.threads.run(move || prepare(&mounts, exec, &bounds, deadline)).await;
     let plan = made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))?;
-    Ok(Plan { terminal, ..plan })
+    Ok(Plan { wait, terminal, ..plan })
+}
+
+/// The plan of a command that waits, with pipes. Blocks on files.
+pub(crate) fn prepare(
+    mounts: &Mounts,
+    exec: Exec,
+    bounds: &Bounds,
+    deadline: Instant,
+) -> Result<Plan, ToolFailure> {
+    let jail = Lane::jail(mounts.iter(), bounds);
+    let plan = plan(&jail, exec, bounds, true)?;
+    for path in &bounds.reads {
+        read_only(&jail, path)?;
+    }
+    if let Some(held) = &bounds.held_to {
+        fingerprint::hold(mounts, held, &Cancel::new(Some(deadline)))?;
+    }
+    Ok(plan)
 }
 
 fn plan(jail: &Jail, exec: Exec, bounds: &Bounds, wait: bool) -> Result<Plan, ToolFailure> {

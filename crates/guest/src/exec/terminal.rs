@@ -5,7 +5,7 @@
 //! closes all of its standard streams and opens `/dev/tty` later finds its terminal again.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ops::{Reason, ToolFailure};
@@ -20,7 +20,7 @@ use crate::outbox::Outbox;
 use crate::sys;
 use crate::terminal_input::TerminalInput;
 
-pub(super) struct Pty {
+pub(crate) struct Pty {
     /// Ours. It does not block.
     master: OwnedFd,
     slave: OwnedFd,
@@ -34,8 +34,25 @@ impl Pty {
         Ok(pty)
     }
 
+    /// Opens a new one of this size, for who reads and writes the master itself.
+    pub(crate) fn sized(size: TerminalSize) -> Result<Self, ToolFailure> {
+        let pty = pair().map_err(not_opened)?;
+        pty.resize(size);
+        Ok(pty)
+    }
+
+    /// What is too late for the terminal is lost.
+    pub(crate) fn resize(&self, size: TerminalSize) {
+        let _ = tcsetwinsize(&self.master, winsize(size));
+    }
+
+    /// The master once more. It does not block.
+    pub(crate) fn copy(&self) -> io::Result<OwnedFd> {
+        self.master.try_clone()
+    }
+
     /// The command's end, for its standard streams.
-    pub(super) fn end(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn end(&self) -> io::Result<OwnedFd> {
         sys::above_stdio(self.slave.try_clone()?)
     }
 
@@ -53,6 +70,12 @@ impl Pty {
         signal(&self.master, Signal::HUP);
         // A stopped one hears it only when it goes on.
         signal(&self.master, Signal::CONT);
+    }
+}
+
+impl AsFd for Pty {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.master.as_fd()
     }
 }
 

@@ -16,6 +16,7 @@ mod grep;
 mod list;
 mod mcp;
 mod patch;
+mod process;
 mod read;
 mod record;
 mod shell;
@@ -41,6 +42,7 @@ pub use glob::Glob;
 pub use grep::Grep;
 pub use list::List;
 pub use mcp::Mcp;
+pub use process::{Process, ProcessProgram, TerminalSize};
 pub use read::{Read, ReadPart};
 pub use shell::Shell;
 pub use write::Write;
@@ -191,7 +193,7 @@ macro_rules! operations {
         impl Operation {
             /// The names that policy and record use. Tools of upstream servers have names beside these,
             /// [`crate::McpTool::canonical`].
-            pub const NAMES: [&'static str; 16] = [$($($class.name,)*)*];
+            pub const NAMES: [&'static str; 17] = [$($($class.name,)*)*];
 
             /// Validates a request.
             pub fn parse(operation: v1::Operation) -> Result<Self, Malformed> {
@@ -265,7 +267,7 @@ macro_rules! operations {
     };
 }
 
-const MISSING: &str = "is missing: set exactly one of read, list, glob, grep, exec, shell, write, edit, patch, delete, git, mcp";
+const MISSING: &str = "is missing: set exactly one of read, list, glob, grep, exec, shell, write, edit, patch, delete, git, mcp, process";
 
 operations! {
     /// Read one regular file.
@@ -290,6 +292,8 @@ operations! {
     Delete(DeleteRequest)[delete::CLASS],
     /// Git in the workspace.
     Git(GitRequest)[git::STATUS, git::DIFF, git::LOG, git::SHOW, git::ADD, git::COMMIT],
+    /// Start a process that stays.
+    Process(ProcessRequest)[process::CLASS],
     /// Call a tool of an upstream MCP server.
     Mcp(McpRequest)[],
 }

@@ -39,7 +39,7 @@ impl Hold {
     pub fn stills(&self, group: Group) -> bool {
         match self {
             Self::Operator | Self::Alert(_) => true,
-            Self::Approval(_) => group == Group::Ordinary,
+            Self::Approval(_) => group != Group::Alone,
         }
     }
 

@@ -3867,11 +3867,629 @@ impl ::prost::Name for McpServerStatus {
         "/cofferdam.v1.McpServerStatus".into()
     }
 }
+/// From the operator.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenTerminalRequest {
+    /// What.
+    #[prost(oneof = "open_terminal_request::Event", tags = "1, 2, 3, 4")]
+    pub event: ::core::option::Option<open_terminal_request::Event>,
+}
+/// Nested message and enum types in `OpenTerminalRequest`.
+pub mod open_terminal_request {
+    /// What.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// First, once.
+        #[prost(message, tag = "1")]
+        Start(super::TerminalStart),
+        /// Bytes that were typed, at most 16 KiB.
+        #[prost(bytes, tag = "2")]
+        Input(::prost::alloc::vec::Vec<u8>),
+        /// The operator's window has another size.
+        #[prost(message, tag = "3")]
+        Resize(super::TerminalSize),
+        /// Send a signal to the foreground process group.
+        #[prost(message, tag = "4")]
+        Signal(super::TerminalSignal),
+    }
+}
+impl ::prost::Name for OpenTerminalRequest {
+    const NAME: &'static str = "OpenTerminalRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.OpenTerminalRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.OpenTerminalRequest".into()
+    }
+}
+/// How to begin.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalStart {
+    /// Required. The run, which must be READY.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash.
+    #[prost(string, repeated, tag = "2")]
+    pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Working directory. Default: `@project`.
+    #[prost(string, tag = "3")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Value of TERM. Default `xterm-256color`; letters, digits, `-`, `+`, `.` only, at most 64 characters.
+    #[prost(string, tag = "4")]
+    pub term: ::prost::alloc::string::String,
+    /// Size at first. Default 24 by 80.
+    #[prost(message, optional, tag = "5")]
+    pub size: ::core::option::Option<TerminalSize>,
+}
+impl ::prost::Name for TerminalStart {
+    const NAME: &'static str = "TerminalStart";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalStart".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalStart".into()
+    }
+}
+/// A terminal's size in characters, 1 to 10,000 each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalSize {
+    /// Lines.
+    #[prost(uint32, tag = "1")]
+    pub rows: u32,
+    /// Columns.
+    #[prost(uint32, tag = "2")]
+    pub columns: u32,
+}
+impl ::prost::Name for TerminalSize {
+    const NAME: &'static str = "TerminalSize";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalSize".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalSize".into()
+    }
+}
+/// A signal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalSignal {
+    /// Which.
+    #[prost(enumeration = "terminal_signal::Kind", tag = "1")]
+    pub kind: i32,
+}
+/// Nested message and enum types in `TerminalSignal`.
+pub mod terminal_signal {
+    /// Signals that an operator may send.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        /// Never sent.
+        Unspecified = 0,
+        /// Hang up.
+        Hup = 1,
+        /// Interrupt, as Ctrl-C does.
+        Int = 2,
+        /// Quit, as Ctrl-\ does.
+        Quit = 3,
+        /// Please end.
+        Term = 4,
+        /// End.
+        Kill = 5,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "KIND_UNSPECIFIED",
+                Self::Hup => "HUP",
+                Self::Int => "INT",
+                Self::Quit => "QUIT",
+                Self::Term => "TERM",
+                Self::Kill => "KILL",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
+                "HUP" => Some(Self::Hup),
+                "INT" => Some(Self::Int),
+                "QUIT" => Some(Self::Quit),
+                "TERM" => Some(Self::Term),
+                "KILL" => Some(Self::Kill),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for TerminalSignal {
+    const NAME: &'static str = "TerminalSignal";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalSignal".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalSignal".into()
+    }
+}
+/// To the operator.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OpenTerminalResponse {
+    /// What.
+    #[prost(oneof = "open_terminal_response::Event", tags = "1, 2, 3")]
+    pub event: ::core::option::Option<open_terminal_response::Event>,
+}
+/// Nested message and enum types in `OpenTerminalResponse`.
+pub mod open_terminal_response {
+    /// What.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Event {
+        /// The session is there and on record. First, once.
+        #[prost(message, tag = "1")]
+        Opened(super::TerminalOpened),
+        /// What the terminal shows, raw.
+        #[prost(bytes, tag = "2")]
+        Output(::prost::alloc::vec::Vec<u8>),
+        /// The session is over. Last, once.
+        #[prost(message, tag = "3")]
+        Closed(super::TerminalClosed),
+    }
+}
+impl ::prost::Name for OpenTerminalResponse {
+    const NAME: &'static str = "OpenTerminalResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.OpenTerminalResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.OpenTerminalResponse".into()
+    }
+}
+/// A session began.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalOpened {
+    /// UUIDv7; names it in the audit log.
+    #[prost(string, tag = "1")]
+    pub session_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for TerminalOpened {
+    const NAME: &'static str = "TerminalOpened";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalOpened".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalOpened".into()
+    }
+}
+/// How a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TerminalClosed {
+    /// Why.
+    #[prost(enumeration = "terminal_closed::Reason", tag = "1")]
+    pub reason: i32,
+    /// Exit code; absent when a signal ended the command.
+    #[prost(int32, optional, tag = "2")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// Signal that ended it.
+    #[prost(int32, optional, tag = "3")]
+    pub signal: ::core::option::Option<i32>,
+}
+/// Nested message and enum types in `TerminalClosed`.
+pub mod terminal_closed {
+    /// Why sessions end.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Reason {
+        /// Never sent.
+        Unspecified = 0,
+        /// The command ended by itself.
+        Exited = 1,
+        /// The operator left.
+        Disconnected = 2,
+        /// The run ended.
+        RunEnded = 3,
+        /// Nothing was typed and nothing shown for too long, or the session was too long.
+        TimedOut = 4,
+        /// It wrote more than is recorded.
+        RecordingFull = 5,
+        /// The worker was lost.
+        Lost = 6,
+    }
+    impl Reason {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "REASON_UNSPECIFIED",
+                Self::Exited => "EXITED",
+                Self::Disconnected => "DISCONNECTED",
+                Self::RunEnded => "RUN_ENDED",
+                Self::TimedOut => "TIMED_OUT",
+                Self::RecordingFull => "RECORDING_FULL",
+                Self::Lost => "LOST",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "REASON_UNSPECIFIED" => Some(Self::Unspecified),
+                "EXITED" => Some(Self::Exited),
+                "DISCONNECTED" => Some(Self::Disconnected),
+                "RUN_ENDED" => Some(Self::RunEnded),
+                "TIMED_OUT" => Some(Self::TimedOut),
+                "RECORDING_FULL" => Some(Self::RecordingFull),
+                "LOST" => Some(Self::Lost),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for TerminalClosed {
+    const NAME: &'static str = "TerminalClosed";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.TerminalClosed".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.TerminalClosed".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod terminal_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Opens terminals in runs. For operators, not for agents: what is typed passes no policy, so it is recorded whole. The
+    /// audit log has the session's beginning before its first byte, and its end with the digest of the recording.
+    #[derive(Debug, Clone)]
+    pub struct TerminalServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl TerminalServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> TerminalServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> TerminalServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            TerminalServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Runs a command, by default a login shell, on a terminal in the run's container. The first request is `start`; the
+        /// session ends with the command, with the stream, or with the run, and everything that was started in it ends, too.
+        pub async fn open_terminal(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::OpenTerminalRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::OpenTerminalResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.TerminalService/OpenTerminal",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.TerminalService", "OpenTerminal"));
+            self.inner.streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod terminal_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with TerminalServiceServer.
+    #[async_trait]
+    pub trait TerminalService: std::marker::Send + std::marker::Sync + 'static {
+        /// Server streaming response type for the OpenTerminal method.
+        type OpenTerminalStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::OpenTerminalResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Runs a command, by default a login shell, on a terminal in the run's container. The first request is `start`; the
+        /// session ends with the command, with the stream, or with the run, and everything that was started in it ends, too.
+        async fn open_terminal(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::OpenTerminalRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<Self::OpenTerminalStream>,
+            tonic::Status,
+        >;
+    }
+    /// Opens terminals in runs. For operators, not for agents: what is typed passes no policy, so it is recorded whole. The
+    /// audit log has the session's beginning before its first byte, and its end with the digest of the recording.
+    #[derive(Debug)]
+    pub struct TerminalServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> TerminalServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for TerminalServiceServer<T>
+    where
+        T: TerminalService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.TerminalService/OpenTerminal" => {
+                    #[allow(non_camel_case_types)]
+                    struct OpenTerminalSvc<T: TerminalService>(pub Arc<T>);
+                    impl<
+                        T: TerminalService,
+                    > tonic::server::StreamingService<super::OpenTerminalRequest>
+                    for OpenTerminalSvc<T> {
+                        type Response = super::OpenTerminalResponse;
+                        type ResponseStream = T::OpenTerminalStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::OpenTerminalRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as TerminalService>::open_terminal(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = OpenTerminalSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for TerminalServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.TerminalService";
+    impl<T> tonic::server::NamedService for TerminalServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// One thing an agent may ask for. Exactly one field is set.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Operation {
     /// What to do.
-    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(
+        oneof = "operation::Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+    )]
     pub kind: ::core::option::Option<operation::Kind>,
 }
 /// Nested message and enum types in `Operation`.
@@ -3915,6 +4533,9 @@ pub mod operation {
         /// Call a tool of an upstream MCP server.
         #[prost(message, tag = "12")]
         Mcp(super::McpRequest),
+        /// Start a process that stays after the call.
+        #[prost(message, tag = "13")]
+        Process(super::ProcessRequest),
     }
 }
 impl ::prost::Name for Operation {
@@ -3931,7 +4552,7 @@ impl ::prost::Name for Operation {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Result {
     /// The result, by the operation that made it.
-    #[prost(oneof = "result::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "result::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     pub kind: ::core::option::Option<result::Kind>,
 }
 /// Nested message and enum types in `Result`.
@@ -3977,6 +4598,9 @@ pub mod result {
         /// Of a tool of an upstream MCP server.
         #[prost(message, tag = "12")]
         Mcp(super::McpResult),
+        /// Of `process`.
+        #[prost(message, tag = "13")]
+        Process(super::ProcessResult),
     }
 }
 impl ::prost::Name for Result {
@@ -4397,7 +5021,8 @@ impl ::prost::Name for GrepResult {
         "/cofferdam.v1.GrepResult".into()
     }
 }
-/// Run one command: argv, never a shell string.
+/// Run one command: argv, never a shell string. Everything that it started ends with it; what should stay is started with
+/// `process`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExecRequest {
     /// Program: a name to be looked up in PATH, or an absolute path.
@@ -4468,6 +5093,69 @@ impl ::prost::Name for ShellRequest {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.ShellRequest".into()
+    }
+}
+/// Start a process that stays: until its first program ends, it is killed, its timeout passes or its run ends. Speak with it
+/// through `ProcessService`.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProcessRequest {
+    /// Program, as in `exec`. Exactly one of `command` and `script` is set.
+    #[prost(string, tag = "1")]
+    pub command: ::prost::alloc::string::String,
+    /// Its arguments.
+    #[prost(string, repeated, tag = "2")]
+    pub args: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// A shell script, as in `shell`.
+    #[prost(string, tag = "3")]
+    pub script: ::prost::alloc::string::String,
+    /// Working directory. Default: `@project`.
+    #[prost(string, tag = "4")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Environment, beside the run's own; only names that the profile allows.
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Keep its standard input open, for `WriteStdin`. Default: end of file at once.
+    #[prost(bool, tag = "6")]
+    pub stdin: bool,
+    /// Give it a terminal of this size instead of pipes. Its standard input is open then. Default: pipes.
+    #[prost(message, optional, tag = "7")]
+    pub terminal: ::core::option::Option<TerminalSize>,
+    /// A name of the client's, to find it by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none.
+    #[prost(string, tag = "8")]
+    pub tag: ::prost::alloc::string::String,
+    /// Milliseconds until it and everything that it started is ended, at most a day. Default: none, which is until its run ends.
+    #[prost(uint64, optional, tag = "9")]
+    pub timeout_ms: ::core::option::Option<u64>,
+}
+impl ::prost::Name for ProcessRequest {
+    const NAME: &'static str = "ProcessRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ProcessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ProcessRequest".into()
+    }
+}
+/// A process that was started.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProcessResult {
+    /// Its id, which is the call's as well.
+    #[prost(string, tag = "1")]
+    pub process_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ProcessResult {
+    const NAME: &'static str = "ProcessResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ProcessResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ProcessResult".into()
     }
 }
 /// How a command ended, and what it wrote. Given on failure, too.
@@ -9327,6 +10015,1376 @@ pub mod policy_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A process, as it is now.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Process {
+    /// Id of the process, and of the call that started it.
+    #[prost(string, tag = "1")]
+    pub process_id: ::prost::alloc::string::String,
+    /// Its run.
+    #[prost(string, tag = "2")]
+    pub run_id: ::prost::alloc::string::String,
+    /// As asked, without its environment.
+    #[prost(message, optional, tag = "3")]
+    pub request: ::core::option::Option<ProcessRequest>,
+    /// Where it is in its life.
+    #[prost(enumeration = "process::State", tag = "4")]
+    pub state: i32,
+    /// When it began.
+    #[prost(message, optional, tag = "5")]
+    pub started_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// When nothing of it was left. Absent while it lives.
+    #[prost(message, optional, tag = "6")]
+    pub ended_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Exit code; 128 and the number of the signal where one ended it. Absent while it lives and where nobody knows.
+    #[prost(int32, optional, tag = "7")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// Signal that ended it.
+    #[prost(int32, optional, tag = "8")]
+    pub signal: ::core::option::Option<i32>,
+    /// What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`. Empty otherwise.
+    #[prost(string, tag = "9")]
+    pub ended_by: ::prost::alloc::string::String,
+    /// Bytes that it has written to standard output, or shown on its terminal.
+    #[prost(uint64, tag = "10")]
+    pub stdout_bytes: u64,
+    /// Bytes that it has written to standard error.
+    #[prost(uint64, tag = "11")]
+    pub stderr_bytes: u64,
+    /// Bytes that it was given to read: the offset of the next one.
+    #[prost(uint64, tag = "12")]
+    pub stdin_bytes: u64,
+    /// It can be given more.
+    #[prost(bool, tag = "13")]
+    pub stdin_open: bool,
+    /// Proof that nothing of it is left. Absent while it lives.
+    #[prost(message, optional, tag = "14")]
+    pub kill: ::core::option::Option<KillEvidence>,
+    /// User and system CPU time of it and all that it started, microseconds. 0 while it lives.
+    #[prost(uint64, tag = "15")]
+    pub cpu_time_us: u64,
+    /// Peak resident memory of its largest process, bytes. 0 while it lives.
+    #[prost(uint64, tag = "16")]
+    pub peak_memory_bytes: u64,
+    /// Why it could not be started, or was lost.
+    #[prost(string, tag = "17")]
+    pub failure: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `Process`.
+pub mod process {
+    /// Where it is in its life.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// It lives.
+        Running = 1,
+        /// It has ended, and how is known.
+        Ended = 2,
+        /// It was lost: its keeper was killed, or the daemon was restarted and could not take it over. What was left of it has been
+        /// ended.
+        Interrupted = 3,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Running => "RUNNING",
+                Self::Ended => "ENDED",
+                Self::Interrupted => "INTERRUPTED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "RUNNING" => Some(Self::Running),
+                "ENDED" => Some(Self::Ended),
+                "INTERRUPTED" => Some(Self::Interrupted),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for Process {
+    const NAME: &'static str = "Process";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Process".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Process".into()
+    }
+}
+/// See ProcessService.StartProcess.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StartProcessRequest {
+    /// Required. The run, which must be READY.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Makes the start idempotent, as in `CallRequest`.
+    #[prost(string, tag = "2")]
+    pub request_id: ::prost::alloc::string::String,
+    /// What to start. Required.
+    #[prost(message, optional, tag = "3")]
+    pub process: ::core::option::Option<ProcessRequest>,
+    /// Wait until a needed approval is decided on, instead of answering with its id. Default: false.
+    #[prost(bool, tag = "4")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for StartProcessRequest {
+    const NAME: &'static str = "StartProcessRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.StartProcessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.StartProcessRequest".into()
+    }
+}
+/// See ProcessService.StartProcess.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StartProcessResponse {
+    /// The process. Absent while its approval is pending.
+    #[prost(message, optional, tag = "1")]
+    pub process: ::core::option::Option<Process>,
+    /// The call, by which `GetCall` finds it; the process will have the same id.
+    #[prost(string, tag = "2")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The approval that it waits for; empty otherwise.
+    #[prost(string, tag = "3")]
+    pub approval_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for StartProcessResponse {
+    const NAME: &'static str = "StartProcessResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.StartProcessResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.StartProcessResponse".into()
+    }
+}
+/// See ProcessService.AttachProcess.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AttachProcessRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(string, tag = "2")]
+    pub process_id: ::prost::alloc::string::String,
+    /// First byte of standard output that is wanted. Default 0.
+    #[prost(uint64, tag = "3")]
+    pub stdout_offset: u64,
+    /// First byte of standard error that is wanted. Default 0.
+    #[prost(uint64, tag = "4")]
+    pub stderr_offset: u64,
+    /// Go on until the process has ended. Default: what there is now.
+    #[prost(bool, tag = "5")]
+    pub follow: bool,
+}
+impl ::prost::Name for AttachProcessRequest {
+    const NAME: &'static str = "AttachProcessRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.AttachProcessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.AttachProcessRequest".into()
+    }
+}
+/// See ProcessService.AttachProcess.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AttachProcessResponse {
+    /// What.
+    #[prost(oneof = "attach_process_response::Event", tags = "1, 2, 3")]
+    pub event: ::core::option::Option<attach_process_response::Event>,
+}
+/// Nested message and enum types in `AttachProcessResponse`.
+pub mod attach_process_response {
+    /// What.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Event {
+        /// Bytes that it wrote.
+        #[prost(message, tag = "1")]
+        Output(super::ProcessOutput),
+        /// Bytes that it wrote and that are not there.
+        #[prost(message, tag = "2")]
+        Gap(super::ProcessGap),
+        /// The process. Last.
+        #[prost(message, tag = "3")]
+        Process(super::Process),
+    }
+}
+impl ::prost::Name for AttachProcessResponse {
+    const NAME: &'static str = "AttachProcessResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.AttachProcessResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.AttachProcessResponse".into()
+    }
+}
+/// Bytes that a process wrote.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProcessOutput {
+    /// Which stream.
+    #[prost(enumeration = "ProcessStream", tag = "1")]
+    pub stream: i32,
+    /// Position of the first byte in that stream.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// The bytes.
+    #[prost(bytes = "vec", tag = "3")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ProcessOutput {
+    const NAME: &'static str = "ProcessOutput";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ProcessOutput".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ProcessOutput".into()
+    }
+}
+/// Bytes of the middle of a stream. The first and the last bytes are kept, up to the profile's `max_spool_bytes` together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProcessGap {
+    /// Which stream.
+    #[prost(enumeration = "ProcessStream", tag = "1")]
+    pub stream: i32,
+    /// Position of the first byte that is not there.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// How many.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+}
+impl ::prost::Name for ProcessGap {
+    const NAME: &'static str = "ProcessGap";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ProcessGap".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ProcessGap".into()
+    }
+}
+/// See ProcessService.WriteStdin.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WriteStdinRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(string, tag = "2")]
+    pub process_id: ::prost::alloc::string::String,
+    /// Position of the first byte of `data` in all that the process was given. What was given already is skipped; what would leave
+    /// a gap is refused (`PRECONDITION_FAILED`, with `offset` in its details).
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    /// The bytes, at most 1 MiB.
+    #[prost(bytes = "vec", tag = "4")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+    /// After them, end of file. Not with a terminal, whose end of file is a byte (Ctrl-D).
+    #[prost(bool, tag = "5")]
+    pub close: bool,
+}
+impl ::prost::Name for WriteStdinRequest {
+    const NAME: &'static str = "WriteStdinRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WriteStdinRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WriteStdinRequest".into()
+    }
+}
+/// See ProcessService.WriteStdin.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WriteStdinResponse {
+    /// Position of the next byte. Less than `offset` and the length of `data` where the process does not read: send the rest again.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// It can be given more.
+    #[prost(bool, tag = "2")]
+    pub open: bool,
+}
+impl ::prost::Name for WriteStdinResponse {
+    const NAME: &'static str = "WriteStdinResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WriteStdinResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WriteStdinResponse".into()
+    }
+}
+/// See ProcessService.ResizeTerminal.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResizeTerminalRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(string, tag = "2")]
+    pub process_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(message, optional, tag = "3")]
+    pub size: ::core::option::Option<TerminalSize>,
+}
+impl ::prost::Name for ResizeTerminalRequest {
+    const NAME: &'static str = "ResizeTerminalRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ResizeTerminalRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ResizeTerminalRequest".into()
+    }
+}
+/// See ProcessService.ResizeTerminal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResizeTerminalResponse {}
+impl ::prost::Name for ResizeTerminalResponse {
+    const NAME: &'static str = "ResizeTerminalResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ResizeTerminalResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ResizeTerminalResponse".into()
+    }
+}
+/// See ProcessService.SignalProcess.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SignalProcessRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(string, tag = "2")]
+    pub process_id: ::prost::alloc::string::String,
+    /// To the process group of its first program, or to the foreground of its terminal. Required.
+    #[prost(enumeration = "signal_process_request::Signal", tag = "3")]
+    pub signal: i32,
+}
+/// Nested message and enum types in `SignalProcessRequest`.
+pub mod signal_process_request {
+    /// Signals that a client may send.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Signal {
+        /// Never sent.
+        Unspecified = 0,
+        /// Hang up.
+        Hup = 1,
+        /// Interrupt.
+        Int = 2,
+        /// Quit.
+        Quit = 3,
+        /// End everything of the process at once. It has no choice.
+        Kill = 9,
+        /// The first signal of a program's own choice.
+        Usr1 = 10,
+        /// The second.
+        Usr2 = 12,
+        /// Please end.
+        Term = 15,
+        /// Go on.
+        Cont = 18,
+        /// Stop. It has no choice.
+        Stop = 19,
+        /// Stop, as Ctrl-Z does.
+        Tstp = 20,
+    }
+    impl Signal {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "SIGNAL_UNSPECIFIED",
+                Self::Hup => "HUP",
+                Self::Int => "INT",
+                Self::Quit => "QUIT",
+                Self::Kill => "KILL",
+                Self::Usr1 => "USR1",
+                Self::Usr2 => "USR2",
+                Self::Term => "TERM",
+                Self::Cont => "CONT",
+                Self::Stop => "STOP",
+                Self::Tstp => "TSTP",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "SIGNAL_UNSPECIFIED" => Some(Self::Unspecified),
+                "HUP" => Some(Self::Hup),
+                "INT" => Some(Self::Int),
+                "QUIT" => Some(Self::Quit),
+                "KILL" => Some(Self::Kill),
+                "USR1" => Some(Self::Usr1),
+                "USR2" => Some(Self::Usr2),
+                "TERM" => Some(Self::Term),
+                "CONT" => Some(Self::Cont),
+                "STOP" => Some(Self::Stop),
+                "TSTP" => Some(Self::Tstp),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for SignalProcessRequest {
+    const NAME: &'static str = "SignalProcessRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SignalProcessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SignalProcessRequest".into()
+    }
+}
+/// See ProcessService.SignalProcess.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SignalProcessResponse {}
+impl ::prost::Name for SignalProcessResponse {
+    const NAME: &'static str = "SignalProcessResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SignalProcessResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SignalProcessResponse".into()
+    }
+}
+/// See ProcessService.WaitProcess.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WaitProcessRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(string, tag = "2")]
+    pub process_id: ::prost::alloc::string::String,
+    /// How long to wait, at most an hour. Default: an hour.
+    #[prost(message, optional, tag = "3")]
+    pub timeout: ::core::option::Option<::prost_types::Duration>,
+}
+impl ::prost::Name for WaitProcessRequest {
+    const NAME: &'static str = "WaitProcessRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WaitProcessRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WaitProcessRequest".into()
+    }
+}
+/// See ProcessService.WaitProcess.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WaitProcessResponse {
+    /// The process; RUNNING when the time was over first.
+    #[prost(message, optional, tag = "1")]
+    pub process: ::core::option::Option<Process>,
+}
+impl ::prost::Name for WaitProcessResponse {
+    const NAME: &'static str = "WaitProcessResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.WaitProcessResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.WaitProcessResponse".into()
+    }
+}
+/// See ProcessService.ListProcesses.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListProcessesRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Only those with this tag. Default: all.
+    #[prost(string, tag = "2")]
+    pub tag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListProcessesRequest {
+    const NAME: &'static str = "ListProcessesRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListProcessesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListProcessesRequest".into()
+    }
+}
+/// See ProcessService.ListProcesses.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListProcessesResponse {
+    /// At most 320.
+    #[prost(message, repeated, tag = "1")]
+    pub processes: ::prost::alloc::vec::Vec<Process>,
+}
+impl ::prost::Name for ListProcessesResponse {
+    const NAME: &'static str = "ListProcessesResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListProcessesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListProcessesResponse".into()
+    }
+}
+/// One of the streams of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ProcessStream {
+    /// Never sent.
+    Unspecified = 0,
+    /// Standard output, or everything that a terminal shows.
+    Stdout = 1,
+    /// Standard error.
+    Stderr = 2,
+}
+impl ProcessStream {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PROCESS_STREAM_UNSPECIFIED",
+            Self::Stdout => "STDOUT",
+            Self::Stderr => "STDERR",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PROCESS_STREAM_UNSPECIFIED" => Some(Self::Unspecified),
+            "STDOUT" => Some(Self::Stdout),
+            "STDERR" => Some(Self::Stderr),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod process_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and record
+    /// hold as for `exec`. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
+    /// everything that it started is ended. It outlives its client and the daemon. What it is given to read is recorded whole.
+    #[derive(Debug, Clone)]
+    pub struct ProcessServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl ProcessServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> ProcessServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ProcessServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ProcessServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Starts a process. The same as `ToolService.Call` with the operation `process`.
+        pub async fn start_process(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StartProcessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::StartProcessResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ProcessService/StartProcess",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ProcessService", "StartProcess"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Output of a process, from any byte on. Any number of readers see the same bytes; a slow one holds nobody up.
+        pub async fn attach_process(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AttachProcessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::AttachProcessResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ProcessService/AttachProcess",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ProcessService", "AttachProcess"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing twice.
+        pub async fn write_stdin(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WriteStdinRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::WriteStdinResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ProcessService/WriteStdin",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ProcessService", "WriteStdin"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Changes the size of a process's terminal.
+        pub async fn resize_terminal(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResizeTerminalRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResizeTerminalResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ProcessService/ResizeTerminal",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.ProcessService", "ResizeTerminal"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Sends a signal to a process.
+        pub async fn signal_process(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SignalProcessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SignalProcessResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ProcessService/SignalProcess",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ProcessService", "SignalProcess"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Waits until a process has ended and nothing of it is left.
+        pub async fn wait_process(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WaitProcessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::WaitProcessResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ProcessService/WaitProcess",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ProcessService", "WaitProcess"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The processes of a run, the oldest first: those that live, and the newest of those that have ended.
+        pub async fn list_processes(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListProcessesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListProcessesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ProcessService/ListProcesses",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ProcessService", "ListProcesses"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod process_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with ProcessServiceServer.
+    #[async_trait]
+    pub trait ProcessService: std::marker::Send + std::marker::Sync + 'static {
+        /// Starts a process. The same as `ToolService.Call` with the operation `process`.
+        async fn start_process(
+            &self,
+            request: tonic::Request<super::StartProcessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::StartProcessResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the AttachProcess method.
+        type AttachProcessStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::AttachProcessResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Output of a process, from any byte on. Any number of readers see the same bytes; a slow one holds nobody up.
+        async fn attach_process(
+            &self,
+            request: tonic::Request<super::AttachProcessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::AttachProcessStream>,
+            tonic::Status,
+        >;
+        /// Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing twice.
+        async fn write_stdin(
+            &self,
+            request: tonic::Request<super::WriteStdinRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::WriteStdinResponse>,
+            tonic::Status,
+        >;
+        /// Changes the size of a process's terminal.
+        async fn resize_terminal(
+            &self,
+            request: tonic::Request<super::ResizeTerminalRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResizeTerminalResponse>,
+            tonic::Status,
+        >;
+        /// Sends a signal to a process.
+        async fn signal_process(
+            &self,
+            request: tonic::Request<super::SignalProcessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SignalProcessResponse>,
+            tonic::Status,
+        >;
+        /// Waits until a process has ended and nothing of it is left.
+        async fn wait_process(
+            &self,
+            request: tonic::Request<super::WaitProcessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::WaitProcessResponse>,
+            tonic::Status,
+        >;
+        /// The processes of a run, the oldest first: those that live, and the newest of those that have ended.
+        async fn list_processes(
+            &self,
+            request: tonic::Request<super::ListProcessesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListProcessesResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and record
+    /// hold as for `exec`. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
+    /// everything that it started is ended. It outlives its client and the daemon. What it is given to read is recorded whole.
+    #[derive(Debug)]
+    pub struct ProcessServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> ProcessServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for ProcessServiceServer<T>
+    where
+        T: ProcessService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.ProcessService/StartProcess" => {
+                    #[allow(non_camel_case_types)]
+                    struct StartProcessSvc<T: ProcessService>(pub Arc<T>);
+                    impl<
+                        T: ProcessService,
+                    > tonic::server::UnaryService<super::StartProcessRequest>
+                    for StartProcessSvc<T> {
+                        type Response = super::StartProcessResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StartProcessRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProcessService>::start_process(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StartProcessSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ProcessService/AttachProcess" => {
+                    #[allow(non_camel_case_types)]
+                    struct AttachProcessSvc<T: ProcessService>(pub Arc<T>);
+                    impl<
+                        T: ProcessService,
+                    > tonic::server::ServerStreamingService<super::AttachProcessRequest>
+                    for AttachProcessSvc<T> {
+                        type Response = super::AttachProcessResponse;
+                        type ResponseStream = T::AttachProcessStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AttachProcessRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProcessService>::attach_process(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AttachProcessSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ProcessService/WriteStdin" => {
+                    #[allow(non_camel_case_types)]
+                    struct WriteStdinSvc<T: ProcessService>(pub Arc<T>);
+                    impl<
+                        T: ProcessService,
+                    > tonic::server::UnaryService<super::WriteStdinRequest>
+                    for WriteStdinSvc<T> {
+                        type Response = super::WriteStdinResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WriteStdinRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProcessService>::write_stdin(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WriteStdinSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ProcessService/ResizeTerminal" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResizeTerminalSvc<T: ProcessService>(pub Arc<T>);
+                    impl<
+                        T: ProcessService,
+                    > tonic::server::UnaryService<super::ResizeTerminalRequest>
+                    for ResizeTerminalSvc<T> {
+                        type Response = super::ResizeTerminalResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResizeTerminalRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProcessService>::resize_terminal(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResizeTerminalSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ProcessService/SignalProcess" => {
+                    #[allow(non_camel_case_types)]
+                    struct SignalProcessSvc<T: ProcessService>(pub Arc<T>);
+                    impl<
+                        T: ProcessService,
+                    > tonic::server::UnaryService<super::SignalProcessRequest>
+                    for SignalProcessSvc<T> {
+                        type Response = super::SignalProcessResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SignalProcessRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProcessService>::signal_process(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SignalProcessSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ProcessService/WaitProcess" => {
+                    #[allow(non_camel_case_types)]
+                    struct WaitProcessSvc<T: ProcessService>(pub Arc<T>);
+                    impl<
+                        T: ProcessService,
+                    > tonic::server::UnaryService<super::WaitProcessRequest>
+                    for WaitProcessSvc<T> {
+                        type Response = super::WaitProcessResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WaitProcessRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProcessService>::wait_process(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WaitProcessSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ProcessService/ListProcesses" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListProcessesSvc<T: ProcessService>(pub Arc<T>);
+                    impl<
+                        T: ProcessService,
+                    > tonic::server::UnaryService<super::ListProcessesRequest>
+                    for ListProcessesSvc<T> {
+                        type Response = super::ListProcessesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListProcessesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ProcessService>::list_processes(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListProcessesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for ProcessServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.ProcessService";
+    impl<T> tonic::server::NamedService for ProcessServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// A run.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Run {
@@ -11886,621 +13944,6 @@ pub mod run_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.RunService";
     impl<T> tonic::server::NamedService for RunServiceServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
-/// From the operator.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OpenTerminalRequest {
-    /// What.
-    #[prost(oneof = "open_terminal_request::Event", tags = "1, 2, 3, 4")]
-    pub event: ::core::option::Option<open_terminal_request::Event>,
-}
-/// Nested message and enum types in `OpenTerminalRequest`.
-pub mod open_terminal_request {
-    /// What.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Event {
-        /// First, once.
-        #[prost(message, tag = "1")]
-        Start(super::TerminalStart),
-        /// Bytes that were typed, at most 16 KiB.
-        #[prost(bytes, tag = "2")]
-        Input(::prost::alloc::vec::Vec<u8>),
-        /// The operator's window has another size.
-        #[prost(message, tag = "3")]
-        Resize(super::TerminalSize),
-        /// Send a signal to the foreground process group.
-        #[prost(message, tag = "4")]
-        Signal(super::TerminalSignal),
-    }
-}
-impl ::prost::Name for OpenTerminalRequest {
-    const NAME: &'static str = "OpenTerminalRequest";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.OpenTerminalRequest".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.OpenTerminalRequest".into()
-    }
-}
-/// How to begin.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalStart {
-    /// Required. The run, which must be READY.
-    #[prost(string, tag = "1")]
-    pub run_id: ::prost::alloc::string::String,
-    /// The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash.
-    #[prost(string, repeated, tag = "2")]
-    pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Working directory. Default: `@project`.
-    #[prost(string, tag = "3")]
-    pub cwd: ::prost::alloc::string::String,
-    /// Value of TERM. Default `xterm-256color`; letters, digits, `-`, `+`, `.` only, at most 64 characters.
-    #[prost(string, tag = "4")]
-    pub term: ::prost::alloc::string::String,
-    /// Size at first. Default 24 by 80.
-    #[prost(message, optional, tag = "5")]
-    pub size: ::core::option::Option<TerminalSize>,
-}
-impl ::prost::Name for TerminalStart {
-    const NAME: &'static str = "TerminalStart";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalStart".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalStart".into()
-    }
-}
-/// A terminal's size in characters, 1 to 10,000 each.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalSize {
-    /// Lines.
-    #[prost(uint32, tag = "1")]
-    pub rows: u32,
-    /// Columns.
-    #[prost(uint32, tag = "2")]
-    pub columns: u32,
-}
-impl ::prost::Name for TerminalSize {
-    const NAME: &'static str = "TerminalSize";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalSize".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalSize".into()
-    }
-}
-/// A signal.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalSignal {
-    /// Which.
-    #[prost(enumeration = "terminal_signal::Kind", tag = "1")]
-    pub kind: i32,
-}
-/// Nested message and enum types in `TerminalSignal`.
-pub mod terminal_signal {
-    /// Signals that an operator may send.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Kind {
-        /// Never sent.
-        Unspecified = 0,
-        /// Hang up.
-        Hup = 1,
-        /// Interrupt, as Ctrl-C does.
-        Int = 2,
-        /// Quit, as Ctrl-\ does.
-        Quit = 3,
-        /// Please end.
-        Term = 4,
-        /// End.
-        Kill = 5,
-    }
-    impl Kind {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "KIND_UNSPECIFIED",
-                Self::Hup => "HUP",
-                Self::Int => "INT",
-                Self::Quit => "QUIT",
-                Self::Term => "TERM",
-                Self::Kill => "KILL",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "KIND_UNSPECIFIED" => Some(Self::Unspecified),
-                "HUP" => Some(Self::Hup),
-                "INT" => Some(Self::Int),
-                "QUIT" => Some(Self::Quit),
-                "TERM" => Some(Self::Term),
-                "KILL" => Some(Self::Kill),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for TerminalSignal {
-    const NAME: &'static str = "TerminalSignal";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalSignal".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalSignal".into()
-    }
-}
-/// To the operator.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OpenTerminalResponse {
-    /// What.
-    #[prost(oneof = "open_terminal_response::Event", tags = "1, 2, 3")]
-    pub event: ::core::option::Option<open_terminal_response::Event>,
-}
-/// Nested message and enum types in `OpenTerminalResponse`.
-pub mod open_terminal_response {
-    /// What.
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
-    pub enum Event {
-        /// The session is there and on record. First, once.
-        #[prost(message, tag = "1")]
-        Opened(super::TerminalOpened),
-        /// What the terminal shows, raw.
-        #[prost(bytes, tag = "2")]
-        Output(::prost::alloc::vec::Vec<u8>),
-        /// The session is over. Last, once.
-        #[prost(message, tag = "3")]
-        Closed(super::TerminalClosed),
-    }
-}
-impl ::prost::Name for OpenTerminalResponse {
-    const NAME: &'static str = "OpenTerminalResponse";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.OpenTerminalResponse".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.OpenTerminalResponse".into()
-    }
-}
-/// A session began.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalOpened {
-    /// UUIDv7; names it in the audit log.
-    #[prost(string, tag = "1")]
-    pub session_id: ::prost::alloc::string::String,
-}
-impl ::prost::Name for TerminalOpened {
-    const NAME: &'static str = "TerminalOpened";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalOpened".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalOpened".into()
-    }
-}
-/// How a session ended.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TerminalClosed {
-    /// Why.
-    #[prost(enumeration = "terminal_closed::Reason", tag = "1")]
-    pub reason: i32,
-    /// Exit code; absent when a signal ended the command.
-    #[prost(int32, optional, tag = "2")]
-    pub exit_code: ::core::option::Option<i32>,
-    /// Signal that ended it.
-    #[prost(int32, optional, tag = "3")]
-    pub signal: ::core::option::Option<i32>,
-}
-/// Nested message and enum types in `TerminalClosed`.
-pub mod terminal_closed {
-    /// Why sessions end.
-    #[derive(
-        Clone,
-        Copy,
-        Debug,
-        PartialEq,
-        Eq,
-        Hash,
-        PartialOrd,
-        Ord,
-        ::prost::Enumeration
-    )]
-    #[repr(i32)]
-    pub enum Reason {
-        /// Never sent.
-        Unspecified = 0,
-        /// The command ended by itself.
-        Exited = 1,
-        /// The operator left.
-        Disconnected = 2,
-        /// The run ended.
-        RunEnded = 3,
-        /// Nothing was typed and nothing shown for too long, or the session was too long.
-        TimedOut = 4,
-        /// It wrote more than is recorded.
-        RecordingFull = 5,
-        /// The worker was lost.
-        Lost = 6,
-    }
-    impl Reason {
-        /// String value of the enum field names used in the ProtoBuf definition.
-        ///
-        /// The values are not transformed in any way and thus are considered stable
-        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-        pub fn as_str_name(&self) -> &'static str {
-            match self {
-                Self::Unspecified => "REASON_UNSPECIFIED",
-                Self::Exited => "EXITED",
-                Self::Disconnected => "DISCONNECTED",
-                Self::RunEnded => "RUN_ENDED",
-                Self::TimedOut => "TIMED_OUT",
-                Self::RecordingFull => "RECORDING_FULL",
-                Self::Lost => "LOST",
-            }
-        }
-        /// Creates an enum from field names used in the ProtoBuf definition.
-        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-            match value {
-                "REASON_UNSPECIFIED" => Some(Self::Unspecified),
-                "EXITED" => Some(Self::Exited),
-                "DISCONNECTED" => Some(Self::Disconnected),
-                "RUN_ENDED" => Some(Self::RunEnded),
-                "TIMED_OUT" => Some(Self::TimedOut),
-                "RECORDING_FULL" => Some(Self::RecordingFull),
-                "LOST" => Some(Self::Lost),
-                _ => None,
-            }
-        }
-    }
-}
-impl ::prost::Name for TerminalClosed {
-    const NAME: &'static str = "TerminalClosed";
-    const PACKAGE: &'static str = "cofferdam.v1";
-    fn full_name() -> ::prost::alloc::string::String {
-        "cofferdam.v1.TerminalClosed".into()
-    }
-    fn type_url() -> ::prost::alloc::string::String {
-        "/cofferdam.v1.TerminalClosed".into()
-    }
-}
-/// Generated client implementations.
-#[cfg(feature = "grpc")]
-pub mod terminal_service_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Opens terminals in runs. For operators, not for agents: what is typed passes no policy, so it is recorded whole. The
-    /// audit log has the session's beginning before its first byte, and its end with the digest of the recording.
-    #[derive(Debug, Clone)]
-    pub struct TerminalServiceClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl TerminalServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
-    impl<T> TerminalServiceClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> TerminalServiceClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            TerminalServiceClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Runs a command, by default a login shell, on a terminal in the run's container. The first request is `start`; the
-        /// session ends with the command, with the stream, or with the run, and everything that was started in it ends, too.
-        pub async fn open_terminal(
-            &mut self,
-            request: impl tonic::IntoStreamingRequest<
-                Message = super::OpenTerminalRequest,
-            >,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::OpenTerminalResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/cofferdam.v1.TerminalService/OpenTerminal",
-            );
-            let mut req = request.into_streaming_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("cofferdam.v1.TerminalService", "OpenTerminal"));
-            self.inner.streaming(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-#[cfg(feature = "grpc")]
-pub mod terminal_service_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with TerminalServiceServer.
-    #[async_trait]
-    pub trait TerminalService: std::marker::Send + std::marker::Sync + 'static {
-        /// Server streaming response type for the OpenTerminal method.
-        type OpenTerminalStream: tonic::codegen::tokio_stream::Stream<
-                Item = std::result::Result<super::OpenTerminalResponse, tonic::Status>,
-            >
-            + std::marker::Send
-            + 'static;
-        /// Runs a command, by default a login shell, on a terminal in the run's container. The first request is `start`; the
-        /// session ends with the command, with the stream, or with the run, and everything that was started in it ends, too.
-        async fn open_terminal(
-            &self,
-            request: tonic::Request<tonic::Streaming<super::OpenTerminalRequest>>,
-        ) -> std::result::Result<
-            tonic::Response<Self::OpenTerminalStream>,
-            tonic::Status,
-        >;
-    }
-    /// Opens terminals in runs. For operators, not for agents: what is typed passes no policy, so it is recorded whole. The
-    /// audit log has the session's beginning before its first byte, and its end with the digest of the recording.
-    #[derive(Debug)]
-    pub struct TerminalServiceServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> TerminalServiceServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for TerminalServiceServer<T>
-    where
-        T: TerminalService,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/cofferdam.v1.TerminalService/OpenTerminal" => {
-                    #[allow(non_camel_case_types)]
-                    struct OpenTerminalSvc<T: TerminalService>(pub Arc<T>);
-                    impl<
-                        T: TerminalService,
-                    > tonic::server::StreamingService<super::OpenTerminalRequest>
-                    for OpenTerminalSvc<T> {
-                        type Response = super::OpenTerminalResponse;
-                        type ResponseStream = T::OpenTerminalStream;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::ResponseStream>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<
-                                tonic::Streaming<super::OpenTerminalRequest>,
-                            >,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as TerminalService>::open_terminal(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = OpenTerminalSvc(inner);
-                        let codec = tonic_prost::ProstCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.streaming(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for TerminalServiceServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "cofferdam.v1.TerminalService";
-    impl<T> tonic::server::NamedService for TerminalServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -625,3 +625,288 @@ impl ::prost::Name for Prepare {
         "/cofferdam.worker.v1.Prepare".into()
     }
 }
+/// From the daemon to a keeper.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ToKeeper {
+    /// What it is.
+    #[prost(oneof = "to_keeper::Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    pub body: ::core::option::Option<to_keeper::Body>,
+}
+/// Nested message and enum types in `ToKeeper`.
+pub mod to_keeper {
+    /// What it is.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Body {
+        /// First frame of the stream: what the daemon has.
+        #[prost(message, tag = "1")]
+        Attach(super::Attach),
+        /// Make the process, which waits. Once.
+        #[prost(message, tag = "2")]
+        Start(super::KeeperStart),
+        /// It has been put into its cgroup: let it run.
+        #[prost(message, tag = "3")]
+        Go(super::Go),
+        /// Output that the daemon has kept.
+        #[prost(message, tag = "4")]
+        Kept(super::Attach),
+        /// Something for its standard input.
+        #[prost(message, tag = "5")]
+        Stdin(super::Stdin),
+        /// The terminal has another size.
+        #[prost(message, tag = "6")]
+        Resize(super::TerminalSize),
+        /// Send a signal to its process group, or to its terminal's foreground.
+        #[prost(message, tag = "7")]
+        Signal(super::Signal),
+        /// Everything of it has been ended: send what is left in its pipes, and then Drained.
+        #[prost(message, tag = "8")]
+        Drain(super::Drain),
+        /// All of it has been kept: end.
+        #[prost(message, tag = "9")]
+        Leave(super::Leave),
+    }
+}
+impl ::prost::Name for ToKeeper {
+    const NAME: &'static str = "ToKeeper";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.ToKeeper".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.ToKeeper".into()
+    }
+}
+/// From a keeper to the daemon. Hostile: capped, validated.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FromKeeper {
+    /// What it is.
+    #[prost(oneof = "from_keeper::Body", tags = "1, 2, 3, 4, 5")]
+    pub body: ::core::option::Option<from_keeper::Body>,
+}
+/// Nested message and enum types in `FromKeeper`.
+pub mod from_keeper {
+    /// What it is.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Body {
+        /// First frame of the stream, and again whenever its phase changes.
+        #[prost(message, tag = "1")]
+        State(super::KeeperState),
+        /// The process wrote something.
+        #[prost(message, tag = "2")]
+        Output(super::Output),
+        /// It could not be started: the last that is heard of it.
+        #[prost(message, tag = "3")]
+        Failed(super::super::super::v1::ToolFailure),
+        /// Its standard input up to this offset is with the keeper.
+        #[prost(message, tag = "4")]
+        Taken(super::Stdin),
+        /// Nothing more will be written.
+        #[prost(message, tag = "5")]
+        Drained(super::Drained),
+    }
+}
+impl ::prost::Name for FromKeeper {
+    const NAME: &'static str = "FromKeeper";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.FromKeeper".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.FromKeeper".into()
+    }
+}
+/// How much of the output there is: all before these offsets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Attach {
+    /// Of standard output.
+    #[prost(uint64, tag = "1")]
+    pub stdout: u64,
+    /// Of standard error.
+    #[prost(uint64, tag = "2")]
+    pub stderr: u64,
+}
+impl ::prost::Name for Attach {
+    const NAME: &'static str = "Attach";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Attach".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Attach".into()
+    }
+}
+/// Make the process.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct KeeperStart {
+    /// What to run.
+    #[prost(message, optional, tag = "1")]
+    pub process: ::core::option::Option<super::super::v1::ProcessRequest>,
+    /// The bounds of its call.
+    #[prost(message, optional, tag = "2")]
+    pub bounds: ::core::option::Option<Bounds>,
+}
+impl ::prost::Name for KeeperStart {
+    const NAME: &'static str = "KeeperStart";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.KeeperStart".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.KeeperStart".into()
+    }
+}
+/// Bytes for its standard input, at most 64 KiB.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Stdin {
+    /// Position of the first of them.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// The bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+    /// End of file after them. From a keeper: it can be given no more.
+    #[prost(bool, tag = "3")]
+    pub close: bool,
+}
+impl ::prost::Name for Stdin {
+    const NAME: &'static str = "Stdin";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Stdin".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Stdin".into()
+    }
+}
+/// Send what is left.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Drain {}
+impl ::prost::Name for Drain {
+    const NAME: &'static str = "Drain";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Drain".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Drain".into()
+    }
+}
+/// Nothing more will be written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Drained {
+    /// Bytes that it wrote in all.
+    #[prost(message, optional, tag = "1")]
+    pub end: ::core::option::Option<Attach>,
+}
+impl ::prost::Name for Drained {
+    const NAME: &'static str = "Drained";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Drained".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Drained".into()
+    }
+}
+/// End.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Leave {}
+impl ::prost::Name for Leave {
+    const NAME: &'static str = "Leave";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Leave".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Leave".into()
+    }
+}
+/// Where a process is in its life, as its keeper sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeeperState {
+    /// Where it is.
+    #[prost(enumeration = "keeper_state::Phase", tag = "1")]
+    pub phase: i32,
+    /// Bytes of standard input that are with the keeper.
+    #[prost(uint64, tag = "2")]
+    pub stdin: u64,
+    /// It can be given more.
+    #[prost(bool, tag = "3")]
+    pub stdin_open: bool,
+    /// Exit code, when it is over and no signal ended it.
+    #[prost(int32, optional, tag = "4")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// The signal that ended it.
+    #[prost(int32, optional, tag = "5")]
+    pub signal: ::core::option::Option<i32>,
+    /// Processor time of it and the children that it waited for, microseconds.
+    #[prost(uint64, tag = "6")]
+    pub cpu_time_us: u64,
+    /// Peak resident memory of the largest of them, bytes.
+    #[prost(uint64, tag = "7")]
+    pub peak_memory_bytes: u64,
+}
+/// Nested message and enum types in `KeeperState`.
+pub mod keeper_state {
+    /// Phases, in their order.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Phase {
+        /// Never sent.
+        Unspecified = 0,
+        /// There is no process yet.
+        Fresh = 1,
+        /// It is there, stopped before its first instruction.
+        Waiting = 2,
+        /// It runs.
+        Running = 3,
+        /// It is over.
+        Over = 4,
+    }
+    impl Phase {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "PHASE_UNSPECIFIED",
+                Self::Fresh => "FRESH",
+                Self::Waiting => "WAITING",
+                Self::Running => "RUNNING",
+                Self::Over => "OVER",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "PHASE_UNSPECIFIED" => Some(Self::Unspecified),
+                "FRESH" => Some(Self::Fresh),
+                "WAITING" => Some(Self::Waiting),
+                "RUNNING" => Some(Self::Running),
+                "OVER" => Some(Self::Over),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for KeeperState {
+    const NAME: &'static str = "KeeperState";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.KeeperState".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.KeeperState".into()
+    }
+}

@@ -37,6 +37,11 @@ pub fn outcome_from_wire(outcome: worker::Outcome) -> Result<Outcome, Malformed>
     }
 }
 
+/// In the daemon: a failure by itself.
+pub fn failure_from_wire(failure: v1::ToolFailure) -> Result<ToolFailure, Malformed> {
+    failure_from(failure, &[])
+}
+
 fn failure_from(failure: v1::ToolFailure, hints: &[String]) -> Result<ToolFailure, Malformed> {
     let reason = Reason::parse(&failure.reason)
         .ok_or_else(|| Malformed::new("outcome.failure.reason", "is unknown"))?;

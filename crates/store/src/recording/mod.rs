@@ -7,6 +7,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "recordings, which no run sees")]
 
+mod cast;
+
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -15,11 +17,13 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use super::cast::{Encoder, Entry, Header};
+use cast::Encoder;
+
+pub use cast::{Entry, Header};
 
 /// Why an event was not recorded.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RecordingError {
+pub enum RecordingError {
     /// It would be longer than it may.
     #[error("the recording is full")]
     Full,
@@ -30,16 +34,16 @@ pub(super) enum RecordingError {
 
 /// A finished recording, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Digest {
+pub struct Digest {
     /// SHA-256 of the file, lower-case hex.
-    pub(super) sha256: String,
+    pub sha256: String,
     /// Its size.
-    pub(super) bytes: u64,
+    pub bytes: u64,
 }
 
 /// A recording that is being written.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub struct Recording {
     file: File,
     encoder: Encoder,
     hash: Sha256,
@@ -50,7 +54,7 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Begins the recording at `path`, of at most `limit` bytes. There must be none yet.
-    pub(super) fn begin(path: &Path, header: &Header<'_>, limit: u64) -> Result<Self, RecordingError> {
+    pub fn begin(path: &Path, header: &Header<'_>, limit: u64) -> Result<Self, RecordingError> {
         if let Some(directory) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
@@ -68,13 +72,13 @@ impl Recording {
     }
 
     /// Adds what happens now.
-    pub(super) fn add(&mut self, entry: &Entry) -> Result<(), RecordingError> {
+    pub fn add(&mut self, entry: &Entry) -> Result<(), RecordingError> {
         let line = self.encoder.line(self.age(), entry);
         self.append(&line)
     }
 
     /// Ends the recording and makes it durable.
-    pub(super) fn finish(mut self) -> Result<Digest, RecordingError> {
+    pub fn finish(mut self) -> Result<Digest, RecordingError> {
         let rest = self.encoder.finish(self.age());
         match self.append(&rest) {
             // Then it ends with whole characters.
@@ -106,15 +110,15 @@ impl Recording {
 
 /// A recording as async code uses it. An operation on it must be awaited to its end.
 #[derive(Debug)]
-pub(super) struct Recorder(Option<Recording>);
+pub struct Recorder(Option<Recording>);
 
 impl Recorder {
-    pub(super) fn new(recording: Recording) -> Self {
+    pub fn new(recording: Recording) -> Self {
         Self(Some(recording))
     }
 
     /// Adds what happens now: it may happen when this has succeeded.
-    pub(super) async fn add(&mut self, entry: Entry) -> Result<(), RecordingError> {
+    pub async fn add(&mut self, entry: Entry) -> Result<(), RecordingError> {
         let mut recording = self.0.take().ok_or_else(lost)?;
         let done = tokio::task::spawn_blocking(move || {
             let result = recording.add(&entry);
@@ -126,7 +130,7 @@ impl Recorder {
     }
 
     /// Ends it.
-    pub(super) async fn finish(mut self) -> Result<Digest, RecordingError> {
+    pub async fn finish(mut self) -> Result<Digest, RecordingError> {
         let recording = self.0.take().ok_or_else(lost)?;
         tokio::task::spawn_blocking(move || recording.finish()).await.map_err(|_| lost())?
     }
@@ -137,7 +141,7 @@ fn lost() -> RecordingError {
 }
 
 /// The digest of a recording that was left by a daemon that died; `None` when there is none to read.
-pub(super) fn digest_of(path: &Path) -> Option<Digest> {
+pub fn digest_of(path: &Path) -> Option<Digest> {
     let mut file = File::open(path).ok()?;
     let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 64 * 1024]);
     loop {
@@ -162,8 +166,8 @@ mod tests {
     use sha2::{Digest as _, Sha256};
     use worker_protocol::client::{TerminalSignal, TerminalSize};
 
+    use super::{Entry, Header};
     use super::{Recorder, Recording, RecordingError, digest_of};
-    use crate::terminal::cast::{Entry, Header};
 
     fn begin(directory: &Path, limit: u64) -> (PathBuf, Recording) {
         let path = directory.join("sessions/run/session.cast");

@@ -12,18 +12,18 @@ use serde_json::json;
 use worker_protocol::client::{TerminalSignal, TerminalSize};
 
 /// What stands in a recording before its events.
-pub(super) struct Header<'a> {
-    pub(super) size: TerminalSize,
-    pub(super) term: &'a str,
+pub struct Header<'a> {
+    pub size: TerminalSize,
+    pub term: &'a str,
     /// Seconds since 1970-01-01 UTC.
-    pub(super) timestamp: u64,
+    pub timestamp: u64,
     /// For people who look through recordings.
-    pub(super) title: &'a str,
+    pub title: &'a str,
 }
 
 /// Something that happened on a terminal.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub enum Entry {
     Output(Bytes),
     Input(Bytes),
     Resize(TerminalSize),
@@ -38,7 +38,7 @@ pub(super) struct Encoder {
 }
 
 impl Header<'_> {
-    pub(super) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let header = json!({
             "version": 2,
             "width": self.size.columns(),

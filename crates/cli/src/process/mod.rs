@@ -1,0 +1,20 @@
+//! `coffer process`: processes that stay after their call.
+
+mod control;
+mod list;
+mod logs;
+mod select;
+mod send;
+mod start;
+
+use self::select::ProcessRef;
+
+crate::verbs::verbs! {
+    Start(Box<start::Start>),
+    List(list::List),
+    Logs(logs::Logs),
+    Send(send::Send),
+    Signal(control::Signal),
+    Wait(control::Wait),
+    Resize(control::Resize),
+}

@@ -1,0 +1,157 @@
+//! `ProcessService`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use calls::Calls;
+use identity::{Principal, RunId};
+use ops::Reason;
+use processes::Process;
+use refusal::Refusal;
+use store::duration_from_wire;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+use wire::v1::call_response::Status as CallStatus;
+use wire::v1::process_service_server::ProcessService;
+use wire::v1::{self, call_request, operation::Kind};
+
+use super::principal;
+
+/// Longest that a client may wait for a process.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// `ProcessService`.
+pub(crate) struct Service {
+    pub(crate) calls: Arc<Calls>,
+}
+
+impl Service {
+    /// A process of a run that the principal may use.
+    fn process(&self, principal: &Principal, run: &str, id: &str) -> Result<Arc<Process>, Refusal> {
+        let run = RunId::parse(run)?;
+        self.calls.runs.check_use(run, principal)?;
+        self.calls.processes.get(run, id)
+    }
+
+    async fn start(
+        &self,
+        principal: &Arc<Principal>,
+        request: v1::StartProcessRequest,
+    ) -> Result<v1::StartProcessResponse, Refusal> {
+        let v1::StartProcessRequest { run_id, request_id, process, wait_for_approval } = request;
+        let process = process.ok_or_else(|| Refusal::invalid("process", "is missing"))?;
+        let run = RunId::parse(&run_id)?;
+        let operation = v1::Operation { kind: Some(Kind::Process(process)) };
+        let call = v1::CallRequest {
+            run_id,
+            request_id,
+            wait_for_approval,
+            request: Some(call_request::Request::Operation(operation)),
+            ..Default::default()
+        };
+        let response = calls::call(&self.calls, principal, call).await?;
+        let (call_id, approval_id) = (response.call_id.clone(), response.approval_id.clone());
+        match response.status() {
+            CallStatus::Succeeded => {
+                let process = self.calls.processes.get(run, &call_id)?.now();
+                Ok(v1::StartProcessResponse { process: Some(process), call_id, approval_id: String::new() })
+            }
+            CallStatus::PendingApproval | CallStatus::Running => {
+                Ok(v1::StartProcessResponse { process: None, call_id, approval_id })
+            }
+            CallStatus::Failed | CallStatus::Denied | CallStatus::Unspecified => {
+                let failure = response.error.unwrap_or_default();
+                let reason = Reason::parse(&failure.reason).unwrap_or(Reason::Internal);
+                Err(Refusal::new(reason, failure.message).with("call_id", call_id))
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl ProcessService for Service {
+    async fn start_process(
+        &self,
+        request: Request<v1::StartProcessRequest>,
+    ) -> Result<Response<v1::StartProcessResponse>, Status> {
+        let principal = principal(&request)?;
+        Ok(Response::new(self.start(&principal, request.into_inner()).await?))
+    }
+
+    type AttachProcessStream = ReceiverStream<Result<v1::AttachProcessResponse, Status>>;
+
+    async fn attach_process(
+        &self,
+        request: Request<v1::AttachProcessRequest>,
+    ) -> Result<Response<Self::AttachProcessStream>, Status> {
+        let principal = principal(&request)?;
+        let request = request.into_inner();
+        let process = self.process(&principal, &request.run_id, &request.process_id)?;
+        let offsets = [request.stdout_offset, request.stderr_offset];
+        let events = process.attach(offsets, request.follow, self.calls.stop.clone())?;
+        Ok(Response::new(ReceiverStream::new(events)))
+    }
+
+    async fn write_stdin(
+        &self,
+        request: Request<v1::WriteStdinRequest>,
+    ) -> Result<Response<v1::WriteStdinResponse>, Status> {
+        let principal = principal(&request)?;
+        let v1::WriteStdinRequest { run_id, process_id, offset, data, close } = request.into_inner();
+        let process = self.process(&principal, &run_id, &process_id)?;
+        Ok(Response::new(process.write(offset, data, close).await?))
+    }
+
+    async fn resize_terminal(
+        &self,
+        request: Request<v1::ResizeTerminalRequest>,
+    ) -> Result<Response<v1::ResizeTerminalResponse>, Status> {
+        let principal = principal(&request)?;
+        let v1::ResizeTerminalRequest { run_id, process_id, size } = request.into_inner();
+        let process = self.process(&principal, &run_id, &process_id)?;
+        process.resize(size.ok_or_else(|| Refusal::invalid("size", "is missing"))?).await?;
+        Ok(Response::new(v1::ResizeTerminalResponse {}))
+    }
+
+    async fn signal_process(
+        &self,
+        request: Request<v1::SignalProcessRequest>,
+    ) -> Result<Response<v1::SignalProcessResponse>, Status> {
+        let principal = principal(&request)?;
+        let request = request.into_inner();
+        let process = self.process(&principal, &request.run_id, &request.process_id)?;
+        process.signal(request.signal()).await?;
+        Ok(Response::new(v1::SignalProcessResponse {}))
+    }
+
+    async fn wait_process(
+        &self,
+        request: Request<v1::WaitProcessRequest>,
+    ) -> Result<Response<v1::WaitProcessResponse>, Status> {
+        let principal = principal(&request)?;
+        let request = request.into_inner();
+        let process = self.process(&principal, &request.run_id, &request.process_id)?;
+        let limit = match &request.timeout {
+            None => LONGEST,
+            Some(timeout) => duration_from_wire(timeout)
+                .filter(|timeout| *timeout <= LONGEST)
+                .ok_or_else(|| Refusal::invalid("timeout", "must be more than zero and at most an hour"))?,
+        };
+        let stop = &self.calls.stop;
+        let waited = stop.run_until_cancelled(process.wait(limit)).await;
+        let process = waited.unwrap_or_else(|| process.now());
+        Ok(Response::new(v1::WaitProcessResponse { process: Some(process) }))
+    }
+
+    async fn list_processes(
+        &self,
+        request: Request<v1::ListProcessesRequest>,
+    ) -> Result<Response<v1::ListProcessesResponse>, Status> {
+        let principal = principal(&request)?;
+        let request = request.into_inner();
+        let run = RunId::parse(&request.run_id)?;
+        self.calls.runs.check_use(run, &principal)?;
+        let processes = self.calls.processes.list(run, &request.tag);
+        Ok(Response::new(v1::ListProcessesResponse { processes }))
+    }
+}

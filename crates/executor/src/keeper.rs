@@ -1,0 +1,352 @@
+//! Processes that stay: how one is started, and found again by the next daemon.
+//!
+//! ```text
+//!  engine's exec ─► keeper ─► its cgroup ─► stream through its door ─► process, stopped ─► its cgroup ─► go
+//!  next daemon:     its cgroup ─► the one process in it ─► stream through its door ─► where the process is
+//! ```
+//!
+//! A keeper is known by its cgroup, which nothing in the container can enter, and spoken with over a stream that only it
+//! and this daemon have. So nothing that a command can do makes another process pass for a keeper or its process.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as Pair;
+use std::time::Duration;
+
+use containers::{ContainerCgroup, GUEST_PATH, Group, HostProcess, Leaf};
+use ops::{Bounds, KillEvidence, Reason, ToolFailure};
+use refusal::chain;
+use rustix::io::IoSlice;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+use wire::v1::ProcessRequest;
+use wire::worker::v1::keeper_state::Phase;
+use wire::worker::v1::{
+    Attach, FromKeeper, Go, KeeperStart, KeeperState, Leave, ToKeeper, from_keeper, to_keeper,
+};
+use worker_protocol::client::{ConnectOptions, Greeted};
+use worker_protocol::convert::{bounds_to_wire, failure_from_wire};
+use worker_protocol::frame::{FrameBuffer, encode};
+use worker_protocol::keeper::DOOR;
+
+use crate::ending::{end, nothing_left};
+use crate::lanes::Lanes;
+use crate::metered::Metered;
+
+/// For a keeper to answer. It does nothing else meanwhile, but for a start, which looks at files.
+const ANSWER: Duration = Duration::from_secs(10);
+const START: Duration = Duration::from_secs(60);
+/// For a program to take the place of the keeper's copy. One that stands still does so later.
+const BEGIN: Duration = Duration::from_millis(500);
+/// For a keeper that was killed to be gone.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// Bytes that are read at once.
+const READ: usize = 64 * 1024;
+
+/// A process that stays, with its keeper. Dropped, both stay, for the next daemon.
+pub struct Kept {
+    pub link: Link,
+    pub state: KeeperState,
+    held: Held,
+}
+
+/// What is known of them on the host. Ends them.
+pub struct Held {
+    cgroup: ContainerCgroup,
+    keeper: HostProcess,
+    keeper_leaf: Option<Leaf>,
+    leaf: Option<Leaf>,
+}
+
+/// The stream to a keeper.
+pub struct Link {
+    input: OwnedReadHalf,
+    output: OwnedWriteHalf,
+    frames: FrameBuffer,
+    /// What came while something else was waited for.
+    pending: VecDeque<from_keeper::Body>,
+}
+
+/// A keeper that is gone, or says what no keeper says.
+#[derive(Debug, thiserror::Error)]
+pub enum KeeperLost {
+    #[error("the stream to it broke")]
+    Io(#[from] io::Error),
+    #[error("it has ended")]
+    Ended,
+    #[error("it does not answer")]
+    Silent,
+    #[error("it said what no keeper says: {0}")]
+    Malformed(&'static str),
+}
+
+impl Link {
+    /// The next thing that the keeper says. May be dropped at any time.
+    pub async fn next(&mut self) -> Result<from_keeper::Body, KeeperLost> {
+        match self.pending.pop_front() {
+            Some(body) => Ok(body),
+            None => self.read().await,
+        }
+    }
+
+    async fn read(&mut self) -> Result<from_keeper::Body, KeeperLost> {
+        let mut bytes = vec![0; READ];
+        loop {
+            let popped = self.frames.pop().map_err(|_| KeeperLost::Malformed("a frame that is none"))?;
+            if let Some(FromKeeper { body }) = popped {
+                return body.ok_or(KeeperLost::Malformed("an empty frame"));
+            }
+            match self.input.read(&mut bytes).await? {
+                0 => return Err(KeeperLost::Ended),
+                count => self.frames.extend(&bytes[..count]),
+            }
+        }
+    }
+
+    /// Says something. Must be awaited to its end.
+    pub async fn say(&mut self, body: to_keeper::Body) -> Result<(), KeeperLost> {
+        let frame = encode(&ToKeeper { body: Some(body) }).map_err(io::Error::other)?;
+        timeout(ANSWER, self.output.write_all(&frame)).await.map_err(|_| KeeperLost::Silent)??;
+        Ok(())
+    }
+
+    /// The state that the keeper says next, or why it could not start anything. What it says before stays for [`Self::next`].
+    async fn state(&mut self, within: Duration) -> Result<Result<KeeperState, ToolFailure>, KeeperLost> {
+        let wait = async {
+            loop {
+                match self.read().await? {
+                    from_keeper::Body::State(state) => return Ok(Ok(state)),
+                    from_keeper::Body::Failed(failure) => {
+                        let failure = failure_from_wire(failure)
+                            .map_err(|_| KeeperLost::Malformed("a failure that is none"))?;
+                        return Ok(Err(failure));
+                    }
+                    other => self.pending.push_back(other),
+                }
+            }
+        };
+        timeout(within, wait).await.map_err(|_| KeeperLost::Silent)?
+    }
+}
+
+impl Held {
+    /// Ends everything of the process; asks first where it is `forced`. Blocks.
+    pub fn end(&mut self, forced: bool) -> (KillEvidence, Metered) {
+        let Some(leaf) = &self.leaf else { return (nothing_left(), Metered::default()) };
+        let (evidence, peak_memory_bytes) = end(leaf, &self.cgroup, forced);
+        (evidence, Metered { cpu_time: leaf.cpu_time(), peak_memory_bytes })
+    }
+
+    /// Waits for the keeper to go, and ends it where it does not. Blocks.
+    pub fn close(self) {
+        if !self.keeper.ends(GOODBYE) {
+            self.keeper.kill(GOODBYE);
+        }
+        drop((self.leaf, self.keeper_leaf));
+    }
+}
+
+impl Kept {
+    /// The two parts, which are used at the same time.
+    pub fn into_parts(self) -> (Link, KeeperState, Held) {
+        (self.link, self.state, self.held)
+    }
+}
+
+impl Lanes {
+    /// Starts a process that stays, under this name. It runs when this returns, or did not begin.
+    pub async fn keep(
+        &self,
+        name: &str,
+        process: ProcessRequest,
+        bounds: &Bounds,
+    ) -> Result<Kept, ToolFailure> {
+        let (cgroup, _) = self.guest.cgroup().ok_or_else(no_cgroup)?;
+        let (mut link, mut held) = self.new_keeper(name, &cgroup).await?;
+        // A frozen process begins when it may go on, which may be after its call.
+        let is_held = bounds.held_to.is_some();
+        let started = start(
+            &mut link,
+            &mut held,
+            name,
+            KeeperStart { process: Some(process), bounds: Some(bounds_to_wire(bounds)) },
+        );
+        let state = match started.await {
+            Ok(Ok(state)) if is_held => Ok(state),
+            Ok(Ok(state)) => has_begun(&mut link, state).await,
+            Ok(Err(failure)) => Err(failure),
+            Err(lost) => Err(not_kept(&lost)),
+        };
+        match state {
+            Ok(state) => Ok(Kept { link, state, held }),
+            Err(failure) => {
+                let ended = tokio::task::spawn_blocking(move || {
+                    let _ = held.end(false);
+                    held.keeper.kill(GOODBYE);
+                    held.close();
+                });
+                let _ = ended.await;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn new_keeper(&self, name: &str, cgroup: &ContainerCgroup) -> Result<(Link, Held), ToolFailure> {
+        let (engine, container, user) = self.guest.place();
+        let argv = [GUEST_PATH.to_owned(), "keep".to_owned()];
+        let failed = |why: String| {
+            tracing::error!(why, "the keeper of a process did not come up");
+            ToolFailure::new(
+                Reason::EngineUnavailable,
+                "the process could not be started: its keeper did not come up; the daemon's log says more",
+            )
+        };
+        let stream =
+            engine.attach_exec(container, &argv, user).await.map_err(|error| failed(chain(&error)))?;
+        let greeted = Greeted::greet(stream.input, stream.output, ConnectOptions::default()).await;
+        let greeted =
+            greeted.map_err(|error| failed(format!("{}: {}", chain(&error), stream.errors.text())))?;
+        let pid = engine.exec_pid(&stream.exec).await.map_err(|error| failed(chain(&error)))?;
+        // The cgroup is this container's, so the pid is one of this host's, and the keeper's.
+        ContainerCgroup::of_pid(pid, container).map_err(|error| failed(chain(&error)))?;
+        let keeper = HostProcess::of_engine(pid).map_err(|error| failed(chain(&error)))?;
+        let mut leaf = cgroup.keeper(name).map_err(|error| failed(chain(&error)))?;
+        leaf.add(&keeper).map_err(|error| failed(chain(&error)))?;
+        drop(greeted);
+        let link = connect(&keeper, Attach::default()).await.map_err(|lost| not_kept(&lost))?;
+        let held = Held { cgroup: cgroup.clone(), keeper, keeper_leaf: Some(leaf), leaf: None };
+        Ok((link, held))
+    }
+
+    /// Finds a process again that a former daemon has started. `attach` is what there is of its output. Where there is no such
+    /// process any more, what is left of it is ended: the evidence of that.
+    pub async fn keep_on(&self, name: &str, attach: Attach) -> Result<Kept, (KeeperLost, KillEvidence)> {
+        let Some((cgroup, _)) = self.guest.cgroup() else { return Err((KeeperLost::Ended, nothing_left())) };
+        let (leaf, keeper_leaf) = cgroup.former_process(name).unwrap_or_default();
+        let Some(keeper) = keeper_leaf.as_ref().and_then(Leaf::only) else {
+            let lost = KeeperLost::Ended;
+            return Err((lost, end_leaves(cgroup, [leaf, keeper_leaf]).await));
+        };
+        let mut link = match connect(&keeper, attach).await {
+            Ok(link) => link,
+            Err(lost) => return Err((lost, end_leaves(cgroup, [leaf, keeper_leaf]).await)),
+        };
+        match link.state(ANSWER).await {
+            Ok(Ok(state)) if matches!(state.phase(), Phase::Running | Phase::Over) => {
+                Ok(Kept { link, state, held: Held { cgroup, keeper, keeper_leaf, leaf } })
+            }
+            Ok(_) => {
+                let lost = KeeperLost::Malformed("its process never ran");
+                Err((lost, end_leaves(cgroup, [leaf, keeper_leaf]).await))
+            }
+            Err(lost) => Err((lost, end_leaves(cgroup, [leaf, keeper_leaf]).await)),
+        }
+    }
+}
+
+/// Makes the process and lets it run, in its cgroup.
+async fn start(
+    link: &mut Link,
+    held: &mut Held,
+    name: &str,
+    start: KeeperStart,
+) -> Result<Result<KeeperState, ToolFailure>, KeeperLost> {
+    link.state(ANSWER).await?.map_err(|_| KeeperLost::Malformed("a failure before a start"))?;
+    link.say(to_keeper::Body::Start(start)).await?;
+    let state = match link.state(START).await? {
+        Ok(state) => state,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    if state.phase() != Phase::Waiting {
+        return Err(KeeperLost::Malformed("a process that does not wait"));
+    }
+    // What the keeper says of its child is not needed: it has one, and nobody else can be there.
+    let child = held.keeper_leaf.as_ref().and_then(|leaf| leaf.other(&held.keeper));
+    let child = child.ok_or(KeeperLost::Malformed("there is no process beside it"))?;
+    let placed = held.cgroup.leaf(Group::Processes, name).and_then(|mut leaf| {
+        if let Err(error) = child.goes_first() {
+            tracing::debug!(error = %chain(&error), "a process is killed no sooner than its guest");
+        }
+        leaf.add(&child).map(|()| leaf)
+    });
+    match placed {
+        Ok(leaf) => held.leaf = Some(leaf),
+        Err(error) => {
+            tracing::error!(error = %chain(&error), "a process could not be put into its cgroup");
+            let message = "the process could not be confined and was not run; the daemon's log says more";
+            return Ok(Err(ToolFailure::new(Reason::Internal, message)));
+        }
+    }
+    link.say(to_keeper::Body::Go(Go { evidence: None })).await?;
+    Ok(Ok(state))
+}
+
+/// Waits for the word that its program runs, or cannot be run.
+async fn has_begun(link: &mut Link, state: KeeperState) -> Result<KeeperState, ToolFailure> {
+    match link.state(BEGIN).await {
+        Ok(Err(failure)) => Err(failure),
+        Ok(Ok(state)) => Ok(state),
+        Err(KeeperLost::Silent) => Ok(state),
+        Err(lost) => Err(not_kept(&lost)),
+    }
+}
+
+async fn end_leaves(cgroup: ContainerCgroup, leaves: [Option<Leaf>; 2]) -> KillEvidence {
+    let ended = tokio::task::spawn_blocking(move || {
+        let [process, keeper] = leaves;
+        // Without its keeper a process gets no further output anywhere.
+        if let Some(leaf) = &keeper {
+            let _ = end(leaf, &cgroup, false);
+        }
+        process.as_ref().map_or_else(nothing_left, |leaf| end(leaf, &cgroup, false).0)
+    });
+    ended.await.unwrap_or_default()
+}
+
+/// Passes a stream through a keeper's door.
+async fn connect(keeper: &HostProcess, attach: Attach) -> Result<Link, KeeperLost> {
+    let number = u32::try_from(DOOR).unwrap_or_default();
+    let door = keeper.descriptor(number).map_err(|_| KeeperLost::Ended)?;
+    let (ours, theirs) = Pair::pair()?;
+    ours.set_nonblocking(true)?;
+    pass(&door, &theirs)?;
+    let (input, output) = UnixStream::from_std(ours)?.into_split();
+    let mut link = Link { input, output, frames: FrameBuffer::new(), pending: VecDeque::new() };
+    link.say(to_keeper::Body::Attach(attach)).await?;
+    Ok(link)
+}
+
+fn pass(door: &OwnedFd, stream: &Pair) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [stream.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(door, &[IoSlice::new(&[0])], &mut control, flags)?;
+    Ok(())
+}
+
+/// The last word to a keeper.
+pub fn leave() -> to_keeper::Body {
+    to_keeper::Body::Leave(Leave {})
+}
+
+fn no_cgroup() -> ToolFailure {
+    ToolFailure::new(
+        Reason::PreconditionFailed,
+        "the daemon does not see the container's cgroup, without which no process can stay: use exec",
+    )
+}
+
+fn not_kept(lost: &KeeperLost) -> ToolFailure {
+    tracing::error!(error = %chain(lost), "the keeper of a process was lost at its start");
+    ToolFailure::new(
+        Reason::Internal,
+        "the keeper of the process was lost while it started; nothing of it is left",
+    )
+}

@@ -1,0 +1,381 @@
+//! The loop of a keeper: whatever is ready is done, and nothing is waited for alone.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use ops::{Operation, Reason, ToolFailure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use seccompiler::BpfProgram;
+use wire::v1;
+use wire::worker::v1::keeper_state::Phase;
+use wire::worker::v1::{
+    Attach, Drained, KeeperStart, KeeperState, Output as Written, Stdin, ToKeeper, from_keeper,
+    output::Stream, to_keeper::Body,
+};
+use worker_protocol::convert::bounds_from_wire;
+use worker_protocol::keeper::signal_of;
+use worker_protocol::terminal::TerminalSize;
+
+use crate::args::Mounts;
+use crate::fault::Fault;
+use crate::{children, exec};
+
+use super::connection::Connection;
+use super::door::Door;
+use super::input::Input;
+use super::output::Output;
+use super::process::Process;
+
+/// Bytes that are read at once, and most bytes of one Output.
+const CHUNK: usize = 64 * 1024;
+/// A keeper without a process is for a daemon that comes at once.
+const UNUSED: Duration = Duration::from_secs(30);
+/// For looking at the files that a start names.
+const PREPARE: Duration = Duration::from_secs(30);
+
+pub(super) struct Keeper {
+    door: Door,
+    connection: Option<Connection>,
+    filters: Vec<BpfProgram>,
+    phase: Phase,
+    process: Option<Process>,
+    outputs: [Output; 2],
+    input: Input,
+    /// Everything of the process has been ended: what is in its pipes is all that there will be.
+    draining: bool,
+    drained: bool,
+    began: Instant,
+}
+
+/// What is waited for, beside the door.
+#[derive(Clone, Copy)]
+enum Source {
+    Door,
+    Daemon,
+    Fault,
+    Exit,
+    Stream(usize),
+    Stdin,
+}
+
+/// Whether the loop goes on.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Go,
+    End,
+}
+
+impl Keeper {
+    pub(super) fn new(door: Door) -> Result<Self, Fault> {
+        Ok(Self {
+            door,
+            connection: None,
+            filters: children::filters()?,
+            phase: Phase::Fresh,
+            process: None,
+            outputs: Default::default(),
+            input: Input::new(false),
+            draining: false,
+            drained: false,
+            began: Instant::now(),
+        })
+    }
+
+    /// Until the daemon needs nothing of it any more.
+    pub(super) fn run(mut self) -> Result<(), Fault> {
+        loop {
+            if let Some(process) = self.process.as_mut().filter(|process| !process.has_terminal())
+                && self.input.is_done()
+            {
+                process.stdin = None;
+            }
+            self.fill()?;
+            for source in self.wait()? {
+                if self.handle(source)? == Next::End {
+                    return Ok(());
+                }
+            }
+            // Not let run yet, or not made: the next daemon would not know of it.
+            let unstarted = matches!(self.phase, Phase::Fresh | Phase::Waiting);
+            if unstarted && self.connection.is_none() && self.began.elapsed() > self.patience() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.phase == Phase::Waiting { Duration::ZERO } else { UNUSED }
+    }
+
+    /// Waits until something is ready: what.
+    fn wait(&self) -> Result<Vec<Source>, Fault> {
+        let mut sources: Vec<(Source, BorrowedFd<'_>, PollFlags)> =
+            vec![(Source::Door, self.door.as_fd(), PollFlags::IN)];
+        if let Some(connection) = &self.connection {
+            let out = if connection.has_something() { PollFlags::OUT } else { PollFlags::empty() };
+            sources.push((Source::Daemon, connection.as_fd(), PollFlags::IN | out));
+        }
+        if let Some(process) = &self.process {
+            let reads = |fd| (fd, PollFlags::IN);
+            let fault = process.fault().map(reads).map(|(fd, flags)| (Source::Fault, fd, flags));
+            let exit = process.handle().map(reads).map(|(fd, flags)| (Source::Exit, fd, flags));
+            sources.extend(fault.into_iter().chain(exit));
+            for (at, stream) in process.streams.iter().enumerate() {
+                if let Some(stream) = stream.as_ref().filter(|_| self.outputs[at].room() > 0) {
+                    sources.push((Source::Stream(at), stream.as_fd(), PollFlags::IN));
+                }
+            }
+            if let Some(stdin) = process.stdin.as_ref().filter(|_| !self.input.next().is_empty()) {
+                sources.push((Source::Stdin, stdin.as_fd(), PollFlags::OUT));
+            }
+        }
+        let mut fds: Vec<PollFd<'_>> =
+            sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        let patience = self.process.is_none().then_some(Timespec { tv_sec: 1, tv_nsec: 0 });
+        match poll(&mut fds, patience.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        let ready = fds.iter().zip(&sources).filter(|(fd, _)| !fd.revents().is_empty());
+        Ok(ready.map(|(_, (source, ..))| *source).collect())
+    }
+
+    fn handle(&mut self, source: Source) -> Result<Next, Fault> {
+        match source {
+            Source::Door => {
+                // The last daemon's stream ends with the next one's.
+                if let Some(stream) = self.door.take()? {
+                    self.connection = Some(Connection::new(stream));
+                }
+            }
+            Source::Daemon => return self.daemon(),
+            Source::Fault => {
+                let failed = self.process.as_mut().and_then(Process::failed);
+                if let Some(failure) = failed {
+                    self.say(from_keeper::Body::Failed(failure.into()))?;
+                } else if self.process.as_ref().is_some_and(|process| process.fault().is_none()) {
+                    self.say_state()?;
+                }
+            }
+            Source::Exit => {
+                if self.process.as_mut().is_some_and(Process::reap) {
+                    self.phase = Phase::Over;
+                    self.input.close();
+                    self.say_state()?;
+                }
+            }
+            Source::Stream(at) => self.read(at)?,
+            Source::Stdin => self.write()?,
+        }
+        Ok(Next::Go)
+    }
+
+    /// The daemon said something, or takes something again.
+    fn daemon(&mut self) -> Result<Next, Fault> {
+        let Some(connection) = &mut self.connection else { return Ok(Next::Go) };
+        if !connection.send() || !connection.read() {
+            self.connection = None;
+            return Ok(Next::Go);
+        }
+        while let Some(connection) = &mut self.connection {
+            let Some(ToKeeper { body }) = connection.next()? else { break };
+            let body = body.ok_or(Fault::Unexpected("an empty frame"))?;
+            if self.obey(body)? == Next::End {
+                return Ok(Next::End);
+            }
+        }
+        Ok(Next::Go)
+    }
+
+    fn obey(&mut self, body: Body) -> Result<Next, Fault> {
+        match body {
+            Body::Attach(Attach { stdout, stderr }) => {
+                let known = self.outputs[0].attach(stdout) & self.outputs[1].attach(stderr);
+                if !known {
+                    return Err(Fault::Unexpected("output that was never written"));
+                }
+                if let Some(connection) = &mut self.connection {
+                    connection.attached = true;
+                }
+                self.drained = false;
+                self.say_state()?;
+                self.say_drained()?;
+            }
+            Body::Start(start) if self.phase == Phase::Fresh && self.process.is_none() => {
+                self.start(start)?
+            }
+            Body::Go(_) if self.phase == Phase::Waiting => {
+                self.phase = Phase::Running;
+                if let Some(process) = &mut self.process {
+                    process.go();
+                }
+            }
+            Body::Kept(Attach { stdout, stderr }) => {
+                if !(self.outputs[0].kept(stdout) & self.outputs[1].kept(stderr)) {
+                    return Err(Fault::Unexpected("output that was never written"));
+                }
+                self.drain()?;
+            }
+            Body::Stdin(Stdin { offset, data, close }) => {
+                if !self.input.put(offset, &data, close) {
+                    return Err(Fault::Unexpected("a gap in the input"));
+                }
+                self.say_taken()?;
+            }
+            Body::Resize(size) => {
+                let size = TerminalSize::new(size.rows, size.columns)
+                    .ok_or(Fault::Unexpected("a terminal without a size"))?;
+                self.process.iter().for_each(|process| process.resize(size));
+            }
+            Body::Signal(signal) => {
+                let signal =
+                    signal_of(signal.number).ok_or(Fault::Unexpected("a signal that is not sent"))?;
+                let signal = Signal::from_named_raw(signal).ok_or(Fault::Unexpected("an unknown signal"))?;
+                self.process.iter().for_each(|process| process.signal(signal));
+            }
+            Body::Drain(_) => {
+                self.draining = true;
+                if let Some(process) = &mut self.process {
+                    process.let_go();
+                }
+                self.drain()?;
+            }
+            Body::Leave(_) => return Ok(Next::End),
+            Body::Start(_) | Body::Go(_) => return Err(Fault::Unexpected("a frame that cannot come here")),
+        }
+        Ok(Next::Go)
+    }
+
+    fn start(&mut self, start: KeeperStart) -> Result<(), Fault> {
+        let bounds = bounds_from_wire(start.bounds);
+        let request = v1::operation::Kind::Process(start.process.unwrap_or_default());
+        let made = match Operation::parse(v1::Operation { kind: Some(request) }) {
+            Ok(Operation::Process(wanted)) => {
+                self.input = Input::new(wanted.stdin || wanted.terminal.is_some());
+                let deadline = Instant::now() + PREPARE;
+                Process::make(wanted, &bounds, &Mounts::default(), &self.filters, deadline)
+            }
+            Ok(_) => Err(ToolFailure::new(Reason::Internal, "not a process")),
+            Err(malformed) => Err(ToolFailure::new(malformed.reason, malformed.to_string())),
+        };
+        match made {
+            Ok(process) => {
+                self.process = Some(process);
+                self.phase = Phase::Waiting;
+                self.say_state()
+            }
+            Err(failure) => self.say(from_keeper::Body::Failed(failure.into())),
+        }
+    }
+
+    /// The process wrote something, or has closed the stream.
+    fn read(&mut self, at: usize) -> Result<(), Fault> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let Some(stream) = &process.streams[at] else { return Ok(()) };
+        let mut chunk = [0; CHUNK];
+        let most = self.outputs[at].room().min(CHUNK);
+        match rustix::io::read(stream, &mut chunk[..most]) {
+            // No room: the next thing that the daemon keeps makes some.
+            Ok(0) if most == 0 => {}
+            Ok(0) => process.streams[at] = None,
+            Ok(count) => self.outputs[at].push(&chunk[..count]),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if !self.draining => {}
+            // Nobody has the other end any more; or nobody who lives.
+            Err(_) => process.streams[at] = None,
+        }
+        self.say_drained()
+    }
+
+    /// Reads what is left as far as there is room.
+    fn drain(&mut self) -> Result<(), Fault> {
+        if !self.draining {
+            return Ok(());
+        }
+        for at in 0..self.outputs.len() {
+            while self.outputs[at].room() > 0
+                && self.process.as_ref().is_some_and(|process| process.streams[at].is_some())
+            {
+                self.read(at)?;
+            }
+        }
+        self.say_drained()
+    }
+
+    /// The process reads.
+    fn write(&mut self) -> Result<(), Fault> {
+        let Some(stdin) = self.process.as_ref().and_then(|process| process.stdin.as_ref()) else {
+            return Ok(());
+        };
+        let wanted = match rustix::io::write(stdin, self.input.next()) {
+            Ok(count) => self.input.read(count),
+            Err(Errno::AGAIN | Errno::INTR) => false,
+            Err(_) => {
+                self.input.close();
+                true
+            }
+        };
+        if wanted { self.say_taken() } else { Ok(()) }
+    }
+
+    /// Gives the connection what there is, as far as it takes it.
+    fn fill(&mut self) -> Result<(), Fault> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        for (output, stream) in self.outputs.iter_mut().zip([Stream::Stdout, Stream::Stderr]) {
+            while connection.has_room()
+                && let Some((offset, data)) = output.next(CHUNK)
+            {
+                let written = Written { stream: stream.into(), offset, data: data.into() };
+                connection.say(from_keeper::Body::Output(written))?;
+            }
+        }
+        if !connection.send() {
+            self.connection = None;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, body: from_keeper::Body) -> Result<(), Fault> {
+        // One that has not said what it has is told everything when it does.
+        if let Some(connection) = self.connection.as_mut().filter(|connection| connection.attached) {
+            connection.say(body)?;
+        }
+        Ok(())
+    }
+
+    fn say_taken(&mut self) -> Result<(), Fault> {
+        let (offset, close) = (self.input.taken(), !self.input.is_open());
+        self.say(from_keeper::Body::Taken(Stdin { offset, data: Vec::new(), close }))
+    }
+
+    fn say_state(&mut self) -> Result<(), Fault> {
+        let exit = self.process.as_ref().and_then(Process::exit);
+        let state = KeeperState {
+            phase: self.phase.into(),
+            stdin: self.input.taken(),
+            stdin_open: self.input.is_open(),
+            exit_code: exit.and_then(|exit| exit.code),
+            signal: exit.and_then(|exit| exit.signal),
+            cpu_time_us: exit.map_or(0, |exit| exec::micros(exit.cpu)),
+            peak_memory_bytes: exit.map_or(0, |exit| exit.peak_memory),
+        };
+        self.say(from_keeper::Body::State(state))
+    }
+
+    /// Says that there is nothing more once everything has been read; what was read goes first.
+    fn say_drained(&mut self) -> Result<(), Fault> {
+        let open = self.process.as_ref().is_some_and(|process| process.streams.iter().any(Option::is_some));
+        if !self.draining || open {
+            return Ok(());
+        }
+        if self.drained {
+            return Ok(());
+        }
+        self.drained = true;
+        let end = Attach { stdout: self.outputs[0].end(), stderr: self.outputs[1].end() };
+        self.say(from_keeper::Body::Drained(Drained { end: Some(end) }))
+    }
+}

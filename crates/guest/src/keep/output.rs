@@ -1,0 +1,97 @@
+//! What a process has written and the daemon does not have yet, with its place in the stream.
+
+use std::collections::VecDeque;
+
+/// Bytes of one stream that wait. When there are so many, the process waits as well.
+pub(super) const MOST: usize = 512 * 1024;
+
+/// One stream.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    bytes: VecDeque<u8>,
+    /// Place of the first of them.
+    start: u64,
+    /// Place of the next one that this stream of the daemon's has not been sent.
+    sent: u64,
+}
+
+impl Output {
+    /// How many more bytes there is room for.
+    pub(super) fn room(&self) -> usize {
+        MOST.saturating_sub(self.bytes.len())
+    }
+
+    /// Bytes that the process has written in all.
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// The process wrote; there must be room.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    /// The daemon has everything before `offset`. False where it says that it has what was never written.
+    pub(super) fn kept(&mut self, offset: u64) -> bool {
+        if offset > self.end() {
+            return false;
+        }
+        let gone = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(0);
+        self.bytes.drain(..gone);
+        self.start += gone as u64;
+        self.sent = self.sent.max(self.start);
+        true
+    }
+
+    /// Another stream of the daemon's begins, which has everything before `offset`.
+    pub(super) fn attach(&mut self, offset: u64) -> bool {
+        let known = self.kept(offset);
+        self.sent = self.start;
+        known
+    }
+
+    /// The next bytes to be sent, at most `most` of them: their place and they themselves. They count as sent.
+    pub(super) fn next(&mut self, most: usize) -> Option<(u64, Vec<u8>)> {
+        let from = usize::try_from(self.sent - self.start).unwrap_or(usize::MAX);
+        let piece: Vec<u8> = self.bytes.iter().skip(from).take(most).copied().collect();
+        if piece.is_empty() {
+            return None;
+        }
+        let at = self.sent;
+        self.sent += piece.len() as u64;
+        Some((at, piece))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_daemon_gets_what_the_last_one_has_not_kept() {
+        let mut output = Output::default();
+        output.push(b"abcdef");
+        assert_eq!(output.next(4), Some((0, b"abcd".to_vec())));
+        assert!(output.kept(2));
+        assert_eq!(output.next(9), Some((4, b"ef".to_vec())));
+        assert_eq!(output.next(9), None);
+        // It was sent six and kept three.
+        assert!(output.attach(3));
+        assert_eq!(output.next(9), Some((3, b"def".to_vec())));
+        assert!(output.kept(6) && !output.kept(7));
+        assert_eq!((output.end(), output.room()), (6, MOST));
+        // A daemon that lost what it had is told where the rest begins.
+        output.push(b"gh");
+        assert!(output.attach(0));
+        assert_eq!(output.next(9), Some((6, b"gh".to_vec())));
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut output = Output::default();
+        output.push(&vec![0; MOST]);
+        assert_eq!(output.room(), 0);
+        assert!(output.kept(1));
+        assert_eq!(output.room(), 1);
+    }
+}

@@ -1,0 +1,167 @@
+//! The process itself: made stopped, let go, spoken with, and seen to its end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use ops::{Bounds, Exec, Process as Wanted, ProcessProgram, Reason, ToolFailure};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::termios::tcgetpgrp;
+use seccompiler::BpfProgram;
+use worker_protocol::terminal::TerminalSize;
+
+use crate::args::Mounts;
+use crate::exec::{self, Pty};
+use crate::sys::{self, Exit, Pipes, Spawned};
+
+/// What a program on a terminal is told of it, unless the request says otherwise.
+const TERM: &str = "xterm-256color";
+
+pub(super) struct Process {
+    pid: Pid,
+    /// Readable when it is over.
+    handle: OwnedFd,
+    command: String,
+    go: Option<OwnedFd>,
+    /// Says whether its program runs. Gone when that is known.
+    fault: Option<File>,
+    /// Its standard input. Gone when it is closed.
+    pub(super) stdin: Option<File>,
+    /// What it writes: standard output, standard error. Gone at the end of each.
+    pub(super) streams: [Option<File>; 2],
+    /// Open here until everything of the process has been ended.
+    terminal: Option<Pty>,
+    exit: Option<Exit>,
+}
+
+impl Process {
+    /// Makes it, stopped before its first instruction. Looks at files, so it may take a while.
+    pub(super) fn make(
+        wanted: Wanted,
+        bounds: &Bounds,
+        mounts: &Mounts,
+        filters: &[BpfProgram],
+        deadline: Instant,
+    ) -> Result<Self, ToolFailure> {
+        let pty = wanted.terminal.map(|size| size_of(size).and_then(Pty::sized)).transpose()?;
+        let exec = program(wanted.program, pty.is_some())?;
+        let command = text::excerpt(&exec.command);
+        let mut plan = exec::prepare(mounts, exec, bounds, deadline)?;
+        plan.terminal = pty.as_ref().map(Pty::end).transpose().map_err(|error| exec::not_forked(&error))?;
+        let spawned = sys::spawn(&plan, filters).map_err(|error| exec::not_forked(&error))?;
+        drop(plan);
+        Self::attach(spawned, command, pty, wanted.stdin).map_err(|error| exec::not_forked(&error))
+    }
+
+    fn attach(spawned: Spawned, command: String, pty: Option<Pty>, stdin: bool) -> io::Result<Self> {
+        let Spawned { pid, pipes, go, fault } = spawned;
+        // Its number is its own until it is reaped, which happens here alone.
+        let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("a child without a number"))?;
+        let handle = pidfd_open(pid, PidfdFlags::empty())?;
+        let (stdin, streams) = match (&pty, pipes) {
+            (Some(pty), _) => (Some(pty.copy()?.into()), [Some(pty.copy()?.into()), None]),
+            (None, Some(Pipes { stdin: input, stdout, stderr })) => {
+                for end in [&input, &stdout, &stderr] {
+                    rustix::io::ioctl_fionbio(end, true)?;
+                }
+                (stdin.then(|| input.into()), [Some(stdout.into()), Some(stderr.into())])
+            }
+            (None, None) => return Err(io::Error::other("a process without pipes")),
+        };
+        rustix::io::ioctl_fionbio(&fault, true)?;
+        let fault = Some(fault.into());
+        Ok(Self { pid, handle, command, go, fault, stdin, streams, terminal: pty, exit: None })
+    }
+
+    /// Lets it run.
+    pub(super) fn go(&mut self) {
+        if let Some(go) = self.go.take() {
+            // Where nobody reads any more, its end says so.
+            let _ = rustix::io::write(&go, &[1]);
+        }
+    }
+
+    /// What to wait for until it is known whether its program runs.
+    pub(super) fn fault(&self) -> Option<BorrowedFd<'_>> {
+        self.fault.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Why its program does not run; `None` while nobody knows, and when it does.
+    pub(super) fn failed(&mut self) -> Option<ToolFailure> {
+        let mut errno = [0; 4];
+        match rustix::io::read(self.fault.as_ref()?, &mut errno) {
+            Err(Errno::AGAIN | Errno::INTR) => return None,
+            Ok(4) => {
+                self.fault = None;
+                let errno = Errno::from_raw_os_error(i32::from_ne_bytes(errno));
+                return Some(exec::not_started(&self.command, errno));
+            }
+            Ok(_) | Err(_) => self.fault = None,
+        }
+        None
+    }
+
+    pub(super) fn has_terminal(&self) -> bool {
+        self.terminal.is_some()
+    }
+
+    /// What to wait for until it is over.
+    pub(super) fn handle(&self) -> Option<BorrowedFd<'_>> {
+        self.exit.is_none().then(|| self.handle.as_fd())
+    }
+
+    /// Collects it if it is over: whether it has been.
+    pub(super) fn reap(&mut self) -> bool {
+        while let Some((pid, exit)) = sys::reap() {
+            if pid == self.pid.as_raw_nonzero().get() {
+                self.exit = Some(exit);
+            }
+        }
+        self.exit.is_some()
+    }
+
+    pub(super) fn exit(&self) -> Option<Exit> {
+        self.exit
+    }
+
+    pub(super) fn resize(&self, size: TerminalSize) {
+        if let Some(pty) = &self.terminal {
+            pty.resize(size);
+        }
+    }
+
+    /// Sends a signal to its terminal's foreground, or to its own process group. Not when it is over: the number of the
+    /// group may then come to mean another one.
+    pub(super) fn signal(&self, signal: Signal) {
+        if self.exit.is_some() {
+            return;
+        }
+        let foreground = self.terminal.as_ref().and_then(|pty| tcgetpgrp(pty).ok());
+        let _ = kill_process_group(foreground.unwrap_or(self.pid), signal);
+    }
+
+    /// Nothing of the process is left: the last one that has its terminal open lets go of it.
+    pub(super) fn let_go(&mut self) {
+        self.stdin = None;
+        self.terminal = None;
+    }
+}
+
+/// A script is given to the shell that the image has.
+fn program(program: ProcessProgram, on_terminal: bool) -> Result<Exec, ToolFailure> {
+    let mut exec = match program {
+        ProcessProgram::Command(exec) => exec,
+        ProcessProgram::Script(shell) => exec::of_script(shell)?,
+    };
+    if on_terminal {
+        exec.env.entry("TERM".to_owned()).or_insert_with(|| TERM.to_owned());
+    }
+    Ok(exec)
+}
+
+fn size_of(size: ops::TerminalSize) -> Result<TerminalSize, ToolFailure> {
+    TerminalSize::new(size.rows.into(), size.columns.into())
+        .ok_or_else(|| ToolFailure::new(Reason::InvalidArgument, "there is no terminal of this size"))
+}

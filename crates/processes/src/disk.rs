@@ -1,0 +1,174 @@
+//! Where a process is on the daemon's disk: `state_dir/processes/RUN/PROCESS`, 0700, with what is known of it, sealed, and
+//! what it wrote.
+
+#![expect(clippy::disallowed_methods, reason = "the daemon's own files, which no run sees")]
+
+use std::fs::DirBuilder;
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use identity::{CallId, RunId};
+use prost::Message as _;
+use seal::StreamKey;
+use serde::{Deserialize, Serialize};
+use wire::v1;
+
+/// Bytes of the file that says what is known of a process. Far more than one has.
+const MOST: u64 = 4 << 20;
+
+/// What is known of a process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Known {
+    /// A [`v1::Process`], encoded.
+    process: Vec<u8>,
+    pub(crate) principal: String,
+    pub(crate) agent: String,
+    /// When its time is over, milliseconds since 1970.
+    pub(crate) until_ms: Option<u64>,
+    /// Bytes that are kept of each stream.
+    pub(crate) most: u64,
+}
+
+impl Known {
+    pub(crate) fn new(
+        process: &v1::Process,
+        principal: &str,
+        agent: &str,
+        until_ms: Option<u64>,
+        most: u64,
+    ) -> Self {
+        let (principal, agent) = (principal.to_owned(), agent.to_owned());
+        Self { process: process.encode_to_vec(), principal, agent, until_ms, most }
+    }
+
+    pub(crate) fn process(&self) -> io::Result<v1::Process> {
+        v1::Process::decode(self.process.as_slice()).map_err(io::Error::other)
+    }
+
+    #[must_use]
+    pub(crate) fn with(&self, process: &v1::Process) -> Self {
+        Self { process: process.encode_to_vec(), ..self.clone() }
+    }
+}
+
+/// The directory of one process.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) run: RunId,
+    pub(crate) id: CallId,
+    directory: PathBuf,
+}
+
+/// Of what a process is now, and of what it came to: neither is written twice, under one part of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Edition {
+    Living,
+    Ended,
+}
+
+impl Edition {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Living => "living",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn new(root: &Path, run: RunId, id: CallId) -> Self {
+        Self { run, id, directory: root.join(run.to_string()).join(id.to_string()) }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn make(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)
+    }
+
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        std::fs::remove_dir_all(&self.directory)
+    }
+
+    /// Durable when this returns.
+    pub(crate) fn write(&self, key: &StreamKey, edition: Edition, known: &Known) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(known)?;
+        self.apply(key, edition, &mut bytes)?;
+        store::replace(&self.file(edition), |file| file.write_all(&bytes))
+    }
+
+    /// The newest that there is.
+    pub(crate) fn read(&self, key: &StreamKey) -> io::Result<(Edition, Known)> {
+        let edition = if self.file(Edition::Ended).exists() { Edition::Ended } else { Edition::Living };
+        let path = self.file(edition);
+        if std::fs::metadata(&path)?.len() > MOST {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut bytes = std::fs::read(path)?;
+        self.apply(key, edition, &mut bytes)?;
+        Ok((edition, serde_json::from_slice(&bytes)?))
+    }
+
+    fn apply(&self, key: &StreamKey, edition: Edition, bytes: &mut [u8]) -> io::Result<()> {
+        let place = format!("{} {} {}", self.run, self.id, edition.name());
+        key.apply(&place, 0, bytes).map_err(|_| io::ErrorKind::FileTooLarge.into())
+    }
+
+    fn file(&self, edition: Edition) -> PathBuf {
+        self.directory.join(format!("{}.sealed", edition.name()))
+    }
+}
+
+/// The processes of all runs.
+pub(crate) fn all(root: &Path) -> io::Result<Vec<Place>> {
+    let mut places = Vec::new();
+    let listed = match std::fs::read_dir(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(places),
+        listed => listed?,
+    };
+    for entry in listed {
+        let entry = entry?;
+        let Some(run) = entry.file_name().to_str().and_then(|name| RunId::parse(name).ok()) else { continue };
+        for entry in std::fs::read_dir(entry.path())? {
+            let name = entry?.file_name();
+            let id = name.to_str().and_then(|name| CallId::parse(name).ok());
+            places.extend(id.map(|id| Place::new(root, run, id)));
+        }
+    }
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_comes_back_and_lies_sealed() {
+        let root = tempfile::tempdir().unwrap();
+        let key = StreamKey::from_bytes([7; 32]);
+        let place = Place::new(root.path(), RunId::new(), CallId::new());
+        place.make().unwrap();
+        let request = v1::ProcessRequest { command: "canary".into(), ..Default::default() };
+        let living = v1::Process { request: Some(request), ..Default::default() };
+        let known = Known::new(&living, "uid:1", "alice", Some(7), 10);
+        place.write(&key, Edition::Living, &known).unwrap();
+        let (edition, read) = place.read(&key).unwrap();
+        assert_eq!(
+            (edition, read.process().unwrap(), read.until_ms),
+            (Edition::Living, living.clone(), Some(7))
+        );
+        let raw = std::fs::read(place.file(Edition::Living)).unwrap();
+        assert!(!raw.windows(6).any(|part| part == b"canary"));
+
+        let ended = v1::Process { failure: "x".into(), ..living };
+        place.write(&key, Edition::Ended, &known.with(&ended)).unwrap();
+        let (edition, read) = place.read(&key).unwrap();
+        assert_eq!((edition, read.process().unwrap()), (Edition::Ended, ended));
+        assert_eq!(all(root.path()).unwrap().len(), 1);
+        place.remove().unwrap();
+        assert!(place.read(&key).is_err());
+    }
+}

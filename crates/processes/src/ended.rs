@@ -1,0 +1,52 @@
+//! The record of a process's end. Its start is that of its call, which has the same id.
+
+use audit::{Event, Kind, Outcome, Status, Usage};
+use serde_json::json;
+use store::recording::Digest;
+use wire::v1::{self, process::State};
+
+use crate::disk::{Known, Place};
+
+pub(crate) fn ended_event(
+    place: &Place,
+    known: &Known,
+    process: &v1::Process,
+    recording: Option<&Digest>,
+) -> Event {
+    let status = match process.state() {
+        State::Interrupted => Status::Interrupted,
+        _ if process.failure.is_empty() && process.exit_code == Some(0) => Status::Succeeded,
+        _ => Status::Failed,
+    };
+    let mut facts = json!({
+        "signal": process.signal,
+        "ended_by": Some(&process.ended_by).filter(|by| !by.is_empty()),
+        "kill": process.kill,
+        "stdout_bytes": process.stdout_bytes,
+        "stderr_bytes": process.stderr_bytes,
+    });
+    if let Some(Digest { sha256, bytes }) = recording {
+        facts["recording"] = json!({ "sha256": sha256, "bytes": bytes });
+    }
+    let mut outcome = Outcome::new(status).facts(facts);
+    if !process.failure.is_empty() {
+        outcome = outcome.message(&process.failure);
+    }
+    outcome.exit_code = process.exit_code;
+    let usage = Usage {
+        cpu_us: Some(process.cpu_time_us),
+        peak_memory_bytes: Some(process.peak_memory_bytes),
+        wall_us: None,
+        bytes_in: process.stdin_bytes,
+        bytes_out: process.stdout_bytes + process.stderr_bytes,
+    };
+    let tag = process.request.as_ref().map(|request| request.tag.clone()).unwrap_or_default();
+    Event::new(Kind::ProcessEnded)
+        .run(place.run.to_string())
+        .call(place.id.to_string())
+        .principal(&known.principal)
+        .agent(&known.agent)
+        .details(json!({ "process_id": place.id.to_string(), "tag": tag }))
+        .outcome(outcome)
+        .usage(usage)
+}

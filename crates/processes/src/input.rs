@@ -1,0 +1,199 @@
+//! What a process is given to read: recorded, passed on in order, and answered when its keeper has it.
+
+use std::time::Duration;
+
+use executor::{KeeperLost, Link};
+use ops::{Reason, ToolFailure};
+use refusal::{Refusal, chain};
+use store::recording::{Digest, Entry, Header, Recorder, Recording};
+use tokio::time::Instant;
+use wire::v1;
+use wire::worker::v1::{Stdin, to_keeper};
+use worker_protocol::client::{TerminalSignal, TerminalSize};
+use worker_protocol::keeper::MAX_STDIN;
+
+use crate::disk::Place;
+use crate::process::Given;
+use crate::shared::{Shared, now_ms};
+
+/// For a process to read something. Then the client is told how far it came.
+const PATIENCE: Duration = Duration::from_secs(10);
+const NO_TERMINAL: (u32, u32) = (24, 80);
+
+pub(crate) struct Input {
+    /// Absent where nothing can be given, and after a recording that failed.
+    recorder: Option<Recorder>,
+    /// Bytes that the keeper has.
+    taken: u64,
+    open: bool,
+    current: Option<Current>,
+}
+
+/// What is being given.
+struct Current {
+    given: Given,
+    until: Instant,
+}
+
+impl Input {
+    pub(crate) fn new(recorder: Option<Recorder>, taken: u64, open: bool) -> Self {
+        Self { recorder, taken, open, current: None }
+    }
+
+    /// Whether something may be given.
+    pub(crate) fn is_free(&self) -> bool {
+        self.current.is_none()
+    }
+
+    /// When the one who gives something is answered at the latest.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.current.as_ref().map(|current| current.until)
+    }
+
+    /// Begins to give something.
+    pub(crate) async fn give(&mut self, given: Given, link: &mut Link) -> Result<(), KeeperLost> {
+        if let Err(refusal) = self.check(&given) {
+            let _ = given.answer.send(Err(refusal));
+            return Ok(());
+        }
+        // What it has already is neither recorded nor given again.
+        let skipped = usize::try_from(self.taken - given.offset).unwrap_or(usize::MAX);
+        let data = given.data.slice(skipped.min(given.data.len())..);
+        if !self.record(Entry::Input(data.clone())).await {
+            let message =
+                "what a process is given is recorded, and its recording is full or cannot be written";
+            let _ = given.answer.send(Err(Refusal::new(Reason::WriteLimit, message)));
+            return Ok(());
+        }
+        let given = Given { offset: self.taken, data, ..given };
+        self.current = Some(Current { given, until: Instant::now() + PATIENCE });
+        self.go_on(link).await
+    }
+
+    fn check(&self, given: &Given) -> Result<(), Refusal> {
+        if given.offset > self.taken {
+            let message = format!("offset: leaves a gap; the process was given {} bytes", self.taken);
+            return Err(
+                Refusal::new(Reason::PreconditionFailed, message).with("offset", self.taken.to_string())
+            );
+        }
+        // A request that is repeated has nothing new, and is answered as it was.
+        let is_new = given.offset + given.data.len() as u64 > self.taken;
+        if self.open || !is_new {
+            return Ok(());
+        }
+        let message = "the process reads nothing more: its standard input is closed";
+        Err(Refusal::new(Reason::PreconditionFailed, message).with("offset", self.taken.to_string()))
+    }
+
+    /// The keeper has what comes before `offset`.
+    pub(crate) async fn taken(&mut self, said: &Stdin, link: &mut Link) -> Result<(), KeeperLost> {
+        let sent = self
+            .current
+            .as_ref()
+            .map_or(self.taken, |current| current.given.offset + current.given.data.len() as u64);
+        if said.offset < self.taken || said.offset > sent {
+            return Err(KeeperLost::Malformed("it has taken what it was not given"));
+        }
+        (self.taken, self.open) = (said.offset, !said.close);
+        self.go_on(link).await
+    }
+
+    /// Gives the next piece, or answers.
+    async fn go_on(&mut self, link: &mut Link) -> Result<(), KeeperLost> {
+        let Some(Current { given, .. }) = &self.current else { return Ok(()) };
+        let done = usize::try_from(self.taken - given.offset).unwrap_or(usize::MAX).min(given.data.len());
+        let rest = given.data.slice(done..);
+        if !self.open || rest.is_empty() && !given.close {
+            self.answer();
+            return Ok(());
+        }
+        let last = rest.len() <= MAX_STDIN;
+        let piece = rest.slice(..rest.len().min(MAX_STDIN));
+        let close = last && given.close;
+        link.say(to_keeper::Body::Stdin(Stdin { offset: self.taken, data: piece.to_vec(), close })).await
+    }
+
+    /// Answers whoever gives something: how far it came.
+    pub(crate) fn answer(&mut self) {
+        if let Some(Current { given, .. }) = self.current.take() {
+            let answer = v1::WriteStdinResponse { offset: self.taken, open: self.open };
+            let _ = given.answer.send(Ok(answer));
+        }
+    }
+
+    pub(crate) fn state(&self) -> (u64, bool) {
+        (self.taken, self.open)
+    }
+
+    pub(crate) async fn resized(&mut self, size: v1::TerminalSize) -> bool {
+        match TerminalSize::new(size.rows, size.columns) {
+            Some(size) => self.record(Entry::Resize(size)).await,
+            None => false,
+        }
+    }
+
+    pub(crate) async fn signalled(&mut self, number: u32) -> bool {
+        match TerminalSignal::from_number(number) {
+            // Without a recording it is the audit log's.
+            Some(signal) if self.recorder.is_some() => self.record(Entry::Signal(signal)).await,
+            _ => true,
+        }
+    }
+
+    async fn record(&mut self, entry: Entry) -> bool {
+        let Some(recorder) = &mut self.recorder else { return false };
+        match recorder.add(entry).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "what a process is given cannot be recorded any more");
+                false
+            }
+        }
+    }
+
+    /// The digest of the recording.
+    pub(crate) async fn finish(&mut self) -> Option<Digest> {
+        self.answer();
+        match self.recorder.take()?.finish().await {
+            Ok(digest) => Some(digest),
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "the recording of what a process was given is not whole");
+                None
+            }
+        }
+    }
+}
+
+/// Begins the recording of what a process is given: beside those of terminals. A daemon that takes it over begins another one,
+/// whose `segment` is in its name.
+pub(crate) async fn recording(
+    shared: &Shared,
+    place: &Place,
+    process: &v1::Process,
+    segment: u64,
+) -> Result<Recorder, ToolFailure> {
+    let directory = shared.runs.launcher.directories.recordings(&place.run.to_string());
+    let suffix = if segment == 0 { String::new() } else { format!(".{segment}") };
+    let path = directory.join(format!("process-{}{suffix}.cast", place.id));
+    let size = process.request.as_ref().and_then(|request| request.terminal);
+    let (rows, columns) = size.map_or(NO_TERMINAL, |size| (size.rows, size.columns));
+    let limit = shared.max_recording;
+    let title = format!("process {} in run {}", place.id, place.run);
+    let begun = tokio::task::spawn_blocking(move || {
+        let size = TerminalSize::new(rows, columns)
+            .ok_or(std::io::ErrorKind::InvalidInput)
+            .map_err(std::io::Error::from)?;
+        let timestamp = now_ms() / 1_000;
+        Recording::begin(&path, &Header { size, term: "", timestamp, title: &title }, limit)
+    });
+    let failed = |why: String| {
+        tracing::error!(why, "the recording of a process cannot begin");
+        ToolFailure::new(
+            Reason::Internal,
+            "what the process would be given cannot be recorded; nothing was started",
+        )
+    };
+    let begun = begun.await.map_err(|error| failed(error.to_string()))?;
+    begun.map(Recorder::new).map_err(|error| failed(chain(&error)))
+}

@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![allow(missing_docs)] // the daemon alone calls it
+
+mod attach;
+mod disk;
+mod ended;
+mod former;
+mod input;
+mod output;
+mod owner;
+mod process;
+mod shared;
+mod table;
+
+pub use attach::Events;
+pub use former::Former;
+pub use process::Process;
+pub use shared::Settings;
+pub use table::Processes;

@@ -1,0 +1,289 @@
+//! The one task that owns a process: what it writes goes to the disk, what it is given goes to it, and its end is seen to.
+//!
+//! ```text
+//!  RUNNING ─ over │ killed │ timeout │ run ended │ keeper lost ─► everything ended ─► rest of the output ─► ENDED │ INTERRUPTED
+//!     └────── the daemon stops and leaves its runs, or dies ─────► stays, for the next daemon
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use executor::{Held, KeeperLost, Link, leave};
+use ops::KillEvidence;
+use refusal::chain;
+use runs::{OnStop, Run};
+use store::Timestamp;
+use tokio::time::{Instant, sleep_until, timeout};
+use wire::v1::process::State;
+use wire::v1::{self, signal_process_request::Signal as Wanted};
+use wire::worker::v1::keeper_state::Phase;
+use wire::worker::v1::output::Stream;
+use wire::worker::v1::{Attach, Drain, KeeperState, Output as Written, Signal, from_keeper::Body, to_keeper};
+
+use crate::disk::{Edition, Known, Place};
+use crate::ended::ended_event;
+use crate::input::Input;
+use crate::process::{Ends, Order, Process};
+use crate::shared::{Shared, now_ms};
+
+/// For a keeper to send the rest of what its process wrote.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Most bytes of one piece of output.
+const MOST: usize = 64 * 1024;
+
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) run: Arc<Run>,
+    pub(crate) place: Place,
+    pub(crate) known: Known,
+    pub(crate) process: Arc<Process>,
+    pub(crate) link: Link,
+    pub(crate) input: Input,
+}
+
+/// Why a process ends.
+enum Why {
+    Itself,
+    TimedOut,
+    Killed,
+    RunEnded,
+    Lost(KeeperLost),
+    /// It does not: the next daemon finds it.
+    Left,
+}
+
+/// What happens next.
+enum Happening {
+    Said(Result<Body, KeeperLost>),
+    Ordered(Option<Order>),
+    Given(Option<crate::process::Given>),
+    Impatient,
+    Ends(Why),
+}
+
+impl Owner {
+    pub(crate) async fn own(mut self, mut ends: Ends, mut state: KeeperState, mut held: Held) {
+        // A run with a process is in use.
+        let _busy = self.run.busy();
+        let why =
+            if state.phase() == Phase::Over { Why::Itself } else { self.attend(&mut ends, &mut state).await };
+        if matches!(why, Why::Left) {
+            return;
+        }
+        ends.orders.close();
+        ends.input.close();
+        let forced = matches!(why, Why::TimedOut);
+        let ended = tokio::task::spawn_blocking(move || {
+            let ended = held.end(forced);
+            (ended, held)
+        });
+        let Ok(((kill, metered), held)) = ended.await else { return };
+        let said_all = matches!(why, Why::Lost(_))
+            || timeout(DRAIN, self.drain(&mut state)).await.is_ok_and(|drained| drained.is_ok());
+        if let Err(error) = self.link.say(leave()).await {
+            tracing::debug!(%error, "a keeper was gone before its time");
+        }
+        let closed = tokio::task::spawn_blocking(move || held.close());
+        let _ = closed.await;
+        let recording = self.input.finish().await;
+        if kill.left > 0 {
+            self.run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
+        }
+        let usage = metered.over(worker_protocol::client::Usage {
+            cpu_time_us: Some(state.cpu_time_us),
+            peak_memory_bytes: Some(state.peak_memory_bytes),
+        });
+        let mut status = self.status(&state, &why, kill);
+        status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
+        status.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
+        if !said_all && status.failure.is_empty() {
+            "the end of its output was not read in time".clone_into(&mut status.failure);
+        }
+        let status = finish(&self.shared, &self.place, &self.known, status).await;
+        let event = ended_event(&self.place, &self.known, &status, recording.as_ref());
+        if self.shared.audit.record(event).await.is_err() {
+            tracing::error!(process = %self.place.id, "a process's end waits for the audit log");
+        }
+        // After the record: who hears of the end finds it there.
+        let _ = ends.status.send(status);
+    }
+
+    /// Until the process ends, or is to be ended.
+    async fn attend(&mut self, ends: &mut Ends, state: &mut KeeperState) -> Why {
+        let stop = self.shared.stop.clone();
+        let until = self
+            .known
+            .until_ms
+            .map(|until| Instant::now() + Duration::from_millis(until.saturating_sub(now_ms())));
+        loop {
+            let patience = self.input.until();
+            let happening = tokio::select! {
+                biased;
+                () = stop.cancelled(), if self.shared.on_stop == OnStop::Leave => Happening::Ends(Why::Left),
+                () = self.run.ended.cancelled() => Happening::Ends(Why::RunEnded),
+                () = at(until) => Happening::Ends(Why::TimedOut),
+                order = ends.orders.recv() => Happening::Ordered(order),
+                given = ends.input.recv(), if self.input.is_free() => Happening::Given(given),
+                () = at(patience) => Happening::Impatient,
+                // Last: a flood of output holds up neither orders nor input.
+                said = self.link.next() => Happening::Said(said),
+            };
+            // Outside of the select: what has begun comes to its end.
+            let done = match happening {
+                Happening::Ends(why) => return why,
+                Happening::Said(Ok(body)) => match self.said(body, state).await {
+                    Ok(()) if state.phase() == Phase::Over => return Why::Itself,
+                    done => done,
+                },
+                Happening::Said(Err(lost)) => Err(lost),
+                Happening::Ordered(Some(Order::Signal(Wanted::Kill)) | None) | Happening::Given(None) => {
+                    // Also where nobody has its handle any more: nobody could ever end it.
+                    return Why::Killed;
+                }
+                Happening::Ordered(Some(order)) => self.order(order).await,
+                Happening::Given(Some(given)) => self.input.give(given, &mut self.link).await,
+                Happening::Impatient => {
+                    self.input.answer();
+                    Ok(())
+                }
+            };
+            let (taken, open) = self.input.state();
+            ends.status.send_if_modified(|status| {
+                let changed = (status.stdin_bytes, status.stdin_open) != (taken, open);
+                (status.stdin_bytes, status.stdin_open) = (taken, open);
+                changed
+            });
+            if let Err(lost) = done {
+                // A run that ends takes its keepers along.
+                return if self.run.ended.is_cancelled() { Why::RunEnded } else { Why::Lost(lost) };
+            }
+        }
+    }
+
+    async fn order(&mut self, order: Order) -> Result<(), KeeperLost> {
+        match order {
+            Order::Resize(size) => {
+                if self.input.resized(size).await {
+                    let size = wire::worker::v1::TerminalSize { rows: size.rows, columns: size.columns };
+                    self.link.say(to_keeper::Body::Resize(size)).await?;
+                }
+            }
+            Order::Signal(wanted) => {
+                let number = i32::from(wanted).unsigned_abs();
+                if self.input.signalled(number).await {
+                    self.link.say(to_keeper::Body::Signal(Signal { number })).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The keeper said something.
+    async fn said(&mut self, body: Body, state: &mut KeeperState) -> Result<(), KeeperLost> {
+        match body {
+            Body::State(said) => {
+                if said.phase() < state.phase() {
+                    return Err(KeeperLost::Malformed("a process that goes back"));
+                }
+                *state = said;
+            }
+            Body::Output(written) => self.wrote(written).await?,
+            Body::Taken(taken) => self.input.taken(&taken, &mut self.link).await?,
+            // Its program could not be run after all: its end says so, too.
+            Body::Failed(failure) => tracing::debug!(failure.message, "a process did not begin"),
+            Body::Drained(_) => return Err(KeeperLost::Malformed("an end that nobody asked for")),
+        }
+        Ok(())
+    }
+
+    /// Keeps what the process wrote, and says so.
+    async fn wrote(&mut self, written: Written) -> Result<(), KeeperLost> {
+        let at = match written.stream() {
+            Stream::Stdout => 0,
+            Stream::Stderr => 1,
+            Stream::Unspecified => return Err(KeeperLost::Malformed("output of no stream")),
+        };
+        let end = self.process.output.ends()[at];
+        if written.data.len() > MOST || written.offset < end {
+            return Err(KeeperLost::Malformed("output that was there, or too much of it"));
+        }
+        let process = self.process.clone();
+        let kept =
+            tokio::task::spawn_blocking(move || process.output.append(at, written.offset, &written.data));
+        kept.await.map_err(std::io::Error::other)?;
+        let [stdout, stderr] = self.process.output.ends();
+        self.link.say(to_keeper::Body::Kept(Attach { stdout, stderr })).await
+    }
+
+    /// Nothing of the process is left: the rest of what it wrote.
+    async fn drain(&mut self, state: &mut KeeperState) -> Result<(), KeeperLost> {
+        self.link.say(to_keeper::Body::Drain(Drain {})).await?;
+        let mut end: Option<Attach> = None;
+        loop {
+            let [stdout, stderr] = self.process.output.ends();
+            if end.is_some_and(|end| end.stdout <= stdout && end.stderr <= stderr)
+                && state.phase() == Phase::Over
+            {
+                return Ok(());
+            }
+            match self.link.next().await? {
+                Body::Drained(drained) => end = drained.end,
+                Body::Taken(_) => {}
+                body => self.said(body, state).await?,
+            }
+        }
+    }
+
+    fn status(&self, state: &KeeperState, why: &Why, kill: KillEvidence) -> v1::Process {
+        let mut status = self.process.now();
+        let is_known = state.phase() == Phase::Over;
+        status.set_state(State::Ended);
+        status.exit_code = state.exit_code.or(state.signal.map(|signal| 128 + signal)).filter(|_| is_known);
+        status.signal = state.signal.filter(|_| is_known);
+        status.stdin_open = false;
+        status.kill = Some(kill);
+        let ended_by = match why {
+            Why::Itself | Why::Left => "",
+            Why::TimedOut => "timeout",
+            Why::Killed => "killed",
+            Why::RunEnded => "run-ended",
+            Why::Lost(lost) => {
+                status.set_state(State::Interrupted);
+                status.failure = format!("what keeps the process in the container was lost: {}", chain(lost));
+                "interrupted"
+            }
+        };
+        ended_by.clone_into(&mut status.ended_by);
+        status
+    }
+}
+
+/// Writes down how a process ended.
+pub(crate) async fn finish(
+    shared: &Shared,
+    place: &Place,
+    known: &Known,
+    mut status: v1::Process,
+) -> v1::Process {
+    status.ended_at = Some(Timestamp::now().to_wire());
+    let (key, place, known) = (shared.key.clone(), place.clone(), known.with(&status));
+    let id = place.id;
+    let written = tokio::task::spawn_blocking(move || place.write(&key, Edition::Ended, &known)).await;
+    let failed = match written {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(chain(&error)),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(error) = failed {
+        // The next daemon finds nothing of it and says that it was interrupted.
+        tracing::error!(process = %id, error, "a process's end was not kept");
+    }
+    status
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

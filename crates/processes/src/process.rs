@@ -1,0 +1,135 @@
+//! A process, as everybody but its owner sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use identity::{CallId, RunId};
+use ops::Reason;
+use refusal::Refusal;
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
+use wire::v1::process::State;
+use wire::v1::{self, signal_process_request::Signal};
+
+use crate::output::Output;
+
+/// Readers of one process at the same time.
+pub(crate) const READERS: usize = 16;
+/// Orders that wait.
+pub(crate) const ORDERS: usize = 16;
+/// Most bytes of one request.
+const MAX_INPUT: usize = 1 << 20;
+
+pub struct Process {
+    pub(crate) run: RunId,
+    pub(crate) id: CallId,
+    /// As it is told to clients, but for its streams.
+    pub(crate) status: watch::Receiver<v1::Process>,
+    pub(crate) output: Arc<Output>,
+    pub(crate) readers: Arc<Semaphore>,
+    orders: mpsc::Sender<Order>,
+    /// What it is given to read, in the order of who comes.
+    input: mpsc::Sender<Given>,
+    writing: Mutex<()>,
+}
+
+/// What its owner is told.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Resize(v1::TerminalSize),
+    Signal(Signal),
+}
+
+/// Something to read.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) offset: u64,
+    pub(crate) data: Bytes,
+    pub(crate) close: bool,
+    pub(crate) answer: oneshot::Sender<Result<v1::WriteStdinResponse, Refusal>>,
+}
+
+/// The other ends of a process.
+pub(crate) struct Ends {
+    pub(crate) status: watch::Sender<v1::Process>,
+    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) input: mpsc::Receiver<Given>,
+}
+
+impl Process {
+    pub(crate) fn new(run: RunId, id: CallId, status: v1::Process, output: Arc<Output>) -> (Arc<Self>, Ends) {
+        let (status, seen) = watch::channel(status);
+        let (orders, ordered) = mpsc::channel(ORDERS);
+        let (input, given) = mpsc::channel(1);
+        let readers = Arc::new(Semaphore::new(READERS));
+        let process =
+            Self { run, id, status: seen, output, readers, orders, input, writing: Mutex::default() };
+        (Arc::new(process), Ends { status, orders: ordered, input: given })
+    }
+
+    /// As it is now.
+    pub fn now(&self) -> v1::Process {
+        let mut status = self.status.borrow().clone();
+        if status.state() == State::Running {
+            [status.stdout_bytes, status.stderr_bytes] = self.output.ends();
+        }
+        status
+    }
+
+    pub(crate) fn lives(&self) -> bool {
+        self.status.borrow().state() == State::Running
+    }
+
+    /// Waits until it has ended, `limit` at the longest, and says how it is then.
+    pub async fn wait(&self, limit: Duration) -> v1::Process {
+        let mut status = self.status.clone();
+        // The sender goes with its last word.
+        let _ = tokio::time::timeout(limit, status.wait_for(|status| status.state() != State::Running)).await;
+        self.now()
+    }
+
+    /// Gives it something to read.
+    pub async fn write(
+        &self,
+        offset: u64,
+        data: Vec<u8>,
+        close: bool,
+    ) -> Result<v1::WriteStdinResponse, Refusal> {
+        if data.len() > MAX_INPUT {
+            return Err(Refusal::invalid(
+                "data",
+                format!("is longer than {MAX_INPUT} bytes: send it in pieces"),
+            ));
+        }
+        let terminal =
+            self.status.borrow().request.as_ref().is_some_and(|request| request.terminal.is_some());
+        if close && terminal {
+            return Err(Refusal::invalid("close", "a terminal is not closed: send the byte 4 (Ctrl-D)"));
+        }
+        let _turn = self.writing.lock().await;
+        let (answer, answered) = oneshot::channel();
+        let given = Given { offset, data: data.into(), close, answer };
+        self.input.send(given).await.map_err(|_| has_ended())?;
+        answered.await.map_err(|_| has_ended())?
+    }
+
+    pub async fn resize(&self, size: v1::TerminalSize) -> Result<(), Refusal> {
+        let size_of = |size| ops::TerminalSize::parse("size", size);
+        size_of(size)?;
+        if self.status.borrow().request.as_ref().is_none_or(|request| request.terminal.is_none()) {
+            return Err(Refusal::new(Reason::PreconditionFailed, "the process has no terminal"));
+        }
+        self.orders.send(Order::Resize(size)).await.map_err(|_| has_ended())
+    }
+
+    pub async fn signal(&self, signal: Signal) -> Result<(), Refusal> {
+        if signal == Signal::Unspecified {
+            return Err(Refusal::invalid("signal", "is missing, or not one that can be sent"));
+        }
+        self.orders.send(Order::Signal(signal)).await.map_err(|_| has_ended())
+    }
+}
+
+pub(crate) fn has_ended() -> Refusal {
+    Refusal::new(Reason::PreconditionFailed, "the process has ended")
+}

@@ -1,0 +1,54 @@
+//! What all processes work with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use audit_service::AuditLog;
+use runs::{OnStop, Runs};
+use seal::StreamKey;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// What the daemon lets processes have.
+pub struct Settings {
+    /// `state_dir/processes`.
+    pub root: PathBuf,
+    pub key: StreamKey,
+    /// Bytes that stay free of the file system.
+    pub min_free: u64,
+    /// Bytes of the recording of what one was given to read.
+    pub max_recording: u64,
+    pub on_stop: OnStop,
+}
+
+pub(crate) struct Shared {
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    pub(crate) root: PathBuf,
+    pub(crate) key: Arc<StreamKey>,
+    pub(crate) min_free: u64,
+    pub(crate) max_recording: u64,
+    pub(crate) on_stop: OnStop,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        settings: Settings,
+        runs: Arc<Runs>,
+        audit: Arc<AuditLog>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
+        let Settings { root, key, min_free, max_recording, on_stop } = settings;
+        Self { runs, audit, tasks, stop, root, key: Arc::new(key), min_free, max_recording, on_stop }
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

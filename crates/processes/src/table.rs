@@ -1,0 +1,307 @@
+//! All processes, by run: how one is started, found, and found again after a restart.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use audit_service::AuditLog;
+use executor::{Kept, Lanes};
+use gateway::Permit;
+use identity::{CallId, RunId};
+use ops::{OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
+use refusal::{Refusal, chain};
+use runs::{Run, Runs};
+use store::Timestamp;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use wire::v1::process::State;
+use wire::v1::{self, operation::Kind};
+use wire::worker::v1::Attach;
+
+use crate::disk::{Edition, Known, Place};
+use crate::ended::ended_event;
+use crate::former::{Former, name};
+use crate::input::{Input, recording};
+use crate::output::Output;
+use crate::owner::{Owner, finish};
+use crate::process::Process;
+use crate::shared::{Settings, Shared, now_ms};
+
+/// Living processes of one run.
+const LIVING: usize = 64;
+/// Those of one run that have ended and can be asked about.
+const ENDED: usize = 256;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Processes(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    table: Mutex<HashMap<RunId, BTreeMap<CallId, Slot>>>,
+}
+
+enum Slot {
+    /// It is being started.
+    Taken,
+    Process(Arc<Process>),
+}
+
+impl Processes {
+    pub fn new(
+        settings: Settings,
+        runs: Arc<Runs>,
+        audit: Arc<AuditLog>,
+        tasks: TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
+        let shared = Arc::new(Shared::new(settings, runs, audit, tasks, stop));
+        Self(Arc::new(Inner { shared, table: Mutex::default() }))
+    }
+
+    /// Spends a permit for an operation `process`.
+    pub async fn start(&self, run: &Arc<Run>, lanes: &Lanes, permit: Permit) -> Outcome {
+        let parts = permit.into_parts();
+        let (Operation::Process(wanted), Ok(id)) = (&parts.operation, CallId::parse(&parts.call_id)) else {
+            return Err(ToolFailure::new(Reason::Internal, "not a process"));
+        };
+        let Some(Kind::Process(request)) = parts.operation.message().kind else {
+            return Err(ToolFailure::new(Reason::Internal, "not a process"));
+        };
+        let run_id = run.record().id;
+        self.enter(run_id, id)?;
+        let shown = v1::ProcessRequest { env: BTreeMap::new(), ..request.clone() };
+        let process = v1::Process {
+            process_id: id.to_string(),
+            run_id: run_id.to_string(),
+            request: Some(shown),
+            state: State::Running.into(),
+            started_at: Some(Timestamp::now().to_wire()),
+            stdin_open: wanted.takes_input(),
+            ..Default::default()
+        };
+        let until = wanted
+            .timeout
+            .map(|timeout| now_ms().saturating_add(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)));
+        // Both streams together.
+        let most = parts.bounds.max_spool_bytes / 2;
+        let known = Known::new(&process, &parts.caller.principal, &parts.caller.agent_id, until, most);
+        let place = Place::new(&self.0.shared.root, run_id, id);
+        let started = self.begin(run, lanes, &place, &known, (process, request), &parts.bounds).await;
+        if started.is_err() {
+            self.forget(run_id, id);
+            let removed = tokio::task::spawn_blocking(move || place.remove()).await;
+            if let Ok(Err(error)) = removed {
+                tracing::debug!(%error, "the directory of a process that did not start was not removed");
+            }
+        }
+        started.map(|()| OpResult::Process(ProcessResult { process_id: id.to_string() }))
+    }
+
+    async fn begin(
+        &self,
+        run: &Arc<Run>,
+        lanes: &Lanes,
+        place: &Place,
+        known: &Known,
+        (process, request): (v1::Process, v1::ProcessRequest),
+        bounds: &ops::Bounds,
+    ) -> Result<(), ToolFailure> {
+        let takes_input = process.stdin_open;
+        let (made, key, written) = (place.clone(), self.0.shared.key.clone(), known.clone());
+        let (min_free, most) = (self.0.shared.min_free, known.most);
+        // On disk before it is made: the next daemon has to know where to look.
+        let prepared = tokio::task::spawn_blocking(move || {
+            made.make()?;
+            made.write(&key, Edition::Living, &written)?;
+            Output::open(made, key, most, min_free)
+        });
+        let output = prepared.await.map_err(std::io::Error::other).and_then(|output| output);
+        let output = output.map_err(|error| not_kept(&error))?;
+        let recorder =
+            if takes_input { Some(recording(&self.0.shared, place, &process, 0).await?) } else { None };
+        let kept = lanes.keep(&name(place.id), request, bounds).await?;
+        self.own(run.clone(), place, known.clone(), process, (Arc::new(output), recorder), kept);
+        Ok(())
+    }
+
+    fn own(
+        &self,
+        run: Arc<Run>,
+        place: &Place,
+        known: Known,
+        mut status: v1::Process,
+        (output, recorder): (Arc<Output>, Option<store::recording::Recorder>),
+        kept: Kept,
+    ) {
+        let (link, state, held) = kept.into_parts();
+        (status.stdin_bytes, status.stdin_open) = (state.stdin, state.stdin_open);
+        let (process, ends) = Process::new(place.run, place.id, status, output);
+        self.insert(process.clone());
+        let input = Input::new(recorder, state.stdin, state.stdin_open);
+        let owner =
+            Owner { shared: self.0.shared.clone(), run, place: place.clone(), known, process, link, input };
+        self.0.shared.tasks.spawn(owner.own(ends, state, held));
+    }
+
+    /// Finds the processes of a former daemon again, each of which goes on or is closed as interrupted.
+    pub async fn reattach(&self, former: Former) {
+        for (place, edition, known) in former.into_all() {
+            if self.0.shared.runs.get(place.run).is_err() {
+                let removed = tokio::task::spawn_blocking(move || place.remove()).await;
+                if let Ok(Err(error)) = removed {
+                    tracing::warn!(%error, "a process of a run that is gone was not removed");
+                }
+                continue;
+            }
+            if let Err(error) = self.reattach_one(&place, edition, known).await {
+                tracing::warn!(run = %place.run, process = %place.id, error = %chain(&error), "a process of a former daemon cannot be read");
+            }
+        }
+    }
+
+    async fn reattach_one(&self, place: &Place, edition: Edition, known: Known) -> std::io::Result<()> {
+        let status = known.process()?;
+        let (opened, key, most, min_free) =
+            (place.clone(), self.0.shared.key.clone(), known.most, self.0.shared.min_free);
+        let output = tokio::task::spawn_blocking(move || Output::open(opened, key, most, min_free));
+        let output = Arc::new(output.await.map_err(std::io::Error::other)??);
+        if edition == Edition::Ended {
+            self.insert(Process::new(place.run, place.id, status, output).0);
+            return Ok(());
+        }
+        let [stdout, stderr] = output.ends();
+        let living = self.0.shared.runs.living_run(place.run).ok();
+        let lanes = living.as_ref().and_then(|run| run.lanes_for_review().ok());
+        let found = match &lanes {
+            Some(lanes) => {
+                let found = lanes.keep_on(&name(place.id), Attach { stdout, stderr }).await;
+                found.map_err(|(lost, kill)| (chain(&lost), kill))
+            }
+            None => Err(("its run ended with the daemon".to_owned(), ops::KillEvidence::default())),
+        };
+        match (found, living) {
+            (Ok(kept), Some(run)) => {
+                let recorder = if status.stdin_open {
+                    let segment = now_ms();
+                    recording(&self.0.shared, place, &status, segment).await.ok()
+                } else {
+                    None
+                };
+                tracing::info!(run = %place.run, process = %place.id, "process taken over from a former daemon");
+                self.own(run, place, known, status, (output, recorder), kept);
+            }
+            (Ok(_), None) => {}
+            (Err((why, kill)), _) => {
+                let mut status = status;
+                status.set_state(State::Interrupted);
+                "interrupted".clone_into(&mut status.ended_by);
+                status.failure =
+                    format!("the daemon was restarted, and the process was not found again: {why}");
+                status.kill = Some(kill);
+                status.stdin_open = false;
+                [status.stdout_bytes, status.stderr_bytes] = output.ends();
+                let status = finish(&self.0.shared, place, &known, status).await;
+                let event = ended_event(place, &known, &status, None);
+                if self.0.shared.audit.enqueue(event).await.is_err() {
+                    tracing::error!(process = %place.id, "a process's end is not in the audit log");
+                }
+                self.insert(Process::new(place.run, place.id, status, output).0);
+            }
+        }
+        Ok(())
+    }
+
+    /// A process of this run.
+    pub fn get(&self, run: RunId, id: &str) -> Result<Arc<Process>, Refusal> {
+        let missing = || {
+            Refusal::new(Reason::NotFound, "process_id: the run has no such process")
+                .with("resource", "process")
+        };
+        let id = CallId::parse(id).map_err(|_| missing())?;
+        match self.table().get(&run).and_then(|of_run| of_run.get(&id)) {
+            Some(Slot::Process(process)) => Ok(process.clone()),
+            Some(Slot::Taken) | None => Err(missing()),
+        }
+    }
+
+    /// Those of a run, the oldest first.
+    pub fn list(&self, run: RunId, tag: &str) -> Vec<v1::Process> {
+        let all: Vec<_> = self.of(run);
+        let all = all.into_iter().map(|process| process.now());
+        let tagged = |process: &v1::Process| {
+            tag.is_empty() || process.request.as_ref().is_some_and(|request| request.tag == tag)
+        };
+        all.filter(tagged).collect()
+    }
+
+    fn of(&self, run: RunId) -> Vec<Arc<Process>> {
+        let table = self.table();
+        let slots = table.get(&run).into_iter().flat_map(BTreeMap::values);
+        slots
+            .filter_map(|slot| match slot {
+                Slot::Process(process) => Some(process.clone()),
+                Slot::Taken => None,
+            })
+            .collect()
+    }
+
+    /// Takes a place among a run's processes. The oldest that have ended make room, with all that is kept of them.
+    fn enter(&self, run: RunId, id: CallId) -> Result<(), ToolFailure> {
+        let mut table = self.table();
+        let of_run = table.entry(run).or_default();
+        let lives = |slot: &Slot| match slot {
+            Slot::Taken => true,
+            Slot::Process(process) => process.lives(),
+        };
+        if of_run.values().filter(|slot| lives(slot)).count() >= LIVING {
+            let message = format!("the run has {LIVING} processes, which is the limit: end one first");
+            return Err(ToolFailure::new(Reason::Overloaded, message));
+        }
+        let ended: Vec<CallId> = of_run.iter().filter(|(_, slot)| !lives(slot)).map(|(id, _)| *id).collect();
+        let over = ended.len().saturating_sub(ENDED - 1);
+        let root = self.0.shared.root.clone();
+        let gone: Vec<Place> = ended.into_iter().take(over).map(|old| Place::new(&root, run, old)).collect();
+        for place in &gone {
+            of_run.remove(&place.id);
+        }
+        of_run.insert(id, Slot::Taken);
+        drop(table);
+        if !gone.is_empty() {
+            tokio::task::spawn_blocking(move || {
+                for place in gone {
+                    if let Err(error) = place.remove() {
+                        tracing::warn!(%error, "what was kept of an old process was not removed");
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn insert(&self, process: Arc<Process>) {
+        self.table().entry(process.run).or_default().insert(process.id, Slot::Process(process));
+    }
+
+    fn forget(&self, run: RunId, id: CallId) {
+        if let Some(of_run) = self.table().get_mut(&run) {
+            of_run.remove(&id);
+        }
+    }
+
+    /// A run was deleted, and its directory with it.
+    pub fn forget_run(&self, run: RunId) {
+        self.table().remove(&run);
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<RunId, BTreeMap<CallId, Slot>>> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_kept(error: &std::io::Error) -> ToolFailure {
+    tracing::error!(error = %chain(error), "a process cannot be kept on the daemon's disk");
+    ToolFailure::new(
+        Reason::Internal,
+        "the daemon's disk does not take what a process needs; nothing was started",
+    )
+}

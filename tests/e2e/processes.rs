@@ -1,0 +1,304 @@
+//! Processes that stay: after their call, their client and their daemon, and not after their run.
+
+use std::time::Duration;
+
+use harness::process::{command, script};
+use harness::v1::process::State;
+use harness::v1::signal_process_request::Signal;
+use harness::v1::{self, ProcessRequest};
+use harness::{Daemon, RunHandle, Setup, calls, processes, reason, record, requests};
+
+/// What is in a container without processes of its own.
+const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
+
+async fn harness_run(daemon: &Daemon) -> RunHandle {
+    daemon.run_on(requests::managed("harness")).await
+}
+
+/// The same run under the next daemon, after this one was killed.
+async fn outlives(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
+    daemon.kill().await;
+    daemon.launch().await;
+    RunHandle { clients: daemon.connect().await, ..run }
+}
+
+async fn ended_record(run: &mut RunHandle, id: &str) -> serde_json::Value {
+    let run_id = run.id().to_owned();
+    let events = run.clients.events(&run_id, "process_ended").await;
+    let mut records = events.iter().map(record).filter(|record| record["details"]["process_id"] == id);
+    let one = records.next().expect("its end is on record");
+    assert!(records.next().is_none(), "one end");
+    one
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_asked_by_other_calls_and_survives_a_killed_daemon() {
+    let mut daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    run.ok(calls::write("a.txt", "served")).await;
+    let server = ["httpd", "-f", "-p", "127.0.0.1:8080", "-h", "/workspace"];
+    let started = run.start(ProcessRequest { tag: "web".to_owned(), ..command(&server) }).await;
+    let id = started.process_id.clone();
+    assert_eq!((started.state(), started.run_id.as_str()), (State::Running, run.id()));
+    let ask = "for i in 1 2 3 4 5 6 7 8 9; do wget -qO- http://127.0.0.1:8080/a.txt && exit; sleep 0.3; done; exit 1";
+    assert_eq!(run.ran(calls::shell(ask)).await.stdout, "served");
+
+    let mut run = outlives(&mut daemon, run).await;
+    assert_eq!(run.ran(calls::shell(ask)).await.stdout, "served", "the same server");
+    let listed = run.listed().await;
+    assert_eq!(
+        (listed.len(), listed[0].process_id.as_str(), listed[0].state()),
+        (1, id.as_str(), State::Running)
+    );
+    assert_eq!(listed[0].request.as_ref().unwrap().tag, "web");
+
+    run.send(&id, Signal::Term).await.unwrap();
+    let ended = run.waited(&id).await;
+    assert_eq!(
+        (ended.state(), ended.signal, ended.exit_code),
+        (State::Ended, Some(15), Some(143)),
+        "{ended:?}"
+    );
+    assert_eq!(ended.kill.unwrap().left, 0);
+    assert_eq!(processes(&run.run.container_id), IDLE, "nothing of it is left");
+    let told = ended_record(&mut run, &id).await;
+    assert_eq!(
+        (&told["call_id"], &told["outcome"]["facts"]["signal"]),
+        (&id.as_str().into(), &15.into()),
+        "{told}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_byte_of_its_output_is_lost_or_doubled_when_the_daemon_is_killed() {
+    let mut daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    // More than its keeper holds while nobody is there.
+    let lines = 150_000;
+    let count = format!("i=0; while [ $i -lt {lines} ]; do echo line $i; i=$((i+1)); done; echo error >&2");
+    let id = run.start(script(&count)).await.process_id;
+    run.until(&id, "line 20\n").await;
+    let mut run = outlives(&mut daemon, run).await;
+    let mut run = outlives(&mut daemon, {
+        run.until(&id, "line 30000\n").await;
+        run
+    })
+    .await;
+    let read = run.all_of(&id).await;
+    let expected: String = (0..lines).map(|line| format!("line {line}\n")).collect();
+    assert!(read.text() == expected, "{} bytes in place of {}", read.stdout.len(), expected.len());
+    assert_eq!((read.stderr.as_slice(), read.missing), (&b"error\n"[..], 0));
+    let process = read.process.unwrap();
+    assert_eq!(
+        (process.state(), process.exit_code, process.stdout_bytes),
+        (State::Ended, Some(0), expected.len() as u64)
+    );
+    // It can be read again, from anywhere, also by the next daemon.
+    let mut run = outlives(&mut daemon, run).await;
+    assert_eq!(run.all_of(&id).await.text(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_is_given_comes_once_in_order_and_is_recorded() {
+    let mut daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    let id = run.start(ProcessRequest { stdin: true, ..command(&["cat"]) }).await.process_id;
+    for _ in 0..3 {
+        let answer = run.feed(&id, 0, b"hello\n", false).await.unwrap();
+        assert_eq!((answer.offset, answer.open), (6, true), "a retry never doubles");
+    }
+    assert_eq!(run.feed(&id, 3, b"lo\nwo", false).await.unwrap().offset, 8);
+    let gap = run.feed(&id, 9, b"x", false).await.unwrap_err();
+    assert_eq!(reason(&gap), "PRECONDITION_FAILED");
+
+    let mut run = outlives(&mut daemon, run).await;
+    assert_eq!(run.feed(&id, 6, b"wo", false).await.unwrap().offset, 8, "the keeper remembers");
+    assert_eq!(
+        run.feed(&id, 8, b"rld\n", true).await.unwrap(),
+        v1::WriteStdinResponse { offset: 12, open: false }
+    );
+    let read = run.all_of(&id).await;
+    assert_eq!((read.text().as_str(), read.process.unwrap().exit_code), ("hello\nworld\n", Some(0)));
+    let late = run.feed(&id, 12, b"late", false).await.unwrap_err();
+    assert_eq!(reason(&late), "PRECONDITION_FAILED", "it has ended");
+
+    let recordings = daemon.state_dir().join("sessions").join(run.id());
+    let mut recorded: Vec<_> =
+        std::fs::read_dir(recordings).unwrap().map(|entry| entry.unwrap().path()).collect();
+    recorded.sort();
+    let recorded: String = recorded.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    assert!(recorded.contains(r#""i", "hello\n""#) && recorded.contains(r#""i", "rld\n""#), "{recorded}");
+    let told = ended_record(&mut run, &id).await;
+    assert_eq!(told["outcome"]["facts"]["recording"]["sha256"].as_str().unwrap().len(), 64);
+    assert_eq!(told["usage"]["bytes_in"], 12, "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_see_the_same_bytes_at_their_own_pace() {
+    let daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    let id = run.start(script("head -c 3000000 /dev/zero | tr '\\0' x; echo end")).await.process_id;
+    // One that does not read at all.
+    let stalled = run.attach(&id, 0, true).await.unwrap();
+    let all = run.all_of(&id).await;
+    assert_eq!(all.stdout.len(), 3_000_004);
+    let mut later = run.attach(&id, 3_000_000, false).await.unwrap();
+    let first = later.message().await.unwrap().unwrap();
+    let Some(v1::attach_process_response::Event::Output(output)) = first.event else { panic!("{first:?}") };
+    assert_eq!((output.offset, output.data.as_slice()), (3_000_000, &b"end\n"[..]));
+    drop(stalled);
+    // There is a limit of them.
+    let sleeper = run.start(command(&["sleep", "100"])).await.process_id;
+    let mut readers = Vec::new();
+    for _ in 0..16 {
+        readers.push(run.attach(&sleeper, 0, true).await.unwrap());
+    }
+    assert_eq!(reason(&run.attach(&sleeper, 0, true).await.unwrap_err()), "OVERLOADED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_output_holds_up_neither_input_nor_signals() {
+    let daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    let flood = "trap 'echo heard >&2' USR1; yes & read line; kill $!; wait; exit 3";
+    let id = run.start(ProcessRequest { stdin: true, ..script(flood) }).await.process_id;
+    run.until(&id, "y\ny\n").await;
+    run.send(&id, Signal::Usr1).await.unwrap();
+    // A shell that is interrupted by a signal reads no further.
+    let _ = run.feed(&id, 0, b"enough\n", false).await;
+    let ended = run.waited(&id).await;
+    assert_eq!(ended.kill.unwrap().left, 0);
+    assert!(ended.stdout_bytes > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_has_a_size_and_hears_keys() {
+    let daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    let terminal = Some(v1::TerminalSize { rows: 33, columns: 111 });
+    let id = run.start(ProcessRequest { terminal, ..command(&["sh"]) }).await.process_id;
+    run.feed(&id, 0, b"stty size\n", false).await.unwrap();
+    run.until(&id, "33 111").await;
+    let size = Some(v1::TerminalSize { rows: 44, columns: 99 });
+    let (run_id, process_id) = (run.id().to_owned(), id.clone());
+    let resize = v1::ResizeTerminalRequest { run_id, process_id, size };
+    run.clients.processes.resize_terminal(resize).await.unwrap();
+    run.feed(&id, 10, b"stty size; sleep 100\n", false).await.unwrap();
+    run.until(&id, "44 99").await;
+    // An interrupt ends the sleep and not the shell, as soon as there is a sleep.
+    run.feed(&id, 31, b"echo $((6*7)); exit 7\n", false).await.unwrap();
+    while run.listed().await[0].state() == State::Running {
+        let _ = run.send(&id, Signal::Int).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let read = run.all_of(&id).await;
+    assert!(read.text().contains("\n42"), "{}", read.text());
+    assert_eq!(read.process.unwrap().exit_code, Some(7));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_time_its_kill_and_its_run_end_all_of_it() {
+    let daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    // What ignores SIGTERM, leaves its session and forks twice.
+    let stubborn = "trap '' TERM; for i in 1 2 3; do setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1000' & done; echo up; sleep 1000; sleep 1000";
+    let timed = run.start(ProcessRequest { timeout_ms: Some(1_500), ..script(stubborn) }).await.process_id;
+    let ended = run.waited(&timed).await;
+    assert_eq!((ended.state(), ended.ended_by.as_str()), (State::Ended, "timeout"), "{ended:?}");
+    let kill = ended.kill.unwrap();
+    assert!(kill.ended >= 4 && kill.left == 0, "{kill:?}");
+    assert_eq!(processes(&run.run.container_id), IDLE);
+
+    let killed = run.start(script(stubborn)).await.process_id;
+    run.until(&killed, "up").await;
+    run.send(&killed, Signal::Kill).await.unwrap();
+    let ended = run.waited(&killed).await;
+    assert_eq!((ended.ended_by.as_str(), ended.kill.unwrap().left), ("killed", 0));
+    assert_eq!(processes(&run.run.container_id), IDLE);
+
+    let left = run.start(script(stubborn)).await.process_id;
+    run.until(&left, "up").await;
+    run.stop().await;
+    let ended = run.waited(&left).await;
+    assert_eq!((ended.state(), ended.ended_by.as_str()), (State::Ended, "run-ended"), "{ended:?}");
+    let told = ended_record(&mut run, &left).await;
+    assert_eq!(told["outcome"]["facts"]["ended_by"], "run-ended");
+    assert!(run.logs(&left).await.text().contains("up"), "what it wrote stays until the run is deleted");
+    run.delete().await;
+    assert_eq!(daemon.leftovers(), Vec::<String>::new());
+    assert!(!daemon.state_dir().join("processes").join(run.id()).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_a_call_with_policy_consent_and_record() {
+    let profile = "profiles:
+  p:
+    workspace: read-write
+    operations: { process: ask, exec: allow }
+    exec: { default: allow }
+  q:
+    workspace: read-write
+    operations: { process: allow }
+    exec: { default: ask, rules: [{ prefix: [sleep], decision: allow, justification: harmless }] }
+roles: { director: { allow: \"*\" } }
+";
+    let policy = vec![("p.yaml", profile.to_owned())];
+    let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
+    let mut run = daemon.run_on(requests::managed("p")).await;
+    assert_eq!(reason(&run.try_start(command(&["rm", "x"])).await.unwrap_err()), "COMMAND_NOT_ALLOWED");
+    let pending = run.try_start(script("echo seen; sleep 100")).await.unwrap();
+    assert!(pending.process.is_none() && !pending.approval_id.is_empty());
+    let approval = run.clients.approval(&pending.approval_id).await;
+    assert_eq!(approval.operation, "process", "{approval:?}");
+    run.clients.approve(&pending.approval_id).await.unwrap();
+    run.outcome(&pending.call_id).await;
+    run.until(&pending.call_id, "seen").await;
+
+    // Input that nobody has seen asks where commands ask, whatever rule is for the program.
+    let mut run = daemon.run_on(requests::managed("q")).await;
+    let id = run.start(command(&["sleep", "100"])).await.process_id;
+    let asks = run.try_start(ProcessRequest { stdin: true, ..command(&["sleep", "100"]) }).await.unwrap();
+    assert!(asks.process.is_none());
+    let intents = run.clients.of_call(&id).await;
+    let kinds: Vec<_> =
+        intents.iter().map(|event| record(event)["kind"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(kinds, ["call_intent", "call_receipt"]);
+
+    // None of the profiles that there were has it.
+    let daemon = Daemon::start().await;
+    for profile in ["review", "build", "open", "strict"] {
+        let mut run = daemon.run_on(requests::managed(profile)).await;
+        let refused = run.try_start(command(&["sleep", "1"])).await.unwrap_err();
+        assert_eq!(reason(&refused), "PERMISSION_DENIED", "{profile}");
+        run.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_requests_are_told_so_and_leave_nothing() {
+    let daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    for (request, expected) in [
+        (ProcessRequest::default(), "INVALID_ARGUMENT"),
+        (ProcessRequest { script: "x".into(), ..command(&["x"]) }, "INVALID_ARGUMENT"),
+        (ProcessRequest { tag: "a b".into(), ..command(&["x"]) }, "INVALID_ARGUMENT"),
+        (ProcessRequest { timeout_ms: Some(0), ..command(&["x"]) }, "INVALID_ARGUMENT"),
+        (
+            ProcessRequest { terminal: Some(v1::TerminalSize { rows: 0, columns: 1 }), ..command(&["x"]) },
+            "INVALID_ARGUMENT",
+        ),
+        (ProcessRequest { cwd: "/etc".into(), ..command(&["x"]) }, "SANDBOX_VIOLATION"),
+        (command(&["no-such-program"]), "NOT_FOUND"),
+    ] {
+        let status = run.try_start(request.clone()).await.unwrap_err();
+        assert_eq!(reason(&status), expected, "{request:?}: {}", status.message());
+    }
+    assert_eq!(run.listed().await, vec![]);
+    assert_eq!(processes(&run.run.container_id), IDLE);
+    let id = run.start(command(&["true"])).await.process_id;
+    assert_eq!(run.waited(&id).await.exit_code, Some(0));
+    assert_eq!(reason(&run.send(&id, Signal::Term).await.unwrap_err()), "PRECONDITION_FAILED");
+    let other = harness_run(&daemon).await.attach(&id, 0, false).await.map(drop).unwrap_err();
+    assert_eq!(reason(&other), "NOT_FOUND", "another run's process");
+    tokio::time::timeout(Duration::from_secs(30), run.stop()).await.unwrap();
+}

@@ -1,0 +1,74 @@
+//! Processes that the next daemon finds, and those that it does not.
+
+use harness::process::{command, script};
+use harness::v1::ProcessRequest;
+use harness::v1::process::State;
+use harness::{Daemon, RunHandle, Setup, pid_of, processes, record, requests};
+
+use crate::adopted::{IDLE, outlives};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_not_found_again_is_interrupted_and_ended() {
+    let mut daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let id = run.start(script("setsid sleep 1000 & echo up; sleep 1000")).await.process_id;
+    run.until(&id, "up").await;
+    let other = run.start(command(&["sleep", "1001"])).await.process_id;
+    daemon.kill().await;
+    // Its keeper is killed while nobody looks; the shell goes with it, and what left its session does not.
+    let container = run.run.container_id.clone();
+    let keepers: Vec<_> = processes(&container).into_iter().filter(|line| line.ends_with(" keep")).collect();
+    assert_eq!(keepers.len(), 2, "{keepers:?}");
+    let shell = pid_of(&container, "sleep 1000").unwrap();
+    let parent = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().to_owned();
+        line.parse::<u32>().unwrap()
+    };
+    let is_keeper =
+        |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"keep\0"));
+    let mut keeper = shell;
+    while !is_keeper(keeper) {
+        keeper = parent(keeper);
+    }
+    let keeper = rustix::process::Pid::from_raw(i32::try_from(keeper).unwrap()).unwrap();
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    daemon.launch().await;
+
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
+    let lost = run.waited(&id).await;
+    assert_eq!((lost.state(), lost.ended_by.as_str()), (State::Interrupted, "interrupted"), "{lost:?}");
+    assert_eq!(lost.kill.unwrap().left, 0);
+    assert!(run.logs(&id).await.text().contains("up"), "what it had written is there");
+    let run_id = run.id().to_owned();
+    let told = run.clients.events(&run_id, "process_ended").await;
+    assert_eq!(told.len(), 1);
+    assert_eq!(record(&told[0])["outcome"]["status"], "interrupted");
+    // The other one goes on.
+    let listed = run.listed().await;
+    assert_eq!(listed.iter().find(|process| process.process_id == other).unwrap().state(), State::Running);
+    run.send(&other, harness::v1::signal_process_request::Signal::Kill).await.unwrap();
+    run.waited(&other).await;
+    assert_eq!(processes(&container), IDLE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orderly_stop_that_leaves_runs_leaves_their_processes() {
+    let config = "runs: { on_stop: leave }\n".to_owned();
+    let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let id = run.start(ProcessRequest { stdin: true, ..command(&["cat"]) }).await.process_id;
+    run.feed(&id, 0, b"one\n", false).await.unwrap();
+    run.until(&id, "one\n").await;
+    let handle = run.run.clone();
+    drop(run);
+    daemon.stop().await;
+    daemon.launch().await;
+    let mut run = RunHandle { run: handle, clients: daemon.connect().await };
+    assert_eq!(run.feed(&id, 4, b"two\n", true).await.unwrap().offset, 8);
+    let read = run.all_of(&id).await;
+    assert_eq!((read.text().as_str(), read.process.unwrap().exit_code), ("one\ntwo\n", Some(0)));
+    // One that has ended is still there after a crash.
+    let mut run = outlives(&mut daemon, run).await;
+    assert_eq!(run.all_of(&id).await.text(), "one\ntwo\n");
+}

@@ -1,0 +1,170 @@
+//! Attacks on processes that stay, and with them.
+
+use harness::process::{command, script};
+use harness::v1::ProcessRequest;
+use harness::v1::process::State;
+use harness::v1::signal_process_request::Signal;
+use harness::{Daemon, calls, memory, processes, reason, requests};
+
+const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
+
+/// Starts beyond the limit are refused, and what has ended is forgotten in time: neither processes nor files pile up.
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_starts_without_end_are_bounded_and_leave_nothing() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let mut started = Vec::new();
+    let refused = loop {
+        match run.try_start(command(&["sleep", "1000"])).await {
+            Ok(answer) => started.push(answer.process.unwrap().process_id),
+            Err(status) => break status,
+        }
+        assert!(started.len() <= 64, "no limit");
+    };
+    assert_eq!((started.len(), reason(&refused).as_str()), (64, "OVERLOADED"), "{refused}");
+    for id in &started {
+        run.send(id, Signal::Kill).await.unwrap();
+    }
+    for id in &started {
+        assert_eq!(run.waited(id).await.kill.unwrap().left, 0);
+    }
+    assert_eq!(processes(&run.run.container_id), IDLE);
+    for _ in 0..220 {
+        let id = run.start(command(&["true"])).await.process_id;
+        run.waited(&id).await;
+    }
+    let kept = run.listed().await.len();
+    assert!((250..=257).contains(&kept), "{kept} are kept");
+    let files = std::fs::read_dir(daemon.state_dir().join("processes").join(run.id())).unwrap().count();
+    assert!(files <= 257, "{files} directories");
+    assert_eq!(processes(&run.run.container_id), IDLE);
+    run.exec(&["true"]).await;
+}
+
+/// A flood is cut in its middle and counted; a reader that does not read costs nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn s2_floods_with_dead_readers_are_bounded_and_counted() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    // The profile keeps 128 MiB of each stream.
+    let flood = "echo first; head -c 200000000 /dev/zero; echo last";
+    let id = run.start(script(flood)).await.process_id;
+    let _dead = run.attach(&id, 0, true).await.unwrap();
+    let ended = run.waited(&id).await;
+    assert_eq!(
+        (ended.exit_code, ended.stdout_bytes),
+        (Some(0), 200_000_011),
+        "it was never held up for ever"
+    );
+    let kept: u64 = std::fs::read_dir(daemon.state_dir().join("processes").join(run.id()).join(&id))
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(kept <= 130 << 20, "{kept} bytes are kept");
+    let tail = 200_000_011 - 5;
+    let mut end = run.attach(&id, tail, false).await.unwrap();
+    let Some(harness::v1::attach_process_response::Event::Output(output)) =
+        end.message().await.unwrap().unwrap().event
+    else {
+        panic!("no output")
+    };
+    assert_eq!(output.data, b"last\n");
+    // A stretch around the first byte of what is not there.
+    let mut middle = run.attach(&id, 100_000_000, false).await.unwrap();
+    let Some(harness::v1::attach_process_response::Event::Gap(gap)) =
+        middle.message().await.unwrap().unwrap().event
+    else {
+        panic!("no gap")
+    };
+    assert!(gap.bytes > 0 && gap.offset == 100_000_000);
+    let resident = memory(daemon.pid(), "VmRSS");
+    assert!(resident < 400 << 10, "the daemon has {resident} KiB");
+}
+
+/// A terminal that floods with escape sequences is bytes like any others.
+#[tokio::test(flavor = "multi_thread")]
+async fn s3_escape_sequences_without_end_are_bytes() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let terminal = Some(harness::v1::TerminalSize { rows: 24, columns: 80 });
+    let flood = "yes \"$(printf '\\033[2J\\033]0;x\\007')\" | head -c 30000000";
+    let id = run.start(ProcessRequest { terminal, ..script(flood) }).await.process_id;
+    let ended = run.waited(&id).await;
+    assert!(ended.stdout_bytes >= 30_000_000, "{ended:?}");
+    run.exec(&["true"]).await;
+}
+
+/// Commands share the keeper's uid: they can kill it, which ends its process and nothing else, and they cannot speak for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn s4_a_killed_keeper_costs_its_own_process_alone() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let other = run.start(ProcessRequest { stdin: true, ..command(&["cat"]) }).await.process_id;
+    let victim = run.start(script("setsid sleep 4321 & echo up; sleep 1234")).await.process_id;
+    run.until(&victim, "up").await;
+    // The first of the victim's ancestors that is a keeper.
+    let kill = "for p in /proc/[0-9]*; do if tr '\\0' ' ' <$p/cmdline | grep -q '^sleep 12[3]4 *$'; then \
+                a=${p#/proc/}; \
+                until tr '\\0' ' ' </proc/$a/cmdline | grep -q ' keep'; do \
+                a=$(awk '/^PPid/ {print $2}' /proc/$a/status); [ \"$a\" -gt 1 ] || exit 2; done; \
+                kill -9 $a; exit; fi; done; exit 1";
+    let killed = run.ran(calls::shell(kill)).await;
+    assert_eq!(killed.exit_code, Some(0), "{killed:?}");
+    let lost = run.waited(&victim).await;
+    assert_eq!((lost.state(), lost.ended_by.as_str()), (State::Interrupted, "interrupted"), "{lost:?}");
+    assert_eq!(lost.kill.unwrap().left, 0);
+    assert_eq!(run.feed(&other, 0, b"alive\n", true).await.unwrap().offset, 6);
+    assert_eq!(run.all_of(&other).await.text(), "alive\n");
+    assert_eq!(processes(&run.run.container_id), IDLE);
+    // Nothing of a keeper is open to them.
+    let id = run.start(command(&["sleep", "1000"])).await.process_id;
+    let look = "for p in /proc/[0-9]*; do if grep -q keep $p/cmdline; then ls $p/fd 2>&1; cat $p/environ 2>&1 | head -c 10; fi; done";
+    let looked = run.ran(calls::shell(look)).await;
+    assert!(!looked.stdout.contains("socket"), "{looked:?}");
+    run.send(&id, Signal::Kill).await.unwrap();
+    run.waited(&id).await;
+}
+
+/// What is said to a process that is over reaches no other, whoever has its number now.
+#[tokio::test(flavor = "multi_thread")]
+async fn s5_input_and_signals_reach_nobody_else() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let gone = run.start(ProcessRequest { stdin: true, ..command(&["true"]) }).await.process_id;
+    run.waited(&gone).await;
+    // Its number may be another's by now.
+    let next =
+        run.start(script("trap 'echo hit' TERM HUP INT; while :; do sleep 0.1; done")).await.process_id;
+    for signal in [Signal::Term, Signal::Kill, Signal::Hup] {
+        assert_eq!(reason(&run.send(&gone, signal).await.unwrap_err()), "PRECONDITION_FAILED");
+    }
+    assert_eq!(reason(&run.feed(&gone, 0, b"x", false).await.unwrap_err()), "PRECONDITION_FAILED");
+    let mut other = daemon.run_on(requests::managed("harness")).await;
+    for refused in [
+        other.send(&next, Signal::Kill).await.unwrap_err(),
+        other.feed(&next, 0, b"x", false).await.unwrap_err(),
+        other.attach(&next, 0, false).await.map(drop).unwrap_err(),
+    ] {
+        assert_eq!(reason(&refused), "NOT_FOUND");
+    }
+    assert_eq!(run.logs(&next).await.text(), "");
+    assert_eq!(run.listed().await.iter().filter(|process| process.state() == State::Running).count(), 1);
+}
+
+/// Commands can kill the worker as well. A process goes on without it, and answers the next one's calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn s6_a_killed_worker_leaves_processes_alone() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let id = run.start(ProcessRequest { stdin: true, ..command(&["cat"]) }).await.process_id;
+    run.feed(&id, 0, b"before\n", false).await.unwrap();
+    let lost = run.fails(calls::shell("kill -9 $PPID")).await;
+    assert_eq!(lost.reason, "CANCELLED");
+    // A call waits for the next worker.
+    while run.call(calls::exec(&["true"])).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(run.feed(&id, 7, b"after\n", true).await.unwrap().offset, 13);
+    assert_eq!(run.all_of(&id).await.text(), "before\nafter\n");
+    assert_eq!(processes(&run.run.container_id), IDLE);
+}
