@@ -53,6 +53,7 @@ export class Client implements AsyncDisposable {
   readonly limits: Service<typeof v1.LimitService>;
   readonly permissions: Service<typeof v1.PermissionService>;
   readonly policy: Service<typeof v1.PolicyService>;
+  readonly processes: Service<typeof v1.ProcessService>;
   readonly runs: Service<typeof v1.RunService>;
   readonly tools: Service<typeof v1.ToolService>;
   readonly tokens: Service<typeof v1.TokenService>;
@@ -79,6 +80,7 @@ export class Client implements AsyncDisposable {
     this.limits = service(v1.LimitService, this.transport);
     this.permissions = service(v1.PermissionService, this.transport);
     this.policy = service(v1.PolicyService, this.transport);
+    this.processes = service(v1.ProcessService, this.transport);
     this.runs = service(v1.RunService, this.transport);
     this.tools = service(v1.ToolService, this.transport);
     this.tokens = service(v1.TokenService, this.transport);

@@ -12,6 +12,7 @@ export * from "./proto/cofferdam/v1/mcp_pb.js";
 export * from "./proto/cofferdam/v1/operation_pb.js";
 export * from "./proto/cofferdam/v1/permission_pb.js";
 export * from "./proto/cofferdam/v1/policy_pb.js";
+export * from "./proto/cofferdam/v1/process_pb.js";
 export * from "./proto/cofferdam/v1/query_pb.js";
 export * from "./proto/cofferdam/v1/run_pb.js";
 export * from "./proto/cofferdam/v1/terminal_pb.js";

@@ -255,5 +255,6 @@ test("the whole API is beneath", async () => {
   assert((await client.audit.verifyLog({})).intact);
   assert((await client.host.examineHost({})).findings.length > 0);
   assert.deepEqual((await client.tokens.listTokens({})).tokens, []);
+  await refuses(client.processes.listProcesses({ runId: NO_RUN }), NotFound);
   await refuses(client.trash.listTrash({ runId: NO_RUN }), NotFound);
 });

@@ -7,6 +7,7 @@ messages; all limits named here are the defaults of the shipped profiles.
 
 import builtins
 import cofferdam._proto.mcp_pb2
+import cofferdam._proto.terminal_pb2
 import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
@@ -64,6 +65,7 @@ class Operation(google.protobuf.message.Message):
     DELETE_FIELD_NUMBER: builtins.int
     GIT_FIELD_NUMBER: builtins.int
     MCP_FIELD_NUMBER: builtins.int
+    PROCESS_FIELD_NUMBER: builtins.int
     @property
     def read(self) -> global___ReadRequest:
         """Read one regular file."""
@@ -112,6 +114,10 @@ class Operation(google.protobuf.message.Message):
     def mcp(self) -> cofferdam._proto.mcp_pb2.McpRequest:
         """Call a tool of an upstream MCP server."""
 
+    @property
+    def process(self) -> global___ProcessRequest:
+        """Start a process that stays after the call."""
+
     def __init__(
         self,
         *,
@@ -127,10 +133,11 @@ class Operation(google.protobuf.message.Message):
         delete: global___DeleteRequest | None = ...,
         git: global___GitRequest | None = ...,
         mcp: cofferdam._proto.mcp_pb2.McpRequest | None = ...,
+        process: global___ProcessRequest | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "read", b"read", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "read", b"read", "shell", b"shell", "write", b"write"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp"] | None: ...
+    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "shell", b"shell", "write", b"write"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process"] | None: ...
 
 global___Operation = Operation
 
@@ -152,6 +159,7 @@ class Result(google.protobuf.message.Message):
     DELETE_FIELD_NUMBER: builtins.int
     GIT_FIELD_NUMBER: builtins.int
     MCP_FIELD_NUMBER: builtins.int
+    PROCESS_FIELD_NUMBER: builtins.int
     @property
     def read(self) -> global___ReadResult:
         """Of `read`."""
@@ -200,6 +208,10 @@ class Result(google.protobuf.message.Message):
     def mcp(self) -> cofferdam._proto.mcp_pb2.McpResult:
         """Of a tool of an upstream MCP server."""
 
+    @property
+    def process(self) -> global___ProcessResult:
+        """Of `process`."""
+
     def __init__(
         self,
         *,
@@ -215,10 +227,11 @@ class Result(google.protobuf.message.Message):
         delete: global___DeleteResult | None = ...,
         git: global___GitResult | None = ...,
         mcp: cofferdam._proto.mcp_pb2.McpResult | None = ...,
+        process: global___ProcessResult | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "read", b"read", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "read", b"read", "shell", b"shell", "write", b"write"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp"] | None: ...
+    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "shell", b"shell", "write", b"write"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process"] | None: ...
 
 global___Result = Result
 
@@ -708,7 +721,9 @@ global___GrepResult = GrepResult
 
 @typing.final
 class ExecRequest(google.protobuf.message.Message):
-    """Run one command: argv, never a shell string."""
+    """Run one command: argv, never a shell string. Everything that it started ends with it; what should stay is started with
+    `process`.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -829,6 +844,100 @@ class ShellRequest(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_timeout_ms", b"_timeout_ms"]) -> typing.Literal["timeout_ms"] | None: ...
 
 global___ShellRequest = ShellRequest
+
+@typing.final
+class ProcessRequest(google.protobuf.message.Message):
+    """Start a process that stays: until its first program ends, it is killed, its timeout passes or its run ends. Speak with it
+    through `ProcessService`.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class EnvEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    COMMAND_FIELD_NUMBER: builtins.int
+    ARGS_FIELD_NUMBER: builtins.int
+    SCRIPT_FIELD_NUMBER: builtins.int
+    CWD_FIELD_NUMBER: builtins.int
+    ENV_FIELD_NUMBER: builtins.int
+    STDIN_FIELD_NUMBER: builtins.int
+    TERMINAL_FIELD_NUMBER: builtins.int
+    TAG_FIELD_NUMBER: builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    command: builtins.str
+    """Program, as in `exec`. Exactly one of `command` and `script` is set."""
+    script: builtins.str
+    """A shell script, as in `shell`."""
+    cwd: builtins.str
+    """Working directory. Default: `@project`."""
+    stdin: builtins.bool
+    """Keep its standard input open, for `WriteStdin`. Default: end of file at once."""
+    tag: builtins.str
+    """A name of the client's, to find it by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none."""
+    timeout_ms: builtins.int
+    """Milliseconds until it and everything that it started is ended, at most a day. Default: none, which is until its run ends."""
+    @property
+    def args(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Its arguments."""
+
+    @property
+    def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Environment, beside the run's own; only names that the profile allows."""
+
+    @property
+    def terminal(self) -> cofferdam._proto.terminal_pb2.TerminalSize:
+        """Give it a terminal of this size instead of pipes. Its standard input is open then. Default: pipes."""
+
+    def __init__(
+        self,
+        *,
+        command: builtins.str = ...,
+        args: collections.abc.Iterable[builtins.str] | None = ...,
+        script: builtins.str = ...,
+        cwd: builtins.str = ...,
+        env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        stdin: builtins.bool = ...,
+        terminal: cofferdam._proto.terminal_pb2.TerminalSize | None = ...,
+        tag: builtins.str = ...,
+        timeout_ms: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "terminal", b"terminal", "timeout_ms", b"timeout_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "args", b"args", "command", b"command", "cwd", b"cwd", "env", b"env", "script", b"script", "stdin", b"stdin", "tag", b"tag", "terminal", b"terminal", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_timeout_ms", b"_timeout_ms"]) -> typing.Literal["timeout_ms"] | None: ...
+
+global___ProcessRequest = ProcessRequest
+
+@typing.final
+class ProcessResult(google.protobuf.message.Message):
+    """A process that was started."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PROCESS_ID_FIELD_NUMBER: builtins.int
+    process_id: builtins.str
+    """Its id, which is the call's as well."""
+    def __init__(
+        self,
+        *,
+        process_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["process_id", b"process_id"]) -> None: ...
+
+global___ProcessResult = ProcessResult
 
 @typing.final
 class ExecResult(google.protobuf.message.Message):

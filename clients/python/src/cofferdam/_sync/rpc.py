@@ -393,6 +393,104 @@ class PolicyService:
         )
 
 
+_PROCESS_SERVICE_START_PROCESS = Method(
+    "/cofferdam.v1.ProcessService/StartProcess", v1.StartProcessRequest, v1.StartProcessResponse, False
+)
+_PROCESS_SERVICE_ATTACH_PROCESS = Method(
+    "/cofferdam.v1.ProcessService/AttachProcess", v1.AttachProcessRequest, v1.AttachProcessResponse, False
+)
+_PROCESS_SERVICE_WRITE_STDIN = Method(
+    "/cofferdam.v1.ProcessService/WriteStdin", v1.WriteStdinRequest, v1.WriteStdinResponse, False
+)
+_PROCESS_SERVICE_RESIZE_TERMINAL = Method(
+    "/cofferdam.v1.ProcessService/ResizeTerminal", v1.ResizeTerminalRequest, v1.ResizeTerminalResponse, False
+)
+_PROCESS_SERVICE_SIGNAL_PROCESS = Method(
+    "/cofferdam.v1.ProcessService/SignalProcess", v1.SignalProcessRequest, v1.SignalProcessResponse, False
+)
+_PROCESS_SERVICE_WAIT_PROCESS = Method(
+    "/cofferdam.v1.ProcessService/WaitProcess", v1.WaitProcessRequest, v1.WaitProcessResponse, False
+)
+_PROCESS_SERVICE_LIST_PROCESSES = Method(
+    "/cofferdam.v1.ProcessService/ListProcesses", v1.ListProcessesRequest, v1.ListProcessesResponse, True
+)
+
+
+class ProcessService:
+    """Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and
+    record hold as for `exec`. A process lives until its first program ends, it is killed, its timeout passes or its
+    run ends; then everything that it started is ended. It outlives its client and the daemon. What it is given to
+    read is recorded whole.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def start_process(self, request: v1.StartProcessRequest, *, timeout: float | None = None) -> v1.StartProcessResponse:
+        """Starts a process. The same as `ToolService.Call` with the operation `process`."""
+        return self._transport.unary(
+            _PROCESS_SERVICE_START_PROCESS,
+            request,
+            timeout,
+        )
+
+    def attach_process(
+        self, request: v1.AttachProcessRequest, *, timeout: float | None = None
+    ) -> Generator[v1.AttachProcessResponse, None]:
+        """Output of a process, from any byte on. Any number of readers see the same bytes; a slow one holds nobody
+        up.
+        """
+        return self._transport.stream(
+            _PROCESS_SERVICE_ATTACH_PROCESS,
+            request,
+            timeout,
+        )
+
+    def write_stdin(self, request: v1.WriteStdinRequest, *, timeout: float | None = None) -> v1.WriteStdinResponse:
+        """Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing
+        twice.
+        """
+        return self._transport.unary(
+            _PROCESS_SERVICE_WRITE_STDIN,
+            request,
+            timeout,
+        )
+
+    def resize_terminal(
+        self, request: v1.ResizeTerminalRequest, *, timeout: float | None = None
+    ) -> v1.ResizeTerminalResponse:
+        """Changes the size of a process's terminal."""
+        return self._transport.unary(
+            _PROCESS_SERVICE_RESIZE_TERMINAL,
+            request,
+            timeout,
+        )
+
+    def signal_process(self, request: v1.SignalProcessRequest, *, timeout: float | None = None) -> v1.SignalProcessResponse:
+        """Sends a signal to a process."""
+        return self._transport.unary(
+            _PROCESS_SERVICE_SIGNAL_PROCESS,
+            request,
+            timeout,
+        )
+
+    def wait_process(self, request: v1.WaitProcessRequest, *, timeout: float | None = None) -> v1.WaitProcessResponse:
+        """Waits until a process has ended and nothing of it is left."""
+        return self._transport.unary(
+            _PROCESS_SERVICE_WAIT_PROCESS,
+            request,
+            timeout,
+        )
+
+    def list_processes(self, request: v1.ListProcessesRequest, *, timeout: float | None = None) -> v1.ListProcessesResponse:
+        """The processes of a run, the oldest first: those that live, and the newest of those that have ended."""
+        return self._transport.unary(
+            _PROCESS_SERVICE_LIST_PROCESSES,
+            request,
+            timeout,
+        )
+
+
 _RUN_SERVICE_CREATE_RUN = Method("/cofferdam.v1.RunService/CreateRun", v1.CreateRunRequest, v1.CreateRunResponse, False)
 _RUN_SERVICE_GET_RUN = Method("/cofferdam.v1.RunService/GetRun", v1.GetRunRequest, v1.GetRunResponse, True)
 _RUN_SERVICE_LIST_RUNS = Method("/cofferdam.v1.RunService/ListRuns", v1.ListRunsRequest, v1.ListRunsResponse, True)

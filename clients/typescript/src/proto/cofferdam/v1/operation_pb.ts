@@ -9,13 +9,15 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { McpRequest, McpResult } from "./mcp_pb.js";
 import { file_cofferdam_v1_mcp } from "./mcp_pb.js";
+import type { TerminalSize } from "./terminal_pb.js";
+import { file_cofferdam_v1_terminal } from "./terminal_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file cofferdam/v1/operation.proto.
  */
 export const file_cofferdam_v1_operation: GenFile = /*@__PURE__*/
-  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEinQQKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIAEIGCgRraW5kIo0ECgZSZXN1bHQSKAoEcmVhZBgBIAEoCzIYLmNvZmZlcmRhbS52MS5SZWFkUmVzdWx0SAASKAoEbGlzdBgCIAEoCzIYLmNvZmZlcmRhbS52MS5MaXN0UmVzdWx0SAASKAoEZ2xvYhgDIAEoCzIYLmNvZmZlcmRhbS52MS5HbG9iUmVzdWx0SAASKAoEZ3JlcBgEIAEoCzIYLmNvZmZlcmRhbS52MS5HcmVwUmVzdWx0SAASKAoEZXhlYxgFIAEoCzIYLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0SAASKQoFc2hlbGwYBiABKAsyGC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdEgAEioKBXdyaXRlGAcgASgLMhkuY29mZmVyZGFtLnYxLldyaXRlUmVzdWx0SAASKAoEZWRpdBgIIAEoCzIYLmNvZmZlcmRhbS52MS5FZGl0UmVzdWx0SAASKgoFcGF0Y2gYCSABKAsyGS5jb2ZmZXJkYW0udjEuUGF0Y2hSZXN1bHRIABIsCgZkZWxldGUYCiABKAsyGi5jb2ZmZXJkYW0udjEuRGVsZXRlUmVzdWx0SAASJgoDZ2l0GAsgASgLMhcuY29mZmVyZGFtLnYxLkdpdFJlc3VsdEgAEiYKA21jcBgMIAEoCzIXLmNvZmZlcmRhbS52MS5NY3BSZXN1bHRIAEIGCgRraW5kIpcBCgtUb29sRmFpbHVyZRIOCgZyZWFzb24YASABKAkSDwoHbWVzc2FnZRgCIAEoCRI3CgdkZXRhaWxzGAMgAygLMiYuY29mZmVyZGFtLnYxLlRvb2xGYWlsdXJlLkRldGFpbHNFbnRyeRouCgxEZXRhaWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLWAQoLUmVhZFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIXCgpzdGFydF9saW5lGAIgASgESACIAQESFQoIZW5kX2xpbmUYAyABKARIAYgBARITCgZvZmZzZXQYBCABKARIAogBARISCgVsaW1pdBgFIAEoBEgDiAEBEi8KCGVuY29kaW5nGAYgASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZ0INCgtfc3RhcnRfbGluZUILCglfZW5kX2xpbmVCCQoHX29mZnNldEIICgZfbGltaXQi7AEKClJlYWRSZXN1bHQSDAoEcGF0aBgJIAEoCRIPCgdjb250ZW50GAEgASgJEi8KCGVuY29kaW5nGAggASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZxISCgpzaXplX2J5dGVzGAIgASgEEg4KBnNoYTI1NhgDIAEoCRITCgt0b3RhbF9saW5lcxgEIAEoBBISCgpzdGFydF9saW5lGAogASgEEhAKCGVuZF9saW5lGAsgASgEEhEKCXRydW5jYXRlZBgFIAEoCBIOCgZiaW5hcnkYByABKAgSDAoEaGludBgGIAEoCSKVAQoLTGlzdFJlcXVlc3QSDAoEcGF0aBgBIAEoCRISCgVkZXB0aBgCIAEoDUgAiAEBEhYKDmluY2x1ZGVfaGlkZGVuGAMgASgIEhgKEGluY2x1ZGVfc3ltbGlua3MYBCABKAgSGAoLbWF4X2VudHJpZXMYBSABKA1IAYgBAUIICgZfZGVwdGhCDgoMX21heF9lbnRyaWVzIs0BCgVFbnRyeRIMCgRwYXRoGAEgASgJEgwKBG5hbWUYAiABKAkSJgoEdHlwZRgDIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYBCABKAQSHQoVbW9kaWZpZWRfdW5peF9zZWNvbmRzGAUgASgDIk0KBFR5cGUSFAoQVFlQRV9VTlNQRUNJRklFRBAAEggKBEZJTEUQARINCglESVJFQ1RPUlkQAhILCgdTWU1MSU5LEAMSCQoFT1RIRVIQBCJ4CgpMaXN0UmVzdWx0EgwKBHBhdGgYASABKAkSJAoHZW50cmllcxgCIAMoCzITLmNvZmZlcmRhbS52MS5FbnRyeRIRCgl0cnVuY2F0ZWQYAyABKAgSFQoNdG90YWxfZW50cmllcxgFIAEoBBIMCgRoaW50GAQgASgJIm8KC0dsb2JSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHcGF0dGVybhgCIAEoCRIXCg9pbmNsdWRlX2lnbm9yZWQYAyABKAgSGAoLbWF4X3Jlc3VsdHMYBCABKA1IAIgBAUIOCgxfbWF4X3Jlc3VsdHMiPAoKR2xvYlJlc3VsdBINCgVwYXRocxgBIAMoCRIRCgl0cnVuY2F0ZWQYAiABKAgSDAoEaGludBgDIAEoCSLkAQoLR3JlcFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdwYXR0ZXJuGAIgASgJEg0KBXJlZ2V4GAMgASgIEhgKEGNhc2VfaW5zZW5zaXRpdmUYBCABKAgSEwoGYmVmb3JlGAUgASgNSACIAQESEgoFYWZ0ZXIYBiABKA1IAYgBARIMCgRnbG9iGAcgASgJEhgKC21heF9tYXRjaGVzGAggASgNSAKIAQESFwoPaW5jbHVkZV9pZ25vcmVkGAkgASgIQgkKB19iZWZvcmVCCAoGX2FmdGVyQg4KDF9tYXhfbWF0Y2hlcyJUCglHcmVwTWF0Y2gSDAoEcGF0aBgBIAEoCRIMCgRsaW5lGAIgASgEEgwKBHRleHQYAyABKAkSDgoGYmVmb3JlGAQgAygJEg0KBWFmdGVyGAUgAygJIp0BCgpHcmVwUmVzdWx0EigKB21hdGNoZXMYASADKAsyFy5jb2ZmZXJkYW0udjEuR3JlcE1hdGNoEhEKCXRydW5jYXRlZBgCIAEoCBIMCgRoaW50GAMgASgJEhYKDmZpbGVzX3NlYXJjaGVkGAQgASgEEhUKDWZpbGVzX21hdGNoZWQYBSABKAQSFQoNZmlsZXNfc2tpcHBlZBgGIAEoBCLhAQoLRXhlY1JlcXVlc3QSDwoHY29tbWFuZBgBIAEoCRIMCgRhcmdzGAIgAygJEgsKA2N3ZBgDIAEoCRIvCgNlbnYYBCADKAsyIi5jb2ZmZXJkYW0udjEuRXhlY1JlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSFwoKdGltZW91dF9tcxgGIAEoBEgAiAEBEhIKCm9ubHlfcmVhZHMYByABKAgaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfdGltZW91dF9tcyLAAQoMU2hlbGxSZXF1ZXN0Eg4KBnNjcmlwdBgBIAEoCRILCgNjd2QYAiABKAkSMAoDZW52GAMgAygLMiMuY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgEIAEoDBIXCgp0aW1lb3V0X21zGAUgASgESACIAQEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfdGltZW91dF9tcyKRAwoKRXhlY1Jlc3VsdBIOCgZzdGRvdXQYASABKAkSDgoGc3RkZXJyGAIgASgJEhYKCWV4aXRfY29kZRgDIAEoBUgAiAEBEhMKBnNpZ25hbBgEIAEoBUgBiAEBEhEKCXRpbWVkX291dBgFIAEoCBIUCgxzdGRvdXRfYnl0ZXMYBiABKAQSFAoMc3RkZXJyX2J5dGVzGAcgASgEEhwKFHN0ZG91dF9vbWl0dGVkX2J5dGVzGAggASgEEhwKFHN0ZGVycl9vbWl0dGVkX2J5dGVzGAkgASgEEhMKC2NwdV90aW1lX3VzGAogASgEEhkKEXBlYWtfbWVtb3J5X2J5dGVzGAsgASgEEhQKDHdhbGxfdGltZV91cxgMIAEoBBIoCgRraWxsGA0gASgLMhouY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZRIQCghlbmRlZF9ieRgOIAEoCRISCgpsaW1pdHNfaGl0GA8gAygJEgwKBGhpbnQYECABKAlCDAoKX2V4aXRfY29kZUIJCgdfc2lnbmFsIkwKDEtpbGxFdmlkZW5jZRINCgVlbmRlZBgBIAEoDRIMCgRsZWZ0GAIgASgNEg4KBm1ldGhvZBgDIAEoCRIPCgd0b29rX3VzGAQgASgEIowBCgxXcml0ZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdjb250ZW50GAIgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgDIAEoCRITCgtjcmVhdGVfb25seRgEIAEoCBIvCghlbmNvZGluZxgFIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcicAoLV3JpdGVSZXN1bHQSDAoEcGF0aBgBIAEoCRIVCg1ieXRlc193cml0dGVuGAIgASgEEhUKDXNoYTI1Nl9iZWZvcmUYAyABKAkSFAoMc2hhMjU2X2FmdGVyGAQgASgJEg8KB2NyZWF0ZWQYBSABKAgixwEKC0VkaXRSZXF1ZXN0EgwKBHBhdGgYASABKAkSLwoLc3RyX3JlcGxhY2UYAiABKAsyGC5jb2ZmZXJkYW0udjEuU3RyUmVwbGFjZUgAEioKBmNyZWF0ZRgDIAEoCzIYLmNvZmZlcmRhbS52MS5DcmVhdGVGaWxlSAASKgoGaW5zZXJ0GAQgASgLMhguY29mZmVyZGFtLnYxLkluc2VydFRleHRIABIXCg9pZl9tYXRjaF9zaGEyNTYYBSABKAlCCAoGY2hhbmdlIkMKClN0clJlcGxhY2USDwoHb2xkX3N0chgBIAEoCRIPCgduZXdfc3RyGAIgASgJEhMKC3JlcGxhY2VfYWxsGAMgASgIIh0KCkNyZWF0ZUZpbGUSDwoHY29udGVudBgBIAEoCSIuCgpJbnNlcnRUZXh0EhIKCmFmdGVyX2xpbmUYASABKAQSDAoEdGV4dBgCIAEoCSKDAQoKRWRpdFJlc3VsdBIMCgRwYXRoGAEgASgJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgSFQoNc2hhMjU2X2JlZm9yZRgEIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBSABKAkSFAoMcmVwbGFjZW1lbnRzGAYgASgNIoMBCgxQYXRjaFJlcXVlc3QSFgoMdW5pZmllZF9kaWZmGAEgASgJSAASEgoIZW52ZWxvcGUYAiABKAlIABI9ChJ1cGRhdGVfZnJvbnRtYXR0ZXIYAyABKAsyHy5jb2ZmZXJkYW0udjEuVXBkYXRlRnJvbnRtYXR0ZXJIAEIICgZjaGFuZ2UijAIKEVVwZGF0ZUZyb250bWF0dGVyEgwKBHBhdGgYASABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAIgASgJEh4KFnN0ZXBzX2NvbXBsZXRlZF9hcHBlbmQYAyADKAkSGgoSdmFyaWFibGVzX3NldF9qc29uGAQgASgJEiAKGGRlY2lzaW9uX2xvZ19hcHBlbmRfanNvbhgFIAMoCRIYChBhcnRpZmFjdHNfYXBwZW5kGAYgAygJEhwKD2N1cnJlbnRfbm9kZV9pZBgHIAEoCUgAiAEBEhcKCnVwZGF0ZWRfYXQYCCABKAlIAYgBAUISChBfY3VycmVudF9ub2RlX2lkQg0KC191cGRhdGVkX2F0ImwKC1BhdGNoUmVzdWx0EigKBWZpbGVzGAEgAygLMhkuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlEg0KBW5vdGVzGAQgAygJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgijgIKC1BhdGNoZWRGaWxlEgwKBHBhdGgYASABKAkSMAoGY2hhbmdlGAIgASgOMiAuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlLkNoYW5nZRISCgptb3ZlZF9mcm9tGAMgASgJEhUKDXNoYTI1Nl9iZWZvcmUYBCABKAkSFAoMc2hhMjU2X2FmdGVyGAUgASgJEhUKDWJ5dGVzX3dyaXR0ZW4YBiABKAQSEwoLdHJhc2hfZW50cnkYByABKAkiUgoGQ2hhbmdlEhYKEkNIQU5HRV9VTlNQRUNJRklFRBAAEgsKB0NSRUFURUQQARILCgdVUERBVEVEEAISCwoHREVMRVRFRBADEgkKBU1PVkVEEAQiNgoNRGVsZXRlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgCIAEoCSKUAQoMRGVsZXRlUmVzdWx0EgwKBHBhdGgYASABKAkSJgoEdHlwZRgCIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJEhMKC3RyYXNoX2VudHJ5GAUgASgJEhUKDWdvbmVfZm9yX2dvb2QYBiABKAgihQIKCkdpdFJlcXVlc3QSKQoGc3RhdHVzGAEgASgLMhcuY29mZmVyZGFtLnYxLkdpdFN0YXR1c0gAEiUKBGRpZmYYAiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0RGlmZkgAEiMKA2FkZBgDIAEoCzIULmNvZmZlcmRhbS52MS5HaXRBZGRIABIpCgZjb21taXQYBCABKAsyFy5jb2ZmZXJkYW0udjEuR2l0Q29tbWl0SAASIwoDbG9nGAUgASgLMhQuY29mZmVyZGFtLnYxLkdpdExvZ0gAEiUKBHNob3cYBiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0U2hvd0gAQgkKB2NvbW1hbmQiCwoJR2l0U3RhdHVzIicKB0dpdERpZmYSDQoFZmxhZ3MYASADKAkSDQoFcGF0aHMYAiADKAkiXgoGR2l0TG9nEg0KBWZsYWdzGAEgAygJEhYKCW1heF9jb3VudBgCIAEoDUgAiAEBEhAKCHJldmlzaW9uGAMgASgJEg0KBXBhdGhzGAQgAygJQgwKCl9tYXhfY291bnQiOQoHR2l0U2hvdxINCgVmbGFncxgBIAMoCRIQCghyZXZpc2lvbhgCIAEoCRINCgVwYXRocxgDIAMoCSIXCgZHaXRBZGQSDQoFcGF0aHMYASADKAkiHAoJR2l0Q29tbWl0Eg8KB21lc3NhZ2UYASABKAkiVQoJR2l0UmVzdWx0Eg4KBm91dHB1dBgBIAEoCRIRCgl0cnVuY2F0ZWQYAiABKAgSFQoNb21pdHRlZF9ieXRlcxgDIAEoBBIOCgZjb21taXQYBCABKAkqawoPQ29udGVudEVuY29kaW5nEiAKHENPTlRFTlRfRU5DT0RJTkdfVU5TUEVDSUZJRUQQABIZChVDT05URU5UX0VOQ09ESU5HX1VURjgQARIbChdDT05URU5UX0VOQ09ESU5HX0JBU0U2NBACYgZwcm90bzM", [file_cofferdam_v1_mcp]);
+  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEizgQKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIABIvCgdwcm9jZXNzGA0gASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0SABCBgoEa2luZCK9BAoGUmVzdWx0EigKBHJlYWQYASABKAsyGC5jb2ZmZXJkYW0udjEuUmVhZFJlc3VsdEgAEigKBGxpc3QYAiABKAsyGC5jb2ZmZXJkYW0udjEuTGlzdFJlc3VsdEgAEigKBGdsb2IYAyABKAsyGC5jb2ZmZXJkYW0udjEuR2xvYlJlc3VsdEgAEigKBGdyZXAYBCABKAsyGC5jb2ZmZXJkYW0udjEuR3JlcFJlc3VsdEgAEigKBGV4ZWMYBSABKAsyGC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdEgAEikKBXNoZWxsGAYgASgLMhguY29mZmVyZGFtLnYxLkV4ZWNSZXN1bHRIABIqCgV3cml0ZRgHIAEoCzIZLmNvZmZlcmRhbS52MS5Xcml0ZVJlc3VsdEgAEigKBGVkaXQYCCABKAsyGC5jb2ZmZXJkYW0udjEuRWRpdFJlc3VsdEgAEioKBXBhdGNoGAkgASgLMhkuY29mZmVyZGFtLnYxLlBhdGNoUmVzdWx0SAASLAoGZGVsZXRlGAogASgLMhouY29mZmVyZGFtLnYxLkRlbGV0ZVJlc3VsdEgAEiYKA2dpdBgLIAEoCzIXLmNvZmZlcmRhbS52MS5HaXRSZXN1bHRIABImCgNtY3AYDCABKAsyFy5jb2ZmZXJkYW0udjEuTWNwUmVzdWx0SAASLgoHcHJvY2VzcxgNIAEoCzIbLmNvZmZlcmRhbS52MS5Qcm9jZXNzUmVzdWx0SABCBgoEa2luZCKXAQoLVG9vbEZhaWx1cmUSDgoGcmVhc29uGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSNwoHZGV0YWlscxgDIAMoCzImLmNvZmZlcmRhbS52MS5Ub29sRmFpbHVyZS5EZXRhaWxzRW50cnkaLgoMRGV0YWlsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi1gEKC1JlYWRSZXF1ZXN0EgwKBHBhdGgYASABKAkSFwoKc3RhcnRfbGluZRgCIAEoBEgAiAEBEhUKCGVuZF9saW5lGAMgASgESAGIAQESEwoGb2Zmc2V0GAQgASgESAKIAQESEgoFbGltaXQYBSABKARIA4gBARIvCghlbmNvZGluZxgGIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmdCDQoLX3N0YXJ0X2xpbmVCCwoJX2VuZF9saW5lQgkKB19vZmZzZXRCCAoGX2xpbWl0IuwBCgpSZWFkUmVzdWx0EgwKBHBhdGgYCSABKAkSDwoHY29udGVudBgBIAEoCRIvCghlbmNvZGluZxgIIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcSEgoKc2l6ZV9ieXRlcxgCIAEoBBIOCgZzaGEyNTYYAyABKAkSEwoLdG90YWxfbGluZXMYBCABKAQSEgoKc3RhcnRfbGluZRgKIAEoBBIQCghlbmRfbGluZRgLIAEoBBIRCgl0cnVuY2F0ZWQYBSABKAgSDgoGYmluYXJ5GAcgASgIEgwKBGhpbnQYBiABKAkilQEKC0xpc3RSZXF1ZXN0EgwKBHBhdGgYASABKAkSEgoFZGVwdGgYAiABKA1IAIgBARIWCg5pbmNsdWRlX2hpZGRlbhgDIAEoCBIYChBpbmNsdWRlX3N5bWxpbmtzGAQgASgIEhgKC21heF9lbnRyaWVzGAUgASgNSAGIAQFCCAoGX2RlcHRoQg4KDF9tYXhfZW50cmllcyLNAQoFRW50cnkSDAoEcGF0aBgBIAEoCRIMCgRuYW1lGAIgASgJEiYKBHR5cGUYAyABKA4yGC5jb2ZmZXJkYW0udjEuRW50cnkuVHlwZRISCgpzaXplX2J5dGVzGAQgASgEEh0KFW1vZGlmaWVkX3VuaXhfc2Vjb25kcxgFIAEoAyJNCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIICgRGSUxFEAESDQoJRElSRUNUT1JZEAISCwoHU1lNTElOSxADEgkKBU9USEVSEAQieAoKTGlzdFJlc3VsdBIMCgRwYXRoGAEgASgJEiQKB2VudHJpZXMYAiADKAsyEy5jb2ZmZXJkYW0udjEuRW50cnkSEQoJdHJ1bmNhdGVkGAMgASgIEhUKDXRvdGFsX2VudHJpZXMYBSABKAQSDAoEaGludBgEIAEoCSJvCgtHbG9iUmVxdWVzdBIMCgRwYXRoGAEgASgJEg8KB3BhdHRlcm4YAiABKAkSFwoPaW5jbHVkZV9pZ25vcmVkGAMgASgIEhgKC21heF9yZXN1bHRzGAQgASgNSACIAQFCDgoMX21heF9yZXN1bHRzIjwKCkdsb2JSZXN1bHQSDQoFcGF0aHMYASADKAkSEQoJdHJ1bmNhdGVkGAIgASgIEgwKBGhpbnQYAyABKAki5AEKC0dyZXBSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHcGF0dGVybhgCIAEoCRINCgVyZWdleBgDIAEoCBIYChBjYXNlX2luc2Vuc2l0aXZlGAQgASgIEhMKBmJlZm9yZRgFIAEoDUgAiAEBEhIKBWFmdGVyGAYgASgNSAGIAQESDAoEZ2xvYhgHIAEoCRIYCgttYXhfbWF0Y2hlcxgIIAEoDUgCiAEBEhcKD2luY2x1ZGVfaWdub3JlZBgJIAEoCEIJCgdfYmVmb3JlQggKBl9hZnRlckIOCgxfbWF4X21hdGNoZXMiVAoJR3JlcE1hdGNoEgwKBHBhdGgYASABKAkSDAoEbGluZRgCIAEoBBIMCgR0ZXh0GAMgASgJEg4KBmJlZm9yZRgEIAMoCRINCgVhZnRlchgFIAMoCSKdAQoKR3JlcFJlc3VsdBIoCgdtYXRjaGVzGAEgAygLMhcuY29mZmVyZGFtLnYxLkdyZXBNYXRjaBIRCgl0cnVuY2F0ZWQYAiABKAgSDAoEaGludBgDIAEoCRIWCg5maWxlc19zZWFyY2hlZBgEIAEoBBIVCg1maWxlc19tYXRjaGVkGAUgASgEEhUKDWZpbGVzX3NraXBwZWQYBiABKAQi4QEKC0V4ZWNSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRILCgNjd2QYAyABKAkSLwoDZW52GAQgAygLMiIuY29mZmVyZGFtLnYxLkV4ZWNSZXF1ZXN0LkVudkVudHJ5Eg0KBXN0ZGluGAUgASgMEhcKCnRpbWVvdXRfbXMYBiABKARIAIgBARISCgpvbmx5X3JlYWRzGAcgASgIGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX3RpbWVvdXRfbXMiwAEKDFNoZWxsUmVxdWVzdBIOCgZzY3JpcHQYASABKAkSCwoDY3dkGAIgASgJEjAKA2VudhgDIAMoCzIjLmNvZmZlcmRhbS52MS5TaGVsbFJlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBCABKAwSFwoKdGltZW91dF9tcxgFIAEoBEgAiAEBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX3RpbWVvdXRfbXMingIKDlByb2Nlc3NSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRIOCgZzY3JpcHQYAyABKAkSCwoDY3dkGAQgASgJEjIKA2VudhgFIAMoCzIlLmNvZmZlcmRhbS52MS5Qcm9jZXNzUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgGIAEoCBIsCgh0ZXJtaW5hbBgHIAEoCzIaLmNvZmZlcmRhbS52MS5UZXJtaW5hbFNpemUSCwoDdGFnGAggASgJEhcKCnRpbWVvdXRfbXMYCSABKARIAIgBARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIiMKDVByb2Nlc3NSZXN1bHQSEgoKcHJvY2Vzc19pZBgBIAEoCSKRAwoKRXhlY1Jlc3VsdBIOCgZzdGRvdXQYASABKAkSDgoGc3RkZXJyGAIgASgJEhYKCWV4aXRfY29kZRgDIAEoBUgAiAEBEhMKBnNpZ25hbBgEIAEoBUgBiAEBEhEKCXRpbWVkX291dBgFIAEoCBIUCgxzdGRvdXRfYnl0ZXMYBiABKAQSFAoMc3RkZXJyX2J5dGVzGAcgASgEEhwKFHN0ZG91dF9vbWl0dGVkX2J5dGVzGAggASgEEhwKFHN0ZGVycl9vbWl0dGVkX2J5dGVzGAkgASgEEhMKC2NwdV90aW1lX3VzGAogASgEEhkKEXBlYWtfbWVtb3J5X2J5dGVzGAsgASgEEhQKDHdhbGxfdGltZV91cxgMIAEoBBIoCgRraWxsGA0gASgLMhouY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZRIQCghlbmRlZF9ieRgOIAEoCRISCgpsaW1pdHNfaGl0GA8gAygJEgwKBGhpbnQYECABKAlCDAoKX2V4aXRfY29kZUIJCgdfc2lnbmFsIkwKDEtpbGxFdmlkZW5jZRINCgVlbmRlZBgBIAEoDRIMCgRsZWZ0GAIgASgNEg4KBm1ldGhvZBgDIAEoCRIPCgd0b29rX3VzGAQgASgEIowBCgxXcml0ZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdjb250ZW50GAIgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgDIAEoCRITCgtjcmVhdGVfb25seRgEIAEoCBIvCghlbmNvZGluZxgFIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcicAoLV3JpdGVSZXN1bHQSDAoEcGF0aBgBIAEoCRIVCg1ieXRlc193cml0dGVuGAIgASgEEhUKDXNoYTI1Nl9iZWZvcmUYAyABKAkSFAoMc2hhMjU2X2FmdGVyGAQgASgJEg8KB2NyZWF0ZWQYBSABKAgixwEKC0VkaXRSZXF1ZXN0EgwKBHBhdGgYASABKAkSLwoLc3RyX3JlcGxhY2UYAiABKAsyGC5jb2ZmZXJkYW0udjEuU3RyUmVwbGFjZUgAEioKBmNyZWF0ZRgDIAEoCzIYLmNvZmZlcmRhbS52MS5DcmVhdGVGaWxlSAASKgoGaW5zZXJ0GAQgASgLMhguY29mZmVyZGFtLnYxLkluc2VydFRleHRIABIXCg9pZl9tYXRjaF9zaGEyNTYYBSABKAlCCAoGY2hhbmdlIkMKClN0clJlcGxhY2USDwoHb2xkX3N0chgBIAEoCRIPCgduZXdfc3RyGAIgASgJEhMKC3JlcGxhY2VfYWxsGAMgASgIIh0KCkNyZWF0ZUZpbGUSDwoHY29udGVudBgBIAEoCSIuCgpJbnNlcnRUZXh0EhIKCmFmdGVyX2xpbmUYASABKAQSDAoEdGV4dBgCIAEoCSKDAQoKRWRpdFJlc3VsdBIMCgRwYXRoGAEgASgJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgSFQoNc2hhMjU2X2JlZm9yZRgEIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBSABKAkSFAoMcmVwbGFjZW1lbnRzGAYgASgNIoMBCgxQYXRjaFJlcXVlc3QSFgoMdW5pZmllZF9kaWZmGAEgASgJSAASEgoIZW52ZWxvcGUYAiABKAlIABI9ChJ1cGRhdGVfZnJvbnRtYXR0ZXIYAyABKAsyHy5jb2ZmZXJkYW0udjEuVXBkYXRlRnJvbnRtYXR0ZXJIAEIICgZjaGFuZ2UijAIKEVVwZGF0ZUZyb250bWF0dGVyEgwKBHBhdGgYASABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAIgASgJEh4KFnN0ZXBzX2NvbXBsZXRlZF9hcHBlbmQYAyADKAkSGgoSdmFyaWFibGVzX3NldF9qc29uGAQgASgJEiAKGGRlY2lzaW9uX2xvZ19hcHBlbmRfanNvbhgFIAMoCRIYChBhcnRpZmFjdHNfYXBwZW5kGAYgAygJEhwKD2N1cnJlbnRfbm9kZV9pZBgHIAEoCUgAiAEBEhcKCnVwZGF0ZWRfYXQYCCABKAlIAYgBAUISChBfY3VycmVudF9ub2RlX2lkQg0KC191cGRhdGVkX2F0ImwKC1BhdGNoUmVzdWx0EigKBWZpbGVzGAEgAygLMhkuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlEg0KBW5vdGVzGAQgAygJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgijgIKC1BhdGNoZWRGaWxlEgwKBHBhdGgYASABKAkSMAoGY2hhbmdlGAIgASgOMiAuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlLkNoYW5nZRISCgptb3ZlZF9mcm9tGAMgASgJEhUKDXNoYTI1Nl9iZWZvcmUYBCABKAkSFAoMc2hhMjU2X2FmdGVyGAUgASgJEhUKDWJ5dGVzX3dyaXR0ZW4YBiABKAQSEwoLdHJhc2hfZW50cnkYByABKAkiUgoGQ2hhbmdlEhYKEkNIQU5HRV9VTlNQRUNJRklFRBAAEgsKB0NSRUFURUQQARILCgdVUERBVEVEEAISCwoHREVMRVRFRBADEgkKBU1PVkVEEAQiNgoNRGVsZXRlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgCIAEoCSKUAQoMRGVsZXRlUmVzdWx0EgwKBHBhdGgYASABKAkSJgoEdHlwZRgCIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJEhMKC3RyYXNoX2VudHJ5GAUgASgJEhUKDWdvbmVfZm9yX2dvb2QYBiABKAgihQIKCkdpdFJlcXVlc3QSKQoGc3RhdHVzGAEgASgLMhcuY29mZmVyZGFtLnYxLkdpdFN0YXR1c0gAEiUKBGRpZmYYAiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0RGlmZkgAEiMKA2FkZBgDIAEoCzIULmNvZmZlcmRhbS52MS5HaXRBZGRIABIpCgZjb21taXQYBCABKAsyFy5jb2ZmZXJkYW0udjEuR2l0Q29tbWl0SAASIwoDbG9nGAUgASgLMhQuY29mZmVyZGFtLnYxLkdpdExvZ0gAEiUKBHNob3cYBiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0U2hvd0gAQgkKB2NvbW1hbmQiCwoJR2l0U3RhdHVzIicKB0dpdERpZmYSDQoFZmxhZ3MYASADKAkSDQoFcGF0aHMYAiADKAkiXgoGR2l0TG9nEg0KBWZsYWdzGAEgAygJEhYKCW1heF9jb3VudBgCIAEoDUgAiAEBEhAKCHJldmlzaW9uGAMgASgJEg0KBXBhdGhzGAQgAygJQgwKCl9tYXhfY291bnQiOQoHR2l0U2hvdxINCgVmbGFncxgBIAMoCRIQCghyZXZpc2lvbhgCIAEoCRINCgVwYXRocxgDIAMoCSIXCgZHaXRBZGQSDQoFcGF0aHMYASADKAkiHAoJR2l0Q29tbWl0Eg8KB21lc3NhZ2UYASABKAkiVQoJR2l0UmVzdWx0Eg4KBm91dHB1dBgBIAEoCRIRCgl0cnVuY2F0ZWQYAiABKAgSFQoNb21pdHRlZF9ieXRlcxgDIAEoBBIOCgZjb21taXQYBCABKAkqawoPQ29udGVudEVuY29kaW5nEiAKHENPTlRFTlRfRU5DT0RJTkdfVU5TUEVDSUZJRUQQABIZChVDT05URU5UX0VOQ09ESU5HX1VURjgQARIbChdDT05URU5UX0VOQ09ESU5HX0JBU0U2NBACYgZwcm90bzM", [file_cofferdam_v1_mcp, file_cofferdam_v1_terminal]);
 
 /**
  * One thing an agent may ask for. Exactly one field is set.
@@ -124,6 +126,14 @@ export type Operation = Message<"cofferdam.v1.Operation"> & {
      */
     value: McpRequest;
     case: "mcp";
+  } | {
+    /**
+     * Start a process that stays after the call.
+     *
+     * @generated from field: cofferdam.v1.ProcessRequest process = 13;
+     */
+    value: ProcessRequest;
+    case: "process";
   } | { case: undefined; value?: undefined };
 };
 
@@ -241,6 +251,14 @@ export type Result = Message<"cofferdam.v1.Result"> & {
      */
     value: McpResult;
     case: "mcp";
+  } | {
+    /**
+     * Of `process`.
+     *
+     * @generated from field: cofferdam.v1.ProcessResult process = 13;
+     */
+    value: ProcessResult;
+    case: "process";
   } | { case: undefined; value?: undefined };
 };
 
@@ -888,7 +906,8 @@ export const GrepResultSchema: GenMessage<GrepResult> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_operation, 12);
 
 /**
- * Run one command: argv, never a shell string.
+ * Run one command: argv, never a shell string. Everything that it started ends with it; what should stay is started with
+ * `process`.
  *
  * @generated from message cofferdam.v1.ExecRequest
  */
@@ -1001,6 +1020,105 @@ export type ShellRequest = Message<"cofferdam.v1.ShellRequest"> & {
  */
 export const ShellRequestSchema: GenMessage<ShellRequest> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_operation, 14);
+
+/**
+ * Start a process that stays: until its first program ends, it is killed, its timeout passes or its run ends. Speak with it
+ * through `ProcessService`.
+ *
+ * @generated from message cofferdam.v1.ProcessRequest
+ */
+export type ProcessRequest = Message<"cofferdam.v1.ProcessRequest"> & {
+  /**
+   * Program, as in `exec`. Exactly one of `command` and `script` is set.
+   *
+   * @generated from field: string command = 1;
+   */
+  command: string;
+
+  /**
+   * Its arguments.
+   *
+   * @generated from field: repeated string args = 2;
+   */
+  args: string[];
+
+  /**
+   * A shell script, as in `shell`.
+   *
+   * @generated from field: string script = 3;
+   */
+  script: string;
+
+  /**
+   * Working directory. Default: `@project`.
+   *
+   * @generated from field: string cwd = 4;
+   */
+  cwd: string;
+
+  /**
+   * Environment, beside the run's own; only names that the profile allows.
+   *
+   * @generated from field: map<string, string> env = 5;
+   */
+  env: { [key: string]: string };
+
+  /**
+   * Keep its standard input open, for `WriteStdin`. Default: end of file at once.
+   *
+   * @generated from field: bool stdin = 6;
+   */
+  stdin: boolean;
+
+  /**
+   * Give it a terminal of this size instead of pipes. Its standard input is open then. Default: pipes.
+   *
+   * @generated from field: cofferdam.v1.TerminalSize terminal = 7;
+   */
+  terminal?: TerminalSize | undefined;
+
+  /**
+   * A name of the client's, to find it by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none.
+   *
+   * @generated from field: string tag = 8;
+   */
+  tag: string;
+
+  /**
+   * Milliseconds until it and everything that it started is ended, at most a day. Default: none, which is until its run ends.
+   *
+   * @generated from field: optional uint64 timeout_ms = 9;
+   */
+  timeoutMs?: bigint | undefined;
+};
+
+/**
+ * Describes the message cofferdam.v1.ProcessRequest.
+ * Use `create(ProcessRequestSchema)` to create a new message.
+ */
+export const ProcessRequestSchema: GenMessage<ProcessRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 15);
+
+/**
+ * A process that was started.
+ *
+ * @generated from message cofferdam.v1.ProcessResult
+ */
+export type ProcessResult = Message<"cofferdam.v1.ProcessResult"> & {
+  /**
+   * Its id, which is the call's as well.
+   *
+   * @generated from field: string process_id = 1;
+   */
+  processId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.ProcessResult.
+ * Use `create(ProcessResultSchema)` to create a new message.
+ */
+export const ProcessResultSchema: GenMessage<ProcessResult> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 16);
 
 /**
  * How a command ended, and what it wrote. Given on failure, too.
@@ -1133,7 +1251,7 @@ export type ExecResult = Message<"cofferdam.v1.ExecResult"> & {
  * Use `create(ExecResultSchema)` to create a new message.
  */
 export const ExecResultSchema: GenMessage<ExecResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 15);
+  messageDesc(file_cofferdam_v1_operation, 17);
 
 /**
  * Proof that nothing of a command is left.
@@ -1176,7 +1294,7 @@ export type KillEvidence = Message<"cofferdam.v1.KillEvidence"> & {
  * Use `create(KillEvidenceSchema)` to create a new message.
  */
 export const KillEvidenceSchema: GenMessage<KillEvidence> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 16);
+  messageDesc(file_cofferdam_v1_operation, 18);
 
 /**
  * Create or overwrite one file.
@@ -1225,7 +1343,7 @@ export type WriteRequest = Message<"cofferdam.v1.WriteRequest"> & {
  * Use `create(WriteRequestSchema)` to create a new message.
  */
 export const WriteRequestSchema: GenMessage<WriteRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 17);
+  messageDesc(file_cofferdam_v1_operation, 19);
 
 /**
  * What was written.
@@ -1274,7 +1392,7 @@ export type WriteResult = Message<"cofferdam.v1.WriteResult"> & {
  * Use `create(WriteResultSchema)` to create a new message.
  */
 export const WriteResultSchema: GenMessage<WriteResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 18);
+  messageDesc(file_cofferdam_v1_operation, 20);
 
 /**
  * Change one file.
@@ -1333,7 +1451,7 @@ export type EditRequest = Message<"cofferdam.v1.EditRequest"> & {
  * Use `create(EditRequestSchema)` to create a new message.
  */
 export const EditRequestSchema: GenMessage<EditRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 19);
+  messageDesc(file_cofferdam_v1_operation, 21);
 
 /**
  * Replace `old_str` by `new_str`.
@@ -1368,7 +1486,7 @@ export type StrReplace = Message<"cofferdam.v1.StrReplace"> & {
  * Use `create(StrReplaceSchema)` to create a new message.
  */
 export const StrReplaceSchema: GenMessage<StrReplace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 20);
+  messageDesc(file_cofferdam_v1_operation, 22);
 
 /**
  * Create the file with this content.
@@ -1389,7 +1507,7 @@ export type CreateFile = Message<"cofferdam.v1.CreateFile"> & {
  * Use `create(CreateFileSchema)` to create a new message.
  */
 export const CreateFileSchema: GenMessage<CreateFile> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 21);
+  messageDesc(file_cofferdam_v1_operation, 23);
 
 /**
  * Insert text.
@@ -1417,7 +1535,7 @@ export type InsertText = Message<"cofferdam.v1.InsertText"> & {
  * Use `create(InsertTextSchema)` to create a new message.
  */
 export const InsertTextSchema: GenMessage<InsertText> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 22);
+  messageDesc(file_cofferdam_v1_operation, 24);
 
 /**
  * What an edit did.
@@ -1473,7 +1591,7 @@ export type EditResult = Message<"cofferdam.v1.EditResult"> & {
  * Use `create(EditResultSchema)` to create a new message.
  */
 export const EditResultSchema: GenMessage<EditResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 23);
+  messageDesc(file_cofferdam_v1_operation, 25);
 
 /**
  * Change several files, all or none of them.
@@ -1518,7 +1636,7 @@ export type PatchRequest = Message<"cofferdam.v1.PatchRequest"> & {
  * Use `create(PatchRequestSchema)` to create a new message.
  */
 export const PatchRequestSchema: GenMessage<PatchRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 24);
+  messageDesc(file_cofferdam_v1_operation, 26);
 
 /**
  * Changes to the YAML front matter of one Markdown file. Its body stays as it is, byte for byte. Not valid YAML is
@@ -1589,7 +1707,7 @@ export type UpdateFrontmatter = Message<"cofferdam.v1.UpdateFrontmatter"> & {
  * Use `create(UpdateFrontmatterSchema)` to create a new message.
  */
 export const UpdateFrontmatterSchema: GenMessage<UpdateFrontmatter> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 25);
+  messageDesc(file_cofferdam_v1_operation, 27);
 
 /**
  * What a patch did.
@@ -1632,7 +1750,7 @@ export type PatchResult = Message<"cofferdam.v1.PatchResult"> & {
  * Use `create(PatchResultSchema)` to create a new message.
  */
 export const PatchResultSchema: GenMessage<PatchResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 26);
+  messageDesc(file_cofferdam_v1_operation, 28);
 
 /**
  * One file of a patch.
@@ -1695,7 +1813,7 @@ export type PatchedFile = Message<"cofferdam.v1.PatchedFile"> & {
  * Use `create(PatchedFileSchema)` to create a new message.
  */
 export const PatchedFileSchema: GenMessage<PatchedFile> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 27);
+  messageDesc(file_cofferdam_v1_operation, 29);
 
 /**
  * What became of a file.
@@ -1743,7 +1861,7 @@ export enum PatchedFile_Change {
  * Describes the enum cofferdam.v1.PatchedFile.Change.
  */
 export const PatchedFile_ChangeSchema: GenEnum<PatchedFile_Change> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 27, 0);
+  enumDesc(file_cofferdam_v1_operation, 29, 0);
 
 /**
  * Remove one file or an empty directory. What it was is kept in the run's trash until the run is deleted.
@@ -1771,7 +1889,7 @@ export type DeleteRequest = Message<"cofferdam.v1.DeleteRequest"> & {
  * Use `create(DeleteRequestSchema)` to create a new message.
  */
 export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 28);
+  messageDesc(file_cofferdam_v1_operation, 30);
 
 /**
  * What was removed.
@@ -1827,7 +1945,7 @@ export type DeleteResult = Message<"cofferdam.v1.DeleteResult"> & {
  * Use `create(DeleteResultSchema)` to create a new message.
  */
 export const DeleteResultSchema: GenMessage<DeleteResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 29);
+  messageDesc(file_cofferdam_v1_operation, 31);
 
 /**
  * Git in the workspace's own repository: no hooks, no filters, no network.
@@ -1896,7 +2014,7 @@ export type GitRequest = Message<"cofferdam.v1.GitRequest"> & {
  * Use `create(GitRequestSchema)` to create a new message.
  */
 export const GitRequestSchema: GenMessage<GitRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 30);
+  messageDesc(file_cofferdam_v1_operation, 32);
 
 /**
  * `git status --porcelain=v1 --branch`.
@@ -1911,7 +2029,7 @@ export type GitStatus = Message<"cofferdam.v1.GitStatus"> & {
  * Use `create(GitStatusSchema)` to create a new message.
  */
 export const GitStatusSchema: GenMessage<GitStatus> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 31);
+  messageDesc(file_cofferdam_v1_operation, 33);
 
 /**
  * `git diff`.
@@ -1939,7 +2057,7 @@ export type GitDiff = Message<"cofferdam.v1.GitDiff"> & {
  * Use `create(GitDiffSchema)` to create a new message.
  */
 export const GitDiffSchema: GenMessage<GitDiff> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 32);
+  messageDesc(file_cofferdam_v1_operation, 34);
 
 /**
  * `git log`: commits from a revision back, the newest first.
@@ -1982,7 +2100,7 @@ export type GitLog = Message<"cofferdam.v1.GitLog"> & {
  * Use `create(GitLogSchema)` to create a new message.
  */
 export const GitLogSchema: GenMessage<GitLog> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 33);
+  messageDesc(file_cofferdam_v1_operation, 35);
 
 /**
  * `git show`: a commit, a tag, or a file or directory as it was. Of a merge: what it changed in its first parent.
@@ -2018,7 +2136,7 @@ export type GitShow = Message<"cofferdam.v1.GitShow"> & {
  * Use `create(GitShowSchema)` to create a new message.
  */
 export const GitShowSchema: GenMessage<GitShow> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 34);
+  messageDesc(file_cofferdam_v1_operation, 36);
 
 /**
  * `git add`.
@@ -2039,7 +2157,7 @@ export type GitAdd = Message<"cofferdam.v1.GitAdd"> & {
  * Use `create(GitAddSchema)` to create a new message.
  */
 export const GitAddSchema: GenMessage<GitAdd> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 35);
+  messageDesc(file_cofferdam_v1_operation, 37);
 
 /**
  * `git commit`.
@@ -2060,7 +2178,7 @@ export type GitCommit = Message<"cofferdam.v1.GitCommit"> & {
  * Use `create(GitCommitSchema)` to create a new message.
  */
 export const GitCommitSchema: GenMessage<GitCommit> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 36);
+  messageDesc(file_cofferdam_v1_operation, 38);
 
 /**
  * What git said.
@@ -2102,7 +2220,7 @@ export type GitResult = Message<"cofferdam.v1.GitResult"> & {
  * Use `create(GitResultSchema)` to create a new message.
  */
 export const GitResultSchema: GenMessage<GitResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 37);
+  messageDesc(file_cofferdam_v1_operation, 39);
 
 /**
  * How bytes of a file are put into a string.
