@@ -43,7 +43,9 @@ class AsyncClient:
         self.limits = rpc.LimitService(self._transport)
         self.permissions = rpc.PermissionService(self._transport)
         self.policy = rpc.PolicyService(self._transport)
+        self.processes = rpc.ProcessService(self._transport)
         self.runs = rpc.RunService(self._transport)
+        self.tokens = rpc.TokenService(self._transport)
         self.tools = rpc.ToolService(self._transport)
         self.trash = rpc.TrashService(self._transport)
 
