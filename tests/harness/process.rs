@@ -45,7 +45,7 @@ impl Read {
     fn add(&mut self, response: AttachProcessResponse) {
         match response.event.unwrap() {
             Event::Output(output) if output.stream() == ProcessStream::Stderr => {
-                self.stderr.extend(output.data)
+                self.stderr.extend(output.data);
             }
             Event::Output(output) => self.stdout.extend(output.data),
             Event::Gap(gap) => self.missing += gap.bytes,
