@@ -135,11 +135,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
     wait_for_signal(&loader, certificates.as_ref()).await?;
-    tracing::info!(runs = calls.on_stop.name(), "stopping: no new calls");
-    let stopped = tokio::time::timeout(STOP, stop(&calls, &cursor)).await;
-    if stopped.is_err() {
-        tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
-    }
+    stop_in_time(&calls, &cursor).await;
     // Streams have ended and calls are answered: what is left are clients that do not hang up.
     let _ = tokio::time::timeout(GOODBYE, server).await;
     // Nothing waits any more, and it must not wait for a disk that fails.
@@ -336,6 +332,15 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
         let _ = watch.await;
     }
     let _ = tokio::time::timeout(GOODBYE, anomalies.wait()).await;
+}
+
+/// Stops within [`STOP`]; the next start cleans up what is left.
+async fn stop_in_time(calls: &Calls, cursor: &RecoveryCursor) {
+    tracing::info!(runs = calls.on_stop.name(), "stopping: no new calls");
+    let stopped = tokio::time::timeout(STOP, stop(calls, cursor)).await;
+    if stopped.is_err() {
+        tracing::error!("not everything ended within {STOP:?}; the next start cleans up");
+    }
 }
 
 /// Refuse, end, flush.
