@@ -39,7 +39,7 @@ fn record(event: Event) -> Record {
 
 /// Every kind, with everything and with nothing; calls in every status, verdict and operation; texts that are odd.
 fn events() -> Vec<Event> {
-    const KINDS: [Kind; 12] = [
+    const KINDS: [Kind; 15] = [
         Kind::DaemonStarted,
         Kind::LogRepaired,
         Kind::PolicyLoaded,
@@ -49,6 +49,9 @@ fn events() -> Vec<Event> {
         Kind::CallReceipt,
         Kind::ApprovalDecided,
         Kind::SessionOpened,
+        Kind::ProcessEnded,
+        Kind::TokenCreated,
+        Kind::TokenRevoked,
         Kind::WorkspaceChange,
         Kind::Alert,
         Kind::Checkpoint,

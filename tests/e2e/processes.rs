@@ -85,7 +85,7 @@ async fn no_byte_of_its_output_is_lost_or_doubled_when_the_daemon_is_killed() {
     })
     .await;
     let read = run.all_of(&id).await;
-    let expected: String = (0..lines).map(|line| format!("line {line}\n")).collect();
+    let expected = (0..lines).map(|line| format!("line {line}\n")).collect::<Vec<_>>().concat();
     assert!(read.text() == expected, "{} bytes in place of {}", read.stdout.len(), expected.len());
     assert_eq!((read.stderr.as_slice(), read.missing), (&b"error\n"[..], 0));
     let process = read.process.unwrap();

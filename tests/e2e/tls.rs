@@ -38,14 +38,13 @@ async fn new_certificates_are_taken_by_signal_or_by_themselves_and_no_stream_end
     let request = v1::StreamEventsRequest { follow: true, ..Default::default() };
     let mut stream = before.audit.stream_events(request).await.unwrap().into_inner();
     assert!(shows(&daemon, &certificates).await);
-    const TAKEN: &str = "new TLS certificates are in force";
     for (times, signal) in [(1, true), (2, false)] {
         let renewed = certificates.coffer("rotate", &[]);
         assert_eq!(renewed.lines().count(), 3, "{renewed}");
         if signal {
             daemon.signal(Signal::HUP);
         }
-        logged(&daemon, TAKEN, times).await;
+        logged(&daemon, "new TLS certificates are in force", times).await;
         assert!(shows(&daemon, &certificates).await);
         // A new connection, with the new certificate of its own.
         let mut after = Clients::on(certificates.connect(&daemon, Some("ci")).await.unwrap());

@@ -164,6 +164,12 @@ async fn dripping(daemon: &Daemon) -> Duration {
     begun.elapsed()
 }
 
+/// Whether the daemon keeps a connection: it greets, too.
+async fn is_kept(stream: &mut TcpStream) -> bool {
+    let _ = stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).await;
+    stream.read_exact(&mut [0; 9]).await.is_ok()
+}
+
 /// While one address has all of its connections and opens more, another one works; a place comes back with its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn r2_an_address_has_its_own_connections_and_no_more() {
@@ -174,11 +180,6 @@ async fn r2_an_address_has_its_own_connections_and_no_more() {
         socket.bind((IpAddr::from(from), 0).into()).unwrap();
         socket.connect(daemon.address()).await.unwrap()
     };
-    /// Whether the daemon keeps it: it greets, too.
-    async fn is_kept(stream: &mut TcpStream) -> bool {
-        let _ = stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).await;
-        stream.read_exact(&mut [0; 9]).await.is_ok()
-    }
     let mut held = Vec::new();
     for _ in 0..8 {
         let mut stream = connect([127, 0, 0, 1]).await;

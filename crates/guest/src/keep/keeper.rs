@@ -205,7 +205,7 @@ impl Keeper {
                 self.say_drained()?;
             }
             Body::Start(start) if self.phase == Phase::Fresh && self.process.is_none() => {
-                self.start(start)?
+                self.start(start)?;
             }
             Body::Go(_) if self.phase == Phase::Waiting => {
                 self.phase = Phase::Running;
@@ -275,16 +275,16 @@ impl Keeper {
     fn read(&mut self, at: usize) -> Result<(), Fault> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let Some(stream) = &process.streams[at] else { return Ok(()) };
-        let mut chunk = [0; CHUNK];
         let most = self.outputs[at].room().min(CHUNK);
-        match rustix::io::read(stream, &mut chunk[..most]) {
+        let mut chunk = vec![0; most];
+        match rustix::io::read(stream, &mut chunk) {
             // No room: the next thing that the daemon keeps makes some.
             Ok(0) if most == 0 => {}
             Ok(0) => process.streams[at] = None,
             Ok(count) => self.outputs[at].push(&chunk[..count]),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if !self.draining => {}
-            // Nobody has the other end any more; or nobody who lives.
+            // No living process has the other end.
             Err(_) => process.streams[at] = None,
         }
         self.say_drained()
