@@ -79,7 +79,8 @@ test("a call that needs consent is an answer, or waits for the person", async ()
   assert(asked);
   await sandbox.approvals.deny(asked.approvalId);
   const waiting = run(sandbox.withOptions({ waitForApproval: true }));
-  await eventually(async () => (await sandbox.approvals.list()).length > 0, "nobody is asked");
+  const asks = eventually(async () => (await sandbox.approvals.list()).length > 0, "nobody is asked");
+  assert.equal(await Promise.race([asks, waiting]), undefined, "it was answered before anybody was asked");
   const [again] = await sandbox.approvals.list();
   assert(again);
   await sandbox.approvals.approve(again.approvalId);

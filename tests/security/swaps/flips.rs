@@ -47,6 +47,10 @@ async fn x7_a_process_of_the_run_that_flips_files_gains_nothing() {
             delete("run.sh"),
             calls::git_add(&["f"]),
         ] {
+            // After a delete the flipper makes it again, once the run goes on.
+            while !workspace.join("run.sh").exists() {
+                tokio::task::yield_now().await;
+            }
             let waiting = run.waits(call.clone());
             let id = run.id().to_owned();
             let approval = run.clients.pending_approval(&id).await;
