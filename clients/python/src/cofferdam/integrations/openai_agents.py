@@ -3,7 +3,8 @@
 ```python
 ShellTool(executor=CofferdamShellExecutor(sandbox))
 ApplyPatchTool(editor=CofferdamApplyPatchEditor(sandbox))
-RunConfig(sandbox=SandboxRunConfig(client=CofferdamSandboxClient(), options=CofferdamSandboxClientOptions(profile="harness")))
+options = CofferdamSandboxClientOptions(profile="harness")
+RunConfig(sandbox=SandboxRunConfig(client=CofferdamSandboxClient(), options=options))
 ```
 
 A call that needs a person's consent raises `ApprovalRequired`, unless the sandbox was made with `wait_for_approval`. There
