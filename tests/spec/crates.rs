@@ -43,7 +43,7 @@ const ARROWS: [(&str, &str); 28] = [
         "audit audit-service containers executor gateway host-worker identity jail ops refusal store wire",
     ),
     ("seal", ""),
-    ("store", "audit containers gateway identity ops refusal seal wire worker-protocol"),
+    ("store", "audit containers gateway identity refusal seal wire worker-protocol"),
     ("text", ""),
     ("webhook", ""),
     ("wire", ""),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use audit::{Event, Kind as Kept, Status};
 use gateway::{AnomalyRule, looks_secret};
 use jail::SandboxPath;
+use ops::{Effect, Operation};
 use serde_json::Value;
 
 use super::recent::Recent;
@@ -137,15 +138,16 @@ fn file(path: &str) -> Mark {
 fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
     let outcome = event.outcome.as_ref()?;
     let risk = asked.map_or(Risk::More, |asked| asked.risk);
-    let kind = match event.operation.as_deref().unwrap_or_default() {
-        "read" | "grep" => Kind::Read,
+    let operation = event.operation.as_deref().unwrap_or_default();
+    let kind = match Operation::effect_of(operation) {
+        Some(Effect::Reads) => Kind::Read,
         // The read-only commands.
-        "exec" if risk != Risk::More => Kind::Read,
-        "exec" | "shell" => Kind::Command,
-        "list" | "glob" | "git.status" | "git.diff" | "git.log" | "git.show" => Kind::Look,
-        "write" | "edit" | "patch" | "git.add" | "git.commit" => Kind::Change,
-        "delete" => Kind::Delete,
-        _ => Kind::Other,
+        Some(Effect::Runs) if operation == "exec" && risk != Risk::More => Kind::Read,
+        Some(Effect::Runs) => Kind::Command,
+        Some(Effect::Looks) => Kind::Look,
+        Some(Effect::Writes | Effect::Commits) => Kind::Change,
+        Some(Effect::Deletes) => Kind::Delete,
+        Some(Effect::Foreign) | None => Kind::Other,
     };
     let ending = match (outcome.status, reason(event)) {
         // There is more to come.
@@ -177,7 +179,7 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
         input: asked.and_then(|asked| asked.input),
         files,
         secret: asked.is_some_and(|asked| asked.secret)
-            || (kind == Kind::Read && event.operation.as_deref() == Some("exec") && risk == Risk::Medium),
+            || (kind == Kind::Read && operation == "exec" && risk == Risk::Medium),
     })
 }
 

@@ -55,7 +55,7 @@ const COMMANDS: &str = "cofferdam-commands";
 const ALONE: &str = "cofferdam-alone";
 /// The same for processes that outlive their calls,
 const PROCESSES: &str = "cofferdam-processes";
-/// and for what keeps them, which never stands still.
+/// and for what keeps them, which is never frozen.
 const KEEPERS: &str = "cofferdam-keepers";
 
 /// What went wrong with a cgroup.

@@ -11,7 +11,7 @@ use wire::worker::v1::Start;
 /// Most bytes of an order: what an empty pipe takes at once, by pipe(7).
 const MOST: usize = 64 * 1024;
 
-/// What stands before the operation: the job's number, the time it has in milliseconds, and its own length. Native order:
+/// The header of the operation: the job's number, the time it has in milliseconds, and its own length. Native order:
 /// both ends are one program.
 const HEADER: usize = 3 * 8;
 
@@ -38,7 +38,7 @@ pub(crate) fn encode(number: u64, start: &Start, deadline: Instant) -> Option<Ve
 }
 
 impl Order {
-    /// Waits for the order, in the process itself. `None`: nobody will give one any more.
+    /// Waits for the order, in the process itself. `None`: no order will come.
     pub(crate) fn receive(orders: BorrowedFd<'_>) -> io::Result<Option<Self>> {
         let mut header = [0; HEADER];
         if !fill(orders, &mut header)? {

@@ -153,7 +153,7 @@ mod tests {
         for token in [Credential::Token, Credential::NarrowToken, Credential::RunToken] {
             assert!(!with(token).any(|one| one.path.contains("TokenService")));
         }
-        // Whoever has a wider credential can call what a narrower one opens.
+        // A wider credential opens all that a narrower one opens.
         for narrow in with(Credential::RunToken) {
             assert_eq!(narrow.credentials, Credential::ALL, "{}", narrow.path);
         }

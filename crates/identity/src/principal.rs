@@ -135,7 +135,7 @@ impl Scope {
 }
 
 impl Principal {
-    /// Whoever has shown nothing and did not come over the Unix socket: they have no role.
+    /// A client without a credential that did not come over the Unix socket. It has no role.
     pub fn anonymous() -> Self {
         Self {
             name: "stranger".to_owned(),

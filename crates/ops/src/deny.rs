@@ -159,7 +159,7 @@ impl DenyList {
     }
 
     /// Whether the program is on the list, if that applies, or among a profile's `extra` names. An extra name that ends
-    /// in `*` stands for every name that begins like it.
+    /// in `*` matches every name that begins like it.
     pub fn denies<S: AsRef<str>>(self, program: &str, extra: &[S]) -> bool {
         let name = base_name(program);
         let among_extra = || {

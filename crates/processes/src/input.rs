@@ -114,7 +114,7 @@ impl Input {
         link.say(to_keeper::Body::Stdin(Stdin { offset: self.taken, data: piece.to_vec(), close })).await
     }
 
-    /// Answers whoever gives something: how far it came.
+    /// Answers each writer: how far its bytes came.
     pub(crate) fn answer(&mut self) {
         if let Some(Current { given, .. }) = self.current.take() {
             let answer = v1::WriteStdinResponse { offset: self.taken, open: self.open };
@@ -146,7 +146,7 @@ impl Input {
         match recorder.add(entry).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "what a process is given cannot be recorded any more");
+                tracing::warn!(error = %chain(&error), "the input of a process can no longer be recorded");
                 false
             }
         }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use audit_service::AuditLog;
+use gateway::{Clock as _, SystemClock};
 use runs::{OnStop, Runs};
 use seal::StreamKey;
 use tokio_util::sync::CancellationToken;
@@ -34,21 +34,7 @@ pub(crate) struct Shared {
     pub(crate) on_stop: OnStop,
 }
 
-impl Shared {
-    pub(crate) fn new(
-        settings: Settings,
-        runs: Arc<Runs>,
-        audit: Arc<AuditLog>,
-        tasks: TaskTracker,
-        stop: CancellationToken,
-    ) -> Self {
-        let Settings { root, key, min_free, max_recording, on_stop } = settings;
-        Self { runs, audit, tasks, stop, root, key: Arc::new(key), min_free, max_recording, on_stop }
-    }
-}
-
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    SystemClock.now().0
 }

@@ -54,8 +54,10 @@ impl Processes {
         tasks: TaskTracker,
         stop: CancellationToken,
     ) -> Self {
-        let shared = Arc::new(Shared::new(settings, runs, audit, tasks, stop));
-        Self(Arc::new(Inner { shared, table: Mutex::default() }))
+        let Settings { root, key, min_free, max_recording, on_stop } = settings;
+        let key = Arc::new(key);
+        let shared = Shared { runs, audit, tasks, stop, root, key, min_free, max_recording, on_stop };
+        Self(Arc::new(Inner { shared: Arc::new(shared), table: Mutex::default() }))
     }
 
     /// Spends a permit for an operation `process`.

@@ -57,7 +57,7 @@ pub(crate) async fn one_or_all(run: Option<&RunRef>, client: &Client) -> Result<
 }
 
 impl Context {
-    /// Connects, and finds the id of the run that the command line names; an empty one, which stands for all,
+    /// Connects, and finds the id of the run that the command line names; an empty one, which means all,
     /// when it names none.
     pub(crate) async fn connect_to<'r>(
         &self,

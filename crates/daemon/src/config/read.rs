@@ -178,7 +178,7 @@ fn access(top: &Fields<'_>) -> (Vec<(u32, Roles)>, Vec<Certified>) {
         let entry = entry.fields(&["uid", "certificate", "roles", "files"]);
         if let Some(at) = entry.get("certificate") {
             if entry.get("uid").is_some() {
-                entry.at("uid").problem("stands beside `certificate`: an entry is for one of them");
+                entry.at("uid").problem("cannot be set beside `certificate`: an entry is for one of them");
             }
             let (roles, user) = (roles(&entry), entry.get("files").and_then(user));
             let Some(subject) = at.text().map(str::to_owned) else { continue };

@@ -27,7 +27,7 @@ pub(super) struct Answer<'a> {
     /// Of a failure: the same call may succeed later.
     #[serde(skip_serializing_if = "Option::is_none")]
     retryable: Option<bool>,
-    /// Of a call that waits for a person.
+    /// What is said of a call that waits for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'static str>,
     metadata: Metadata<'a>,

@@ -46,7 +46,7 @@ impl Seen {
         see_through(["sh", "-c", &shell.script].map(str::to_owned).to_vec(), &shell.stdin)
     }
 
-    /// Of what a process runs. What it is given to read later nobody sees.
+    /// The program of a process. Its later input is not seen here.
     pub(super) fn of_process(process: &Process) -> Result<Self, TooIntricate> {
         match &process.program {
             ProcessProgram::Command(exec) => Self::of_command(exec),

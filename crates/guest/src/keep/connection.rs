@@ -62,7 +62,7 @@ impl Connection {
         !self.out.is_empty()
     }
 
-    /// Sends what it can. False when nobody is there any more.
+    /// Sends what it can. False if the daemon has gone.
     pub(super) fn send(&mut self) -> bool {
         while !self.out.is_empty() {
             match send(&self.stream, &self.out, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {

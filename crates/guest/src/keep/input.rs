@@ -12,7 +12,7 @@ pub(super) struct Input {
     taken: u64,
     /// More may come.
     open: bool,
-    /// Something did not fit: whoever sent it has to hear when there is room again.
+    /// Something did not fit: the daemon is told when there is room again.
     short: bool,
 }
 
@@ -57,7 +57,7 @@ impl Input {
         std::mem::take(&mut self.short)
     }
 
-    /// Nobody reads any more.
+    /// The process no longer reads.
     pub(super) fn close(&mut self) {
         self.open = false;
         self.bytes.clear();

@@ -48,6 +48,8 @@ pub(super) struct Keeper {
     draining: bool,
     drained: bool,
     began: Instant,
+    /// For what is read at once.
+    chunk: Box<[u8]>,
 }
 
 /// What is waited for, beside the door.
@@ -80,11 +82,12 @@ impl Keeper {
             input: Input::new(false),
             draining: false,
             drained: false,
+            chunk: vec![0; CHUNK].into(),
             began: Instant::now(),
         })
     }
 
-    /// Until the daemon needs nothing of it any more.
+    /// Until the daemon no longer needs it.
     pub(super) fn run(mut self) -> Result<(), Fault> {
         loop {
             if let Some(process) = self.process.as_mut().filter(|process| !process.has_terminal())
@@ -276,8 +279,8 @@ impl Keeper {
         let Some(process) = &mut self.process else { return Ok(()) };
         let Some(stream) = &process.streams[at] else { return Ok(()) };
         let most = self.outputs[at].room().min(CHUNK);
-        let mut chunk = vec![0; most];
-        match rustix::io::read(stream, &mut chunk) {
+        let chunk = &mut self.chunk[..most];
+        match rustix::io::read(stream, &mut *chunk) {
             // No room: the next thing that the daemon keeps makes some.
             Ok(0) if most == 0 => {}
             Ok(0) => process.streams[at] = None,

@@ -78,7 +78,7 @@ impl Process {
     /// Lets it run.
     pub(super) fn go(&mut self) {
         if let Some(go) = self.go.take() {
-            // Where nobody reads any more, its end says so.
+            // If the reader has gone, the end of the process says so.
             let _ = rustix::io::write(&go, &[1]);
         }
     }

@@ -11,7 +11,7 @@ pub(super) fn names(dir: &Dir) -> Result<Vec<EntryName>, OpenError> {
     Ok(names)
 }
 
-/// What a name stands for, if anything.
+/// The meaning of a name, if it has one.
 pub(super) fn found(dir: &Dir, name: &EntryName) -> Result<Option<Metadata>, OpenError> {
     match dir.metadata(name) {
         Ok(meta) => Ok(Some(meta)),

@@ -56,7 +56,7 @@ pub(super) fn content(field: &str, content: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Of a result: whether a choice in it was made.
+/// Whether a choice in a result was made.
 pub(super) fn known(is_known: bool, field: &str) -> Result<(), Malformed> {
     if is_known { Ok(()) } else { Err(Malformed::new(field, "is unknown")) }
 }

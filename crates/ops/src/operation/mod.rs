@@ -95,7 +95,7 @@ pub enum Encoding {
     Base64,
 }
 
-/// A part of what a reviewer sees of an operation. Secrets are in it: whoever shows it hides them, part by part.
+/// A part of what a reviewer sees of an operation. Secrets are in it: the caller hides them, part by part, before it shows them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part<'o> {
     /// One line.

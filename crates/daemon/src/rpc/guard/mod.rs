@@ -70,7 +70,7 @@ impl Gate {
         let peer = request.extensions().get::<Peer>();
         let by_connection = self.by_connection(peer)?;
         let Named { principal, credential, end } = match request.headers().get(AUTHORIZATION) {
-            // Whoever presents a token wants to be its holder and nobody else: there is no way back to the uid.
+            // A client that presents a token acts as its holder alone: there is no way back to the uid.
             Some(shown) => self.by_token(shown, by_connection.principal, peer, path)?,
             None => by_connection,
         };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Clone)]
 pub(super) struct Streams {
     most: usize,
-    /// Of principals that have any.
+    /// Open requests of each principal that has any.
     open: Arc<Mutex<HashMap<String, usize>>>,
 }
 

@@ -53,7 +53,7 @@ pub(crate) enum Peer {
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) address: IpAddr,
-    /// Of its verified certificate.
+    /// The subject of its verified certificate.
     pub(crate) certificate: Option<Subject>,
     /// Whether tokens count on this listener.
     pub(crate) takes_tokens: bool,

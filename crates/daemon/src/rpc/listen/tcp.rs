@@ -93,7 +93,7 @@ impl Tcp {
             };
             let address = address.ip().to_canonical();
             let Some(place) = self.addresses.enter(address, Instant::now()) else {
-                // Whoever has work goes first: a flood is turned away at the pace of what is left.
+                // Other work goes first: a flood is turned away with the processor time that is left.
                 drop(stream);
                 tokio::task::yield_now().await;
                 continue;
@@ -101,7 +101,7 @@ impl Tcp {
             let (door, ready) = (self.door.clone(), ready.clone());
             entering.spawn(async move {
                 if let Some(connection) = door.pass(stream, address, place).await {
-                    // Nobody takes it any more: the daemon stops.
+                    // The receiver is gone: the daemon stops.
                     let _ = ready.send(Ok(connection)).await;
                 }
             });

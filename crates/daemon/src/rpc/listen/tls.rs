@@ -50,7 +50,7 @@ pub(crate) struct Certificates {
 #[derive(Clone)]
 struct Loaded {
     config: Arc<ServerConfig>,
-    /// Of the files' contents.
+    /// The digest of the files' contents.
     digest: [u8; 32],
 }
 

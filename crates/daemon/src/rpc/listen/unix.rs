@@ -23,7 +23,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Binds `path`. A socket that nobody serves any more is replaced; a living one is an error.
+    /// Binds `path`. A socket without a server is replaced; a served one is an error.
     pub(crate) fn bind(path: &Path, mode: u32, max_connections: usize) -> io::Result<Self> {
         if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
             std::fs::create_dir_all(directory)?;
