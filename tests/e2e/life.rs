@@ -113,7 +113,7 @@ async fn a_run_ends_when_it_is_old_or_idle() {
     assert_eq!(idle.show().await.state(), State::Ready);
     assert_eq!(idle.ended().await.state(), State::Stopped);
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
-    assert_eq!(daemon.containers(), Vec::<String>::new());
+    assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,7 +65,7 @@ async fn an_agent_reads_changes_and_commits_within_its_limits() {
     .await;
 
     assert_eq!(run.stop().await.state(), v1::run::State::Stopped);
-    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
     assert!(workspace.join("README.md").exists(), "the workspace stays for its reader");
     let late = run.call(calls::read("README.md")).await.unwrap_err();
     assert_eq!(reason(&late), "RUN_NOT_READY");

@@ -145,7 +145,7 @@ async fn a_paused_run_that_is_stopped_leaves_nothing() {
     assert!(run.show().await.holds.is_empty());
     drop(counting);
     assert_eq!(counted(&workspace), before, "it ran on before it ended");
-    assert_eq!((daemon.containers(), daemon.mounts()), (Vec::new(), Vec::new()));
+    assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
     let refused =
         run.clients.runs.pause_run(v1::PauseRunRequest { run_id: run.id().to_owned() }).await.unwrap_err();
     assert_eq!(reason(&refused), "RUN_NOT_READY");

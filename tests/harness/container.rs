@@ -44,15 +44,23 @@ fn parent(process: &Path) -> Option<PathBuf> {
     Some(Path::new("/proc").join(pid))
 }
 
+/// The pid namespace of a container that runs.
+pub fn pid_namespace(container: &str) -> PathBuf {
+    let first = inspect(container)["State"]["Pid"].as_u64().unwrap();
+    std::fs::read_link(format!("/proc/{first}/ns/pid")).expect("the container runs")
+}
+
+/// Every process in a pid namespace, as a directory of `/proc`. Those that are over have none.
+pub fn in_pid_namespace(namespace: &Path) -> Vec<PathBuf> {
+    let is_in =
+        |path: &PathBuf| std::fs::read_link(path.join("ns/pid")).is_ok_and(|found| found == namespace);
+    std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).filter(is_in).collect()
+}
+
 /// Pid on the host and command line of each.
 fn in_namespace(container: &str) -> Vec<(u32, String)> {
-    let first = inspect(container)["State"]["Pid"].as_u64().unwrap();
-    let namespace = |process: PathBuf| std::fs::read_link(process.join("ns/pid")).ok();
-    let wanted = namespace(format!("/proc/{first}").into()).expect("the container runs");
-    std::fs::read_dir("/proc")
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| namespace(path.clone()).is_some_and(|namespace| namespace == wanted))
+    in_pid_namespace(&pid_namespace(container))
+        .into_iter()
         .filter_map(|path| {
             let pid = path.file_name()?.to_str()?.parse().ok()?;
             let line = cmdline(&path)?;

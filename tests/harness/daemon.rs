@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -227,6 +227,19 @@ impl Daemon {
             .collect()
     }
 
+    /// The containers and mounts of runs that have ended. Mounts are gone when a run has; containers are given time.
+    pub fn left_by_runs(&self) -> (Vec<String>, Vec<String>) {
+        let mounts = self.mounts();
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let containers = self.containers();
+            if containers.is_empty() || Instant::now() > until {
+                return (containers, mounts);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// What runs have left: containers, mounts, and directories that the daemon made.
     pub fn leftovers(&self) -> Vec<String> {
         let made = ["workspaces", "runs", "host-worker", "mounts", "spool", "sessions"].into_iter().flat_map(
@@ -235,7 +248,8 @@ impl Daemon {
                 entries.map(|entry| entry.path().display().to_string())
             },
         );
-        self.containers().into_iter().chain(self.mounts()).chain(made).collect()
+        let (containers, mounts) = self.left_by_runs();
+        containers.into_iter().chain(mounts).chain(made).collect()
     }
 
     /// Lets every user of the host reach the socket, as only an operator with root's rights can.

@@ -14,7 +14,7 @@ mod remote;
 mod run;
 
 pub use client::{Clients, as_user, reason, record};
-pub use container::{inspect, memory, pid_of, processes};
+pub use container::{in_pid_namespace, inspect, memory, pid_namespace, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git, own};
 pub use image::{Image, debian, dev_image, rust_image};
 pub use probe::{mcp_server, probe};

@@ -66,7 +66,7 @@ async fn an_idle_run_goes_on_in_both_lanes() {
     assert_eq!(harness::git(&workspace, &["log", "--format=%s"]), "second\nfirst\n");
     assert!(run.clients.verify().await.intact);
     run.stop().await;
-    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
     run.delete().await;
     assert_eq!(daemon.leftovers(), [""; 0]);
 }

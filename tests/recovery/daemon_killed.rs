@@ -1,5 +1,7 @@
 //! `kill -9` of the daemon in the middle of its work.
 
+use std::path::PathBuf;
+
 use harness::v1::call_response::Status;
 use harness::v1::{self, run::State};
 use harness::{Daemon, RunHandle, calls, processes, record, requests};
@@ -99,7 +101,7 @@ async fn a_daemon_that_dies_again_and_again_starts_again_and_again() {
         daemon.launch().await;
         assert_eq!(daemon.containers(), [run.run.container_id.clone()]);
         RunHandle { clients: daemon.connect().await, ..run }.stop().await;
-        assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+        assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
     }
     let mut clients = daemon.connect().await;
     assert!(clients.verify().await.intact);
@@ -169,4 +171,27 @@ async fn a_create_that_was_killed_midway_is_made_when_it_is_asked_for_again() {
         run.delete().await;
     }
     assert!(daemon.connect().await.verify().await.intact);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_over_when_stop_answers_and_a_crash_leaves_no_container() {
+    let mut daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    for _ in 0..5 {
+        let mut run = daemon.run("open", &workspace).await;
+        let working = run.works(&workspace).await;
+        let namespace = harness::pid_namespace(&run.run.container_id);
+        assert!(
+            harness::in_pid_namespace(&namespace).len() >= 3,
+            "the first process, the guest, and the command"
+        );
+        assert_eq!(run.stop().await.state(), State::Stopped);
+        assert_eq!(harness::in_pid_namespace(&namespace), [""; 0].map(PathBuf::from));
+        assert_eq!(daemon.mounts(), [""; 0]);
+        daemon.kill().await;
+        drop(working);
+        daemon.launch().await;
+        assert_eq!(daemon.containers(), [""; 0]);
+        std::fs::remove_file(workspace.join("begun")).unwrap();
+    }
 }

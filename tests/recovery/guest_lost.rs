@@ -93,7 +93,7 @@ async fn an_guest_that_is_lost_too_often_ends_its_run() {
     let failed = ended.await.unwrap();
     assert_eq!(failed.state(), State::Failed);
     assert!(failed.failure.contains("worker"), "{}", failed.failure);
-    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
     assert!(run.clients.events(run.run.run_id.as_str(), "worker_event").await.len() >= 4);
 }
 

@@ -11,7 +11,7 @@ mod render;
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bollard::Docker;
@@ -40,6 +40,8 @@ const CHANGING: Duration = Duration::from_secs(60);
 const IMPORTING: Duration = Duration::from_secs(180);
 /// Between two looks at an exec that has not begun.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Between two looks at a container that is being removed.
+const REMOVING: Duration = Duration::from_millis(20);
 /// A frame of an exec's output is read whole; the engine writes up to 32 KiB at a time.
 const OUTPUT_BUFFER: usize = 64 * 1024;
 
@@ -57,6 +59,22 @@ impl DockerEngine {
         let client = Docker::connect_with_unix(&endpoint.to_string(), limit, bollard::API_DEFAULT_VERSION)
             .map_err(|error| faults::translate("reach the engine", endpoint, error))?;
         Ok(Self { client, endpoint: endpoint.clone() })
+    }
+
+    /// Waits until the engine no longer knows the container.
+    async fn disappears(&self, id: &ContainerId) -> Result<(), EngineError> {
+        let attempt = "see the container removed";
+        let began = Instant::now();
+        loop {
+            let call = self.client.inspect_container(id.as_str(), None);
+            if let Err(error) = self.within(ASKING, attempt, call).await {
+                return gone_is_fine(Err(error));
+            }
+            if began.elapsed() >= CHANGING {
+                return Err(EngineError::TimedOut { attempt, limit: CHANGING });
+            }
+            tokio::time::sleep(REMOVING).await;
+        }
     }
 
     /// Gives a call its deadline and its name.
@@ -223,7 +241,11 @@ impl Engine for DockerEngine {
     async fn remove(&self, id: &ContainerId) -> Result<(), EngineError> {
         let options = RemoveContainerOptions { force: true, v: true, link: false };
         let call = self.client.remove_container(id.as_str(), Some(options));
-        gone_is_fine(self.within(CHANGING, "remove the container", call).await)
+        match self.within(CHANGING, "remove the container", call).await {
+            // Somebody else removes it already, such as a daemon that was killed since.
+            Err(conflict @ EngineError::Conflict { .. }) => self.disappears(id).await.or(Err(conflict)),
+            removed => gone_is_fine(removed),
+        }
     }
 
     async fn list(&self, label: &str, value: &str) -> Result<Vec<ContainerListing>, EngineError> {

@@ -26,6 +26,8 @@ use crate::prefork::{Prefork, Ready};
 
 /// For a lost worker that was killed to be gone, and for what it had started.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// For all processes of a container to be gone after its first one was killed.
+const ALL_GONE: Duration = Duration::from_secs(2);
 /// For the engine to say how a worker ended whose stream is closed.
 const AUTOPSY: Duration = Duration::from_secs(2);
 /// The number of a container's first process there.
@@ -232,6 +234,14 @@ impl GuestLane {
     /// The stream to the worker that serves now.
     pub(crate) fn client(&self) -> Client {
         self.serving().client
+    }
+
+    /// Kills the container's first process, and with it every process of its pid namespace: the kernel ends the first
+    /// one only after all others are gone (`pid_namespaces(7)`). Tells whether none is left after at most 2 s; never
+    /// where the engine's processes are not this host's.
+    pub async fn end_container(&self) -> bool {
+        let Some(first) = self.serving().first else { return false };
+        tokio::task::spawn_blocking(move || first.kill(ALL_GONE)).await.unwrap_or(false)
     }
 
     pub(crate) async fn shutdown(&self) {

@@ -226,7 +226,7 @@ impl Runs {
         self.changes.subscribe()
     }
 
-    /// Ends a run and waits until everything of it is gone. One that has ended already is no error.
+    /// Ends a run and waits until nothing of it can run or write. Its container is removed after that. One that has ended already is no error.
     pub async fn stop(&self, id: RunId) -> Result<Record, Refusal> {
         let run = self.living().get(&id).cloned();
         if let Some(run) = run {

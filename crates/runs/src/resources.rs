@@ -23,11 +23,14 @@ pub(crate) struct RunResources {
 impl RunResources {
     /// Removes the container and the mounts. What the run made stays for its reader.
     pub(crate) async fn take_away(&mut self, engine: &dyn Engine) {
-        if let Some(container) = self.container.take()
-            && let Err(error) = engine.remove(&container).await
-        {
-            tracing::error!(%container, error = %chain(&error), "a container was not removed; the next start tries again");
+        if let Some(container) = self.container.take() {
+            remove_container(engine, &container).await;
         }
+        self.unmount();
+    }
+
+    /// Removes the mounts of a container in which no process is left.
+    pub(crate) fn unmount(&mut self) {
         for slot in self.slots.drain(..) {
             if let Err(error) = block_in_place(|| slot.release()) {
                 tracing::error!(error = %chain(&error), "a mount was not removed; the next start tries again");
@@ -49,5 +52,12 @@ impl RunResources {
         for path in self.made.drain(..) {
             remove_tree(path).await;
         }
+    }
+}
+
+/// Removes a container. The next start of the daemon removes it if the engine does not.
+pub(crate) async fn remove_container(engine: &dyn Engine, container: &ContainerId) {
+    if let Err(error) = engine.remove(container).await {
+        tracing::error!(%container, error = %chain(&error), "a container was not removed; the next start tries again");
     }
 }

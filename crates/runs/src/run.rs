@@ -32,7 +32,7 @@ pub struct Run {
 
 /// What a run's task is told.
 pub(crate) enum Command {
-    /// End; answered when everything is gone.
+    /// End; answered when no process and no mount of the run is left.
     Stop(oneshot::Sender<()>),
     /// End as failed.
     Fail(String),

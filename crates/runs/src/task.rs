@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
+use containers::ContainerId;
 use executor::{Lanes, Loss};
 use identity::Principal;
 use ops::Reason;
@@ -12,10 +13,11 @@ use serde_json::json;
 use store::Timestamp;
 use store::run::{Record, State};
 use tokio::sync::oneshot;
+use tokio::task::block_in_place;
 
 use crate::freeze::end_frozen;
 use crate::launch::{Launched, Wanted};
-use crate::resources::RunResources;
+use crate::resources::{RunResources, remove_container};
 use crate::run::Command;
 use crate::shared::Shared;
 
@@ -164,9 +166,22 @@ impl Shared {
             end_frozen(lanes).await;
         }
         self.close(lanes).await;
-        resources.take_away(self.runs.launcher.engine.as_ref()).await;
+        if lanes.guest().end_container().await {
+            block_in_place(|| resources.unmount());
+            self.remove_later(resources.container.take());
+        } else {
+            resources.take_away(self.runs.launcher.engine.as_ref()).await;
+        }
         let state = if failure.is_some() { State::Failed } else { State::Stopped };
         self.enter(state, failure).await;
+    }
+
+    /// Removes a container in which nothing is left to run, after the end of its run was told. A daemon that stops waits
+    /// for it; after a crash the next one removes it with all others that have no run.
+    fn remove_later(&self, container: Option<ContainerId>) {
+        let Some(container) = container else { return };
+        let engine = self.runs.launcher.engine.clone();
+        self.runs.tasks.spawn(async move { remove_container(engine.as_ref(), &container).await });
     }
 
     /// The container and its mounts stay, and so does the record: the next daemon takes them over.

@@ -12856,7 +12856,8 @@ pub mod run_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.RunService", "ListRuns"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends a run: its calls are cancelled, its container and mounts removed. Its workspace stays, and so do the changes
+        /// Ends a run: its calls are cancelled, its processes killed, its mounts removed. The answer tells that nothing of it
+        /// can run or write any more; its container is removed after that. Its workspace stays, and so do the changes
         /// of an `overlay`.
         pub async fn stop_run(
             &mut self,
@@ -13156,7 +13157,8 @@ pub mod run_service_server {
             tonic::Response<super::ListRunsResponse>,
             tonic::Status,
         >;
-        /// Ends a run: its calls are cancelled, its container and mounts removed. Its workspace stays, and so do the changes
+        /// Ends a run: its calls are cancelled, its processes killed, its mounts removed. The answer tells that nothing of it
+        /// can run or write any more; its container is removed after that. Its workspace stays, and so do the changes
         /// of an `overlay`.
         async fn stop_run(
             &self,
