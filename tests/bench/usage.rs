@@ -45,7 +45,7 @@ pub(crate) fn all(stage: &Stage) -> Vec<Watched> {
 /// The agent that serves the run.
 pub(crate) fn agent(stage: &Stage) -> u32 {
     let lines = processes(stage.container());
-    let line = lines.iter().find(|line| line.contains("agent serve")).expect("the agent serves");
+    let line = lines.iter().find(|line| line.contains("guest serve")).expect("the agent serves");
     pid_of(stage.container(), line).expect("it still does")
 }
 

@@ -29,7 +29,7 @@ async fn s1_starts_without_end_are_bounded_and_leave_nothing() {
         assert_eq!(run.waited(id).await.kill.unwrap().left, 0);
     }
     assert_eq!(processes(&run.run.container_id), IDLE);
-    for _ in 0..220 {
+    for _ in 0..effort::cases(220, 10_000) {
         let id = run.start(command(&["true"])).await.process_id;
         run.waited(&id).await;
     }
@@ -87,11 +87,14 @@ async fn s3_escape_sequences_without_end_are_bytes() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let terminal = Some(harness::v1::TerminalSize { rows: 24, columns: 80 });
-    let flood = "yes \"$(printf '\\033[2J\\033]0;x\\007')\" | head -c 30000000";
-    let id = run.start(ProcessRequest { terminal, ..script(flood) }).await.process_id;
+    let bytes = u64::from(effort::cases(30, 1_024)) << 20;
+    let flood = format!("yes \"$(printf '\\033[2J\\033]0;x\\007')\" | head -c {bytes}");
+    let id = run.start(ProcessRequest { terminal, ..script(&flood) }).await.process_id;
     let ended = run.waited(&id).await;
-    assert!(ended.stdout_bytes >= 30_000_000, "{ended:?}");
+    assert!(ended.stdout_bytes >= bytes, "{ended:?}");
     run.exec(&["true"]).await;
+    let resident = memory(daemon.pid(), "VmRSS");
+    assert!(resident < 400 << 10, "the daemon has {resident} KiB");
 }
 
 /// Commands share the keeper's uid: they can kill it, which ends its process and nothing else, and they cannot speak for it.
@@ -167,4 +170,62 @@ async fn s6_a_killed_worker_leaves_processes_alone() {
     assert_eq!(run.feed(&id, 7, b"after\n", true).await.unwrap().offset, 13);
     assert_eq!(run.all_of(&id).await.text(), "before\nafter\n");
     assert_eq!(processes(&run.run.container_id), IDLE);
+}
+
+/// However a process ends, and whatever it has left behind, nothing of it runs on.
+#[tokio::test(flavor = "multi_thread")]
+async fn s1_nothing_is_left_after_any_end() {
+    /// Fill the container with what a kill may miss; `$1` tells the rest when it is there.
+    const TREES: [&str; 5] = [
+        "echo up; exec sleep 1000",
+        "setsid sleep 1000 & echo up; sleep 1000",
+        "trap '' TERM HUP INT; (trap '' TERM; setsid sh -c 'sleep 1000 & sleep 1000' &) ; echo up; while :; do sleep 0.01; done",
+        "sleep 1000 & kill -STOP $!; echo up; sleep 1000",
+        "(while :; do sleep 0.005 & wait; done) & echo up; while :; do sh -c 'sleep 0.005 & sleep 1000' & sleep 0.05; kill $!; done",
+    ];
+    let mut daemon = Daemon::start().await;
+    let rounds = effort::cases(40, 1_000);
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    for round in 0..rounds {
+        // A linear congruence over trees and ends meets every pair.
+        let tree = TREES[(round % 5) as usize];
+        let timeout_ms = (round % 8 == 2).then_some(300);
+        let id = run.start(ProcessRequest { timeout_ms, ..script(tree) }).await.process_id;
+        if timeout_ms.is_none() {
+            run.until(&id, "up").await;
+        }
+        match round % 8 {
+            2 => {}
+            3 | 6 => run.send(&id, Signal::Kill).await.unwrap(),
+            // The keeper's whole container: its run ends.
+            4 => drop(run.stop().await),
+            // The next daemon adopts it, and ends it.
+            5 => {
+                daemon.kill().await;
+                daemon.launch().await;
+                run = harness::RunHandle { clients: daemon.connect().await, ..run };
+                run.send(&id, Signal::Kill).await.unwrap();
+            }
+            7 => {
+                // Every process of the container that is not the worker's or the keeper's own, at once.
+                run.ran(calls::shell(
+                    "for i in 1 2 3 4 5; do pkill -9 sleep; pkill -9 -f echo; sleep 0.02; done; true",
+                ))
+                .await;
+                let _ = run.send(&id, Signal::Kill).await;
+            }
+            _ => {
+                let _ = run.send(&id, Signal::Term).await;
+                tokio::time::sleep(std::time::Duration::from_millis(u64::from(round % 7) * 10)).await;
+                let _ = run.send(&id, Signal::Kill).await;
+            }
+        }
+        let ended = run.waited(&id).await;
+        assert!(ended.kill.as_ref().is_some_and(|kill| kill.left == 0), "round {round}: {ended:?}");
+        if round % 8 == 4 {
+            assert_eq!(daemon.mounts(), [""; 0], "round {round}");
+            run = daemon.run_on(requests::managed("harness")).await;
+        }
+        assert_eq!(processes(&run.run.container_id), IDLE, "round {round}");
+    }
 }
