@@ -51,6 +51,7 @@ fn workers() -> usize {
 }
 
 fn run(args: &args::Args) -> anyhow::Result<()> {
+    startup::small_pages();
     let file = args.config();
     let config = config::load(&file)?;
     if args.check_config {
