@@ -42,7 +42,7 @@ pub struct Redactor {
 
 impl Default for Redactor {
     fn default() -> Self {
-        Self { shapes: Shapes::compile() }
+        Self { shapes: Shapes::new() }
     }
 }
 

@@ -2,10 +2,10 @@
 //! each must contain); only those patterns run.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use aho_corasick::AhoCorasick;
-use regex::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 
 use super::Finding;
 
@@ -215,18 +215,18 @@ const SHAPES: &[Shape] = &[
     shape(
         "command-password",
         &["curl", "wget"],
-        r#"\b(?:curl|wget)\b[^\n|;&]{0,512}?\s(?:-u|--user|--proxy-user)[ =]?["']?[^\s:"']{0,256}:(?P<s>[^\s"']+)"#,
+        r#"\b(?:curl|wget)\b[^\n|;&]{0,1024}?\s(?:-u|--user|--proxy-user)[ =]?["']?[^\s:"']{0,256}:(?P<s>[^\s"']+)"#,
     ),
     Shape {
         name: "command-password",
         anchors: &["redis-cli", "openssl", "mosquitto_", "ldap"],
-        pattern: r#"\b(?:redis-cli|openssl|mosquitto_[a-z]{1,8}|ldap[a-z]{1,12})\b[^\n|;&]{0,512}?\s(?:-a|-k|-w|-P|--pw|--pass)[ =]["']?(?P<s>[^\s"']+)"#,
+        pattern: r#"\b(?:redis-cli|openssl|mosquitto_[a-z]{1,8}|ldap[a-z]{1,12})\b[^\n|;&]{0,1024}?\s(?:-a|-k|-w|-P|--pw|--pass)[ =]["']?(?P<s>[^\s"']+)"#,
         accepts: is_literal,
     },
     Shape {
         name: "command-password",
         anchors: &["docker", "podman"],
-        pattern: r#"\b(?:docker|podman)\s{1,4}login\b[^\n|;&]{0,512}?\s(?:-p|--password)[ =]["']?(?P<s>[^\s"']+)"#,
+        pattern: r#"\b(?:docker|podman)\s{1,4}login\b[^\n|;&]{0,1024}?\s(?:-p|--password)[ =]["']?(?P<s>[^\s"']+)"#,
         accepts: is_literal,
     },
     Shape {
@@ -239,7 +239,7 @@ const SHAPES: &[Shape] = &[
     shape(
         "command-password",
         &["mysql", "mariadb"],
-        r#"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,512}?\s-p["']?(?P<s>[^\s"']+)"#,
+        r#"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,1024}?\s-p["']?(?P<s>[^\s"']+)"#,
     ),
 ];
 
@@ -264,17 +264,23 @@ pub(super) struct Shapes {
     anchors: AhoCorasick,
     /// Which shape each anchor belongs to.
     owners: Arc<[usize]>,
-    patterns: Arc<[Regex]>,
+    /// Compiled when the first text has its anchor. Most never are, and all together take megabytes.
+    patterns: Arc<[OnceLock<Regex>]>,
+}
+
+/// Over bytes: classes of Unicode multiply the states of a bounded repetition, and what is looked for is ASCII.
+#[expect(clippy::expect_used, reason = "the patterns are constants that a test compiles")]
+fn compile(shape: &Shape) -> Regex {
+    RegexBuilder::new(shape.pattern).unicode(false).build().expect("a valid pattern")
 }
 
 impl Shapes {
-    #[expect(clippy::expect_used, reason = "the patterns are constants that every test compiles")]
-    pub(super) fn compile() -> Self {
+    #[expect(clippy::expect_used, reason = "the anchors are constants that every test compiles")]
+    pub(super) fn new() -> Self {
         let anchors = SHAPES.iter().flat_map(|shape| shape.anchors);
         let owners =
             SHAPES.iter().enumerate().flat_map(|(at, shape)| shape.anchors.iter().map(move |_| at)).collect();
-        let patterns =
-            SHAPES.iter().map(|shape| Regex::new(shape.pattern).expect("a valid pattern")).collect();
+        let patterns = SHAPES.iter().map(|_| OnceLock::new()).collect();
         let anchors = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .build(anchors)
@@ -290,8 +296,8 @@ impl Shapes {
         }
         let mut findings = Vec::new();
         for (at, shape) in SHAPES.iter().enumerate().filter(|(at, _)| possible[*at]) {
-            findings
-                .extend(matches(&self.patterns[at], shape, text).map(|at| Finding { at, name: shape.name }));
+            let pattern = self.patterns[at].get_or_init(|| compile(shape));
+            findings.extend(matches(pattern, shape, text).map(|at| Finding { at, name: shape.name }));
         }
         findings
     }
@@ -303,7 +309,38 @@ fn matches<'a>(
     text: &'a str,
 ) -> impl Iterator<Item = Range<usize>> + 'a {
     pattern
-        .captures_iter(text)
+        .captures_iter(text.as_bytes())
         .filter_map(|captures| captures.name("s").or_else(|| captures.get(0)).map(|found| found.range()))
+        // A class of bytes can end amid a character.
+        .map(|at| text.floor_char_boundary(at.start)..text.ceil_char_boundary(at.end))
         .filter(|at| (shape.accepts)(&text[at.clone()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SHAPES, Shapes, compile};
+
+    #[test]
+    fn every_pattern_compiles_small() {
+        for shape in SHAPES {
+            compile(shape);
+            let small =
+                regex::bytes::RegexBuilder::new(shape.pattern).unicode(false).size_limit(512 << 10).build();
+            assert!(small.is_ok(), "{}: {}", shape.name, shape.pattern);
+        }
+    }
+
+    #[test]
+    fn other_alphabets_around_a_secret_are_no_hiding_place() {
+        let shapes = Shapes::new();
+        for (text, secret) in [
+            ("curl «é» 日本語 -u 名前:geheim-日本 x", "geheim-日本"),
+            ("https://пользователь:пароль@example.org/", "пароль"),
+            ("日sk-abcdefghij1234567890日", "sk-abcdefghij1234567890"),
+            ("\u{a0}bearer abcdefgh123", "abcdefgh123"),
+        ] {
+            let found = shapes.find(text);
+            assert!(found.iter().any(|found| &text[found.at.clone()] == secret), "{text}: {found:?}");
+        }
+    }
 }
