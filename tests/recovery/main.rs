@@ -9,6 +9,7 @@ mod engine_lost;
 mod full_disk;
 mod guest_lost;
 mod host_worker_lost;
+mod lasting;
 mod orderly_stop;
 mod overlay;
 mod processes;

@@ -126,26 +126,31 @@ async fn leaks_of(
             let _ = inside.run.call_with(request).await;
         }
     }
+    found_of(daemon, inside, &secrets, 2 * secrets.len()).await
+}
+
+/// Where these are, after so many events.
+async fn found_of(daemon: &Daemon, inside: &mut Inside, secrets: &[String], least: usize) -> Vec<String> {
     let id = inside.run.id().to_owned();
     let events = inside.run.clients.events(&id, "").await;
-    assert!(events.len() > 2 * secrets.len(), "{} events", events.len());
+    assert!(events.len() > least, "{} events", events.len());
     let streamed: String = events.iter().map(|event| event.record_json.as_str()).collect();
     let texts = [("the log", daemon.log()), ("the event stream", streamed)];
     // The index follows the log: it has all of it once a query was answered.
     let query = v1::QueryEventsRequest { page_size: 1, ..Default::default() };
     inside.run.clients.audit.query_events(query).await.unwrap();
-    let mut found = leaks(&daemon.state_dir().join("audit"), &texts, &secrets);
+    let mut found = leaks(&daemon.state_dir().join("audit"), &texts, secrets);
     for entry in std::fs::read_dir(daemon.state_dir()).unwrap() {
         let path = entry.unwrap().path();
         let content = ["mounts", "runs", "workspaces", "overlays", "host-worker"]
             .iter()
             .any(|name| path.ends_with(name));
         if path.is_dir() && !content {
-            found.extend(leaks(&path, &[], &secrets));
+            found.extend(leaks(&path, &[], secrets));
         } else if path.is_file() {
             let content = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
             let none = daemon.state_dir().join("sessions");
-            found.extend(leaks(&none, &[(path.to_str().unwrap(), content)], &secrets));
+            found.extend(leaks(&none, &[(path.to_str().unwrap(), content)], secrets));
         }
     }
     found
@@ -183,6 +188,55 @@ async fn a5_what_a_call_is_given_is_kept_nowhere() {
         ]
     })
     .await;
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Values that no net would know by their looks: the daemon knows them because it was given them as secrets.
+#[tokio::test]
+async fn a5_secret_variables_of_a_run_lie_nowhere_open_and_are_never_answered() {
+    let daemon = talkative().await;
+    let secrets = ["seven green bottles".to_owned(), "standing on a wall".to_owned()];
+    let names = ["FIRST", "SECOND"].map(str::to_owned);
+    let secret_env = names.iter().cloned().zip(secrets.iter().cloned()).collect();
+    let workspace = daemon.repository("w", &[("a", "x\n")]);
+    let request = v1::CreateRunRequest { secret_env, request_id: "r".to_owned(), ..Default::default() };
+    let mut inside = Inside::enter_at(&daemon, workspace, request).await;
+    let printed = inside.run.exec(&["sh", "-c", "printf '%s, %s' \"$FIRST\" \"$SECOND\""]).await;
+    assert_eq!(printed.stdout, secrets.join(", "), "commands have them");
+    for secret in &secrets {
+        for operation in [
+            calls::shell(&format!("echo '{secret}' >&2; exit 3")),
+            calls::exec(&["cat", secret]),
+            calls::write(&format!("{secret}.txt"), secret),
+            calls::exec(&["sh", "-c", "echo $FIRST $SECOND; env; kill -9 $$"]),
+        ] {
+            let request = CallRequest {
+                request: Some(operation.into()),
+                task_id: format!("task {secret}"),
+                correlation_id: secret.clone(),
+                ..Default::default()
+            };
+            let _ = inside.run.call_with(request).await;
+        }
+    }
+    let id = inside.run.id().to_owned();
+    let mut answers = vec![format!("{:?}", inside.run.show().await), format!("{:?}", inside.run.run)];
+    let listed = inside.run.clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap();
+    answers.push(format!("{listed:?}"));
+    let bundle = v1::CreateBundleRequest { run_id: id.clone(), ..Default::default() };
+    let mut bundle = inside.run.clients.audit.create_bundle(bundle).await.unwrap().into_inner();
+    let mut whole = Vec::new();
+    while let Some(response) = bundle.message().await.unwrap() {
+        if let Some(v1::create_bundle_response::Event::Data(data)) = response.event {
+            whole.extend(data);
+        }
+    }
+    answers.push(String::from_utf8_lossy(&whole).into_owned());
+    for answer in &answers {
+        assert!(secrets.iter().all(|secret| !answer.contains(secret.as_str())), "{answer}");
+    }
+    assert!(answers[0].contains("FIRST"), "names are shown");
+    let found = found_of(&daemon, &mut inside, &secrets, 10).await;
     assert!(found.is_empty(), "{found:#?}");
 }
 

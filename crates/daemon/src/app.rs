@@ -74,7 +74,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
     };
     let spool = startup::spool(&store, &config).await?;
-    let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.max_runs)
+    let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.runs)
         .await
         .map_err(broken_store)?;
     let runs = Arc::new(runs);

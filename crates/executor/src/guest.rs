@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use containers::{
     ContainerCgroup, ContainerId, Engine, ExecId, GUEST_PATH, HostProcess, LimitEvents, RunUser,
 };
-use ops::{Reason, ToolFailure};
+use ops::{Environment, Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
@@ -59,6 +59,8 @@ pub struct GuestLane {
     engine: Arc<dyn Engine>,
     container: ContainerId,
     user: RunUser,
+    /// Variables of the run.
+    environment: Environment,
     /// Changes when another worker was started in place of a lost one.
     serving: watch::Sender<Serving>,
     losses: Mutex<Losses>,
@@ -72,11 +74,13 @@ impl GuestLane {
         engine: Arc<dyn Engine>,
         container: ContainerId,
         user: RunUser,
+        environment: Environment,
     ) -> Result<Self, Refusal> {
-        let serving = start(engine.as_ref(), &container, user).await?;
+        let serving = start(engine.as_ref(), &container, user, &environment).await?;
         let ended = CancellationToken::new();
         let serving = watch::Sender::new(serving);
-        let lane = Self { engine, container, user, serving, losses: Mutex::default(), ended };
+        let losses = Mutex::default();
+        let lane = Self { engine, container, user, environment, serving, losses, ended };
         lane.refill();
         Ok(lane)
     }
@@ -189,7 +193,7 @@ impl GuestLane {
         if !emptied.await.unwrap_or(false) {
             tracing::warn!(container = %self.container, "a lost guest, or what it had started, could not be ended; it goes with its container");
         }
-        match start(self.engine.as_ref(), &self.container, self.user).await {
+        match start(self.engine.as_ref(), &self.container, self.user, &self.environment).await {
             Ok(serving) => {
                 self.serving.send_replace(serving);
                 self.refill();
@@ -231,6 +235,11 @@ impl GuestLane {
         (self.engine.as_ref(), &self.container, self.user)
     }
 
+    /// Variables of the run.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
     /// The stream to the worker that serves now.
     pub(crate) fn client(&self) -> Client {
         self.serving().client
@@ -259,7 +268,12 @@ impl GuestLane {
     }
 }
 
-async fn start(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> Result<Serving, Refusal> {
+async fn start(
+    engine: &dyn Engine,
+    container: &ContainerId,
+    user: RunUser,
+    environment: &Environment,
+) -> Result<Serving, Refusal> {
     let argv = [GUEST_PATH.to_owned(), "serve".to_owned()];
     let stream = engine.attach_exec(container, &argv, user).await.map_err(engine_refusal)?;
     let errors = stream.errors;
@@ -270,7 +284,8 @@ async fn start(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> R
             "the guest did not come up in the container; the daemon's log has its last words",
         )
     };
-    let greeted = Greeted::greet(stream.input, stream.output, ConnectOptions::default()).await;
+    let options = ConnectOptions { environment: environment.clone(), ..ConnectOptions::default() };
+    let greeted = Greeted::greet(stream.input, stream.output, options).await;
     let greeted = greeted.map_err(&not_up)?;
     let host_pid = engine.exec_pid(&stream.exec).await.map_err(engine_refusal)?;
     let cgroup = cgroup_of(host_pid, container);

@@ -174,7 +174,11 @@ impl Lanes {
             &mut link,
             &mut held,
             name,
-            KeeperStart { process: Some(process), bounds: Some(bounds_to_wire(bounds)) },
+            KeeperStart {
+                process: Some(process),
+                bounds: Some(bounds_to_wire(bounds)),
+                environment: self.guest.environment().variables().clone(),
+            },
         );
         let state = match started.await {
             Ok(Ok(state)) if is_held => Ok(state),

@@ -1,10 +1,10 @@
 //! What calls are executed with.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
-use ops::Bounds;
+use ops::{Bounds, Environment};
 
 use crate::args::Mounts;
 use crate::call::Calls;
@@ -14,6 +14,8 @@ use crate::threads::Threads;
 /// What all calls share.
 pub(crate) struct Lane {
     pub(crate) mounts: Mounts,
+    /// Variables of the run, from the daemon's hello.
+    pub(crate) environment: OnceLock<Environment>,
     pub(crate) calls: Calls,
     pub(crate) children: Arc<Children>,
     /// Processes that wait to become commands.
@@ -23,6 +25,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// What each command has that does not set it itself.
+    pub(crate) fn environment(&self) -> Environment {
+        self.environment.get().cloned().unwrap_or_default()
+    }
+
     /// The run's mounts as they are now. They are opened for each call, because a workspace may be mounted after the
     /// guest has started. A mount whose directory does not exist is not part of the run.
     pub(crate) fn jail<'m>(mounts: impl Iterator<Item = (Mount, &'m PathBuf)>, bounds: &Bounds) -> Jail {

@@ -4,7 +4,7 @@
 //! release, so it means that the stream is not what it seems, and the guest ends with its commands.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ops::{Operation, Reason, ToolFailure};
 use rustix::process::{Pid, set_child_subreaper};
@@ -44,6 +44,7 @@ pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
     let lane = Arc::new(Lane {
         mounts,
         calls: Calls::default(),
+        environment: OnceLock::new(),
         children: Arc::clone(&children),
         preforks: Preforks::default(),
         threads,
@@ -59,7 +60,7 @@ async fn serve(lane: Arc<Lane>) -> Result<(), Fault> {
     let (input, mut output) = streams::take()?;
     let mut frames = Frames::new(input);
     let offer = Offer::make();
-    if !greet(&mut frames, &mut output, offer.as_ref().map_or(0, Offer::number)).await? {
+    if !greet(&lane, &mut frames, &mut output, offer.as_ref().map_or(0, Offer::number)).await? {
         return Ok(());
     }
     let Some(mut first) = frames.next().await? else { return Ok(()) };
@@ -69,7 +70,7 @@ async fn serve(lane: Arc<Lane>) -> Result<(), Fault> {
         let (input, direct) = channel.into_split();
         let before = std::mem::replace(&mut frames, Frames::new(Box::new(input)));
         lifeline = Some((before.input, std::mem::replace(&mut output, Box::new(direct))));
-        if !greet(&mut frames, &mut output, 0).await? {
+        if !greet(&lane, &mut frames, &mut output, 0).await? {
             return Ok(());
         }
         let Some(next) = frames.next().await? else { return Ok(()) };
@@ -89,11 +90,12 @@ async fn serve(lane: Arc<Lane>) -> Result<(), Fault> {
     ended
 }
 
-/// Answers the daemon's hello. False when there was none, but the end.
-async fn greet(frames: &mut Frames, output: &mut Output, channel: u32) -> Result<bool, Fault> {
+/// Answers the daemon's hello. False when there was none, but the end. Both hellos name the same variables.
+async fn greet(lane: &Lane, frames: &mut Frames, output: &mut Output, channel: u32) -> Result<bool, Fault> {
     let Some(first) = frames.next().await? else { return Ok(false) };
-    let hello = encode(&hello::answer(first, channel)?)?;
-    output.write_all(&hello).await?;
+    let (hello, environment) = hello::answer(first, channel)?;
+    let _ = lane.environment.set(environment);
+    output.write_all(&encode(&hello)?).await?;
     Ok(true)
 }
 

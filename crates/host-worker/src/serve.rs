@@ -168,7 +168,7 @@ impl Server<'_> {
                         protocol: PROTOCOL,
                         nonce: hello.nonce,
                         pid,
-                        channel: 0,
+                        ..Hello::default()
                     }),
                 )
             }

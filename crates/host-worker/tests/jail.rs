@@ -152,7 +152,7 @@ fn a_broken_protocol_ends_the_host_worker() {
     let scratch = Scratch::new();
     let breaks: [Break; 4] = [
         |host_worker| {
-            let hello = Hello { protocol: worker_protocol::PROTOCOL, nonce: Vec::new(), pid: 0, channel: 0 };
+            let hello = Hello { protocol: worker_protocol::PROTOCOL, nonce: Vec::new(), ..Hello::default() };
             host_worker.send(0, to_worker::Body::Hello(hello));
         },
         |host_worker| host_worker.send(0, to_worker::Body::Go(wire::worker::v1::Go { evidence: None })),

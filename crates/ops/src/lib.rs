@@ -8,6 +8,7 @@ mod bounds;
 mod cancel;
 pub mod deny;
 mod digest;
+mod environment;
 mod failure;
 mod hint;
 mod limits;
@@ -28,6 +29,7 @@ pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effe
 pub use bounds::Bounds;
 #[cfg(feature = "read")]
 pub use cancel::Cancel;
+pub use environment::Environment;
 pub use hint::{Hint, Named};
 pub use limits::{EndedBy, Limit, explain, limits_hit};
 pub use malformed::Malformed;

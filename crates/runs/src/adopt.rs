@@ -10,7 +10,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the host's /proc")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use tokio::task::block_in_place;
 use crate::launch::{Launcher, Wanted, differs, source, wanted};
 use crate::mounting::{Shown, arrived, bind};
 use crate::resources::RunResources;
-use crate::workspace;
+use crate::{variables, workspace};
 
 /// Until everything of the former daemon's has to be gone, for each of its commands.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -46,7 +46,11 @@ pub(crate) struct Adopted {
 pub(crate) type Misfit = String;
 
 /// What the policy of today says to a run that was made under that of another day.
-pub(crate) fn terms(policy: &Policy, spec: &Spec) -> Result<Wanted, Misfit> {
+pub(crate) fn terms(
+    policy: &Policy,
+    spec: &Spec,
+    secrets: &BTreeMap<String, String>,
+) -> Result<Wanted, Misfit> {
     let profile = policy
         .profile(&spec.profile)
         .ok_or_else(|| format!("the policy no longer has the profile {}", spec.profile))?;
@@ -59,7 +63,14 @@ pub(crate) fn terms(policy: &Policy, spec: &Spec) -> Result<Wanted, Misfit> {
     if let Some(above) = above(profile, spec) {
         return Err(format!("its {above} is above what profile {} allows by now", spec.profile));
     }
-    wanted(profile, spec).map_err(|refusal| refusal.message)
+    if !spec.secret_env.iter().eq(secrets.keys()) {
+        return Err("the values of its secret variables are gone".to_owned());
+    }
+    let environment = variables::environment(spec, secrets);
+    if variables::refused(profile, &environment).is_some() {
+        return Err(format!("profile {} no longer allows its environment variables", spec.profile));
+    }
+    wanted(profile, spec, environment).map_err(|refusal| refusal.message)
 }
 
 /// The record has the image that was chosen at last; empty is the daemon's default one.
@@ -143,7 +154,7 @@ impl Launcher {
         block_in_place(|| has_no_network(pid))?;
         let accounts = block_in_place(|| self.accounts(user)).map_err(|refusal| refusal.message)?;
         block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
-        let guest = GuestLane::connect(self.engine.clone(), container, user);
+        let guest = GuestLane::connect(self.engine.clone(), container, user, wanted.environment.clone());
         let guest = guest.await.map_err(|refusal| refusal.message)?;
         if let Some(pid) = guest.host_pid() {
             block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;

@@ -13,25 +13,28 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::launch::wanted;
 use crate::registry::{Runs, user_among};
+use crate::request::Parsed;
 use crate::run::Run;
 use crate::shared::Shared;
-use crate::task;
+use crate::{task, variables};
 
 impl Runs {
     /// Makes a run and waits until it is READY. The launch goes on when the caller goes away.
     pub async fn create(
         self: &Arc<Self>,
         id: RunId,
-        mut spec: Spec,
-        profile: &Profile,
+        parsed: Parsed<'_>,
         principal: &Arc<Principal>,
         request: Option<(String, Vec<u8>)>,
     ) -> Result<Record, Refusal> {
+        let Parsed { mut spec, secrets, profile } = parsed;
         self.check_deny_list(&spec, Some(profile))?;
+        spec.ttl.map_or(Ok(()), |ttl| self.check_ttl(ttl))?;
+        spec.ttl = spec.ttl.or(self.max_ttl);
         // The limit that will be in force is the one to show.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
         let record = Record::new(id, spec);
-        let wanted = wanted(profile, &record.spec)?;
+        let wanted = wanted(profile, &record.spec, variables::environment(&record.spec, &secrets))?;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
@@ -44,12 +47,14 @@ impl Runs {
             self.admit(id, &run)?;
         }
 
+        self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
         let inserted = record.clone();
         let stored = self.store.with(move |store| {
-            store.insert_run(&inserted, request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice())))
+            let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
+            store.insert_run_with(&inserted, request, &secrets)
         });
         if let Err(error) = stored.await {
-            self.living().remove(&id);
+            self.forget(id);
             return Err(if error.is_conflict() {
                 Refusal::new(
                     Reason::AlreadyExists,
@@ -60,7 +65,7 @@ impl Runs {
             });
         }
         if let Err(refusal) = self.keep_workspace(&record).await {
-            self.living().remove(&id);
+            self.forget(id);
             let _ = self.store.with(move |store| store.delete_run(id)).await;
             return Err(refusal);
         }
@@ -71,6 +76,15 @@ impl Runs {
             "labels": record.spec.labels,
             "token": record.spec.token.is_some(),
         });
+        // Names alone, of both kinds.
+        let (plain, sealed) = (record.spec.env.keys(), &record.spec.secret_env);
+        for (key, names) in
+            [("variables", plain.collect::<Vec<_>>()), ("sealed_variables", sealed.iter().collect())]
+        {
+            if !names.is_empty() {
+                details[key] = serde_json::json!(names);
+            }
+        }
         if !profile.exec.deny_list.is_on() {
             details["deny_list"] = "off".into();
         }
@@ -83,7 +97,7 @@ impl Runs {
         let recorded = self.audit.record(event).await;
         if recorded.is_err() {
             let _ = self.forget_workspace(id).await;
-            self.living().remove(&id);
+            self.forget(id);
             let _ = self.store.with(move |store| store.delete_run(id)).await;
             return Err(audit_service::Unavailable.into());
         }
@@ -100,6 +114,12 @@ impl Runs {
         answer
             .await
             .map_err(|_| Refusal::new(Reason::Internal, "the run's task ended before it was ready"))?
+    }
+
+    /// Nothing of the run is there.
+    pub(crate) fn forget(&self, id: RunId) {
+        self.living().remove(&id);
+        self.audit.redactor().forget(&id.to_string());
     }
 
     fn admit(&self, id: RunId, run: &Arc<Run>) -> Result<(), Refusal> {

@@ -23,13 +23,14 @@ use gateway::Policy;
 use identity::{CallId, RunId};
 use refusal::chain;
 use serde_json::json;
-use store::run::{Record, State};
+use store::run::{EndCause, Record, State};
 use store::{Timestamp, micros};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::adopt::{Adopted, Misfit, terms};
 use crate::freeze::end_leftover;
+use crate::launch::Wanted;
 use crate::recover::recover;
 use crate::registry::Runs;
 use crate::remove::remove_tree;
@@ -103,8 +104,8 @@ fn evidence(ended: &FormerEnded) -> serde_json::Value {
 enum End {
     /// It never took a call, and nobody was answered that it is there.
     Unmade,
-    /// As asked, or in its time.
-    Stopped,
+    /// In its time.
+    Stopped(EndCause),
     Failed(Misfit),
 }
 
@@ -129,8 +130,10 @@ impl Runs {
             let (runs, slots) = (self.clone(), slots.clone());
             let spared = processes.remove(&record.id).unwrap_or_default();
             let idle = idle(&record, used);
-            let terms =
-                due(&record, idle).map_or_else(|| terms(policy, &record.spec).map_err(End::Failed), Err);
+            let terms = match due(&record, idle) {
+                Some(end) => Err(end),
+                None => self.terms(policy, &record).await.map_err(End::Failed),
+            };
             looks.spawn(async move {
                 let _slot = slots.acquire().await;
                 let adopted = match terms {
@@ -172,6 +175,17 @@ impl Runs {
             );
         }
         Ok(taken)
+    }
+
+    /// What the policy says to a run, with its variables, whose secret values are hidden from now on.
+    async fn terms(&self, policy: &Policy, record: &Record) -> Result<Wanted, Misfit> {
+        let id = record.id;
+        let secrets = self.store.with(move |store| store.secrets(id)).await.map_err(|error| {
+            tracing::error!(run = %id, error = %chain(&error), "the secret variables of a run cannot be opened");
+            "the values of its secret variables cannot be opened".to_owned()
+        })?;
+        self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
+        terms(policy, &record.spec, &secrets)
     }
 
     /// Removes this instance's containers but `kept`.
@@ -230,7 +244,11 @@ impl Runs {
                         .to_owned(),
                 ),
             ),
-            End::Stopped => record.enter(State::Stopped, None),
+            End::Stopped(cause) => {
+                record.end_cause = Some(cause);
+                details["cause"] = cause.as_str().into();
+                record.enter(State::Stopped, None);
+            }
             End::Failed(why) => {
                 tracing::warn!(run = %record.id, why, "a run of the former daemon is not taken over");
                 let failure =
@@ -294,14 +312,14 @@ fn idle(record: &Record, used: &BTreeMap<RunId, Timestamp>) -> Duration {
 fn due(record: &Record, idle: Duration) -> Option<End> {
     let is_past = |limit: Option<Duration>, age: Duration| limit.is_some_and(|limit| age >= limit);
     match record.state {
-        // The clock ran on.
+        // The clock ran on. That of a lease begins anew: nobody could renew it.
         State::Ready | State::Paused
-            if is_past(record.spec.ttl, record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed))
-                // A paused run is not idle.
-                || record.state == State::Ready && is_past(record.spec.idle_timeout, idle) =>
+            if is_past(record.ttl(), record.ready_at.map_or(Duration::ZERO, Timestamp::elapsed)) =>
         {
-            Some(End::Stopped)
+            Some(End::Stopped(EndCause::Ttl))
         }
+        // A paused run is not idle.
+        State::Ready if is_past(record.spec.idle_timeout, idle) => Some(End::Stopped(EndCause::IdleTimeout)),
         State::Ready | State::Paused => None,
         State::Creating => Some(End::Unmade),
         State::Stopping | State::Stopped | State::Failed => {

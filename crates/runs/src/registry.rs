@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use audit_service::AuditLog;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
@@ -58,6 +59,15 @@ pub struct Runs {
     deleted_tokens: DeletedTokens,
     changes: broadcast::Sender<Record>,
     pub(crate) limit: usize,
+    /// How old a run may become; a run that asks for no `ttl` has this one.
+    pub(crate) max_ttl: Option<Duration>,
+}
+
+/// How many runs there may be, and how old.
+#[derive(Debug, Clone, Copy)]
+pub struct RunBounds {
+    pub living: usize,
+    pub max_ttl: Option<Duration>,
 }
 
 impl Runs {
@@ -71,7 +81,7 @@ impl Runs {
         audit: Arc<AuditLog>,
         launcher: Launcher,
         spool: Arc<Spool>,
-        limit: usize,
+        bounds: RunBounds,
     ) -> Result<(Self, Vec<Record>), store::StoreError> {
         let mut former = Vec::new();
         let mut ended = BTreeMap::new();
@@ -115,7 +125,8 @@ impl Runs {
             ended: Mutex::new(ended),
             deleted_tokens: DeletedTokens::default(),
             changes: broadcast::Sender::new(CHANGES),
-            limit,
+            limit: bounds.living,
+            max_ttl: bounds.max_ttl,
         };
         Ok((runs, former))
     }
@@ -276,6 +287,7 @@ impl Runs {
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
         // In this order, so that it is never in neither.
         self.deleted_tokens.keep(record.spec.token.take());
+        self.audit.redactor().forget(&run);
         self.ended().remove(&id);
         self.launcher.projects.settle(id);
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use audit::Redactor;
 use gateway::{Policy, Profile};
@@ -13,17 +14,29 @@ use wire::v1;
 
 use store::duration_from_wire;
 
+use crate::variables;
+
 const MAX_NAME: usize = 128;
 const MAX_LABELS: usize = 64;
 const MAX_LABEL: usize = 256;
 const MAX_PATH: usize = 4_000;
+/// Below, a daemon under load would end runs whose owners do what they can.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+/// A run as it was asked for.
+pub struct Parsed<'p> {
+    pub spec: Spec,
+    /// Values of its secret variables. `Spec` has their names.
+    pub secrets: BTreeMap<String, String>,
+    pub profile: &'p Profile,
+}
 
 /// Parses and validates.
 pub fn parse<'p>(
     request: v1::CreateRunRequest,
     policy: &'p Policy,
     principal: &Principal,
-) -> Result<(Spec, &'p Profile), Refusal> {
+) -> Result<Parsed<'p>, Refusal> {
     let profile = policy.profile(&request.profile).ok_or_else(|| {
         if request.profile.is_empty() {
             return Refusal::invalid(
@@ -50,6 +63,11 @@ pub fn parse<'p>(
     let image = asked.map(str::to_owned).or_else(|| profile.image.clone()).unwrap_or_default();
     let ttl = duration("ttl", request.ttl.as_ref())?;
     let idle_timeout = duration("idle_timeout", request.idle_timeout.as_ref())?;
+    let lease = duration("lease", request.lease.as_ref())?;
+    if lease.is_some_and(|lease| lease < SHORTEST_LEASE) {
+        return Err(Refusal::invalid("lease", "must be at least a second"));
+    }
+    variables::parse(&request.env, &request.secret_env, profile)?;
     let spec = Spec {
         image,
         workspace: workspace(request.workspace)?,
@@ -66,8 +84,11 @@ pub fn parse<'p>(
         principal: principal.name.clone(),
         token: None,
         profile: request.profile,
+        env: request.env,
+        secret_env: request.secret_env.keys().cloned().collect(),
+        lease,
     };
-    Ok((spec, profile))
+    Ok(Parsed { spec, secrets: request.secret_env, profile })
 }
 
 /// The role that the request names, or else the profile's.
@@ -87,8 +108,8 @@ fn role(named: String, policy: &Policy, profile: &Profile) -> Result<String, Ref
     Err(Refusal::new(Reason::NotFound, message).with("resource", "role"))
 }
 
-/// Hides what looks like a secret in the labels, and refuses an address with a password where a path or an image is asked for: a
-/// run's record is kept, listed and audited as it was asked for.
+/// Hides what looks like a secret in the labels, and refuses one in a plain variable, and an address with a password where a
+/// path or an image is asked for: a run's record is kept, listed and audited as it was asked for.
 pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> Result<(), Refusal> {
     use v1::workspace::Source;
     let source = request.workspace.as_ref().and_then(|workspace| workspace.source.as_ref());
@@ -112,6 +133,14 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
                 field,
                 "has what looks like a password or a token in it, and would be kept and shown with it: leave that out",
             ));
+        }
+    }
+    for (name, value) in &request.env {
+        if redactor.whole(&format!("{name}={value}")).1 > 0 {
+            let name = if is_name(name) { name } else { "a variable" };
+            let message =
+                format!("{name} looks like a secret, and would be kept and shown: give it in secret_env");
+            return Err(Refusal::invalid("env", message));
         }
     }
     for (name, value) in &mut request.labels {
@@ -221,10 +250,10 @@ fn small(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-fn duration(
+pub(crate) fn duration(
     field: &'static str,
     duration: Option<&wire::Duration>,
-) -> Result<Option<std::time::Duration>, Refusal> {
+) -> Result<Option<Duration>, Refusal> {
     let Some(duration) = duration else { return Ok(None) };
     match duration_from_wire(duration) {
         Some(duration) => Ok(Some(duration)),

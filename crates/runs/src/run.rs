@@ -11,6 +11,8 @@ use store::run::{Held, Hold, Record, Spec, State, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::extend::Extend;
+use crate::lease::Lease;
 use crate::quota::Account;
 
 /// A run, as everybody but its task sees it.
@@ -20,6 +22,7 @@ pub struct Run {
     pub(crate) lanes: Arc<RwLock<Option<Arc<Lanes>>>>,
     pub(crate) commands: mpsc::Sender<Command>,
     activity: Mutex<Activity>,
+    lease: Option<Lease>,
     /// Held shared by calls that change files on the host.
     pub writing: Arc<tokio::sync::RwLock<()>>,
     /// Held by the call that was approved and is executed while the run stands still.
@@ -40,6 +43,8 @@ pub(crate) enum Command {
     Freeze(Freeze),
     /// End all commands: they have used up the disk.
     EndCommands,
+    /// Live longer.
+    Extend(Extend),
     /// Give the run up without ending it, for the next daemon; answered when nobody works in it any more.
     Leave(oneshot::Sender<()>),
 }
@@ -87,12 +92,14 @@ impl Run {
         let spec = Arc::new(record.borrow().spec.clone());
         let has_workspace = !matches!(spec.workspace, Workspace::Bind { .. });
         let disk = Account::new(spec.limits.disk(), has_workspace);
+        let lease = spec.lease.map(|lasts| Lease::new(lasts, Instant::now()));
         Self {
             record,
             spec,
             lanes: Arc::default(),
             commands,
             activity: Mutex::new(Activity { under_way: 0, last: Instant::now(), before: idle }),
+            lease,
             writing: Arc::default(),
             alone: Arc::default(),
             disk,
@@ -202,6 +209,35 @@ impl Run {
         let mut activity = self.activity();
         activity.last = Instant::now();
         activity.before = Duration::ZERO;
+    }
+
+    /// Renews the lease.
+    pub fn keep_alive(&self) -> Result<(), Refusal> {
+        let lease = self.lease.as_ref().ok_or_else(|| {
+            Refusal::new(Reason::PreconditionFailed, "the run has no lease: CreateRun gives it one")
+        })?;
+        if lease.renew(Instant::now()) && !self.ended.is_cancelled() {
+            return Ok(());
+        }
+        let message =
+            "the run has ended, or is ending: nobody renewed its lease in time, or somebody stopped it";
+        Err(Refusal::new(Reason::RunNotReady, message))
+    }
+
+    /// Until the lease ends, if there is one.
+    pub fn lease_left(&self) -> Option<Duration> {
+        self.lease.as_ref().map(|lease| lease.left(Instant::now()))
+    }
+
+    /// It took until now to be READY.
+    pub(crate) fn begin_lease(&self) {
+        if let Some(lease) = &self.lease {
+            lease.begin(Instant::now());
+        }
+    }
+
+    pub(crate) fn lease_is_over(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.is_over(Instant::now()))
     }
 
     fn activity(&self) -> MutexGuard<'_, Activity> {

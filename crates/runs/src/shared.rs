@@ -32,6 +32,9 @@ impl Shared {
         } else {
             tracing::info!(run = %record.id, state = state.as_str(), "run");
         }
+        if let Some(cause) = record.end_cause {
+            details["cause"] = cause.as_str().into();
+        }
         if !record.holds.is_empty() {
             details["holds"] = record.holds.iter().map(Held::to_json).collect();
         }

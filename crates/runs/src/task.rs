@@ -11,7 +11,7 @@ use ops::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::Timestamp;
-use store::run::{Record, State};
+use store::run::{EndCause, Record, State};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
@@ -28,6 +28,8 @@ const TICK: Duration = Duration::from_millis(500);
 enum End {
     /// As asked; whoever asked waits.
     Stopped(Option<oneshot::Sender<()>>),
+    /// Its time is over.
+    Due(EndCause),
     /// By itself.
     Failed(String),
     /// It does not end, but its daemon does.
@@ -66,6 +68,7 @@ pub(crate) async fn own(
     // Whoever asked may be gone; the run is there all the same.
     let _ = ready.send(Ok(shared.record.borrow().clone()));
 
+    shared.run.begin_lease();
     let end = shared.live(&record, &lanes, Duration::ZERO).await;
     shared.finish(end, &lanes, resources).await;
 }
@@ -101,6 +104,7 @@ impl Shared {
                     Some(Command::Leave(done)) => return End::Left(done),
                     Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
                     Some(Command::EndCommands) => self.end_commands(lanes).await,
+                    Some(Command::Extend(extend)) => self.extend(extend).await,
                     None => return End::Stopped(None),
                 },
                 loss = lanes.guest().lost() => {
@@ -116,18 +120,27 @@ impl Shared {
                 // The next call that needs it starts another.
                 why = lanes.host_worker().lost() => self.worker_event(record, "coffer-host-worker", &why.to_string()).await,
                 _ = tick.tick() => {
-                    if record.spec.ttl.is_some_and(|ttl| age + began.elapsed() >= ttl) {
-                        return End::Stopped(None);
-                    }
-                    if self.is_paused() {
-                        self.run.touch();
-                    }
-                    if record.spec.idle_timeout.is_some_and(|idle| self.run.idle() >= idle) {
-                        return End::Stopped(None);
+                    if let Some(cause) = self.due(age + began.elapsed()) {
+                        return End::Due(cause);
                     }
                 }
             }
         }
+    }
+
+    /// Why the run ends now, at this age.
+    fn due(&self, age: Duration) -> Option<EndCause> {
+        if self.record.borrow().ttl().is_some_and(|ttl| age >= ttl) {
+            return Some(EndCause::Ttl);
+        }
+        if self.run.lease_is_over() {
+            return Some(EndCause::Lease);
+        }
+        if self.is_paused() {
+            self.run.touch();
+        }
+        let idle_timeout = self.run.spec().idle_timeout;
+        idle_timeout.is_some_and(|idle| self.run.idle() >= idle).then_some(EndCause::IdleTimeout)
     }
 
     /// Ends the run, or leaves it, and tells whoever waits.
@@ -136,6 +149,11 @@ impl Shared {
             End::Stopped(waiting) => {
                 self.end(None, lanes, resources).await;
                 waiting
+            }
+            End::Due(cause) => {
+                self.record.send_modify(|record| record.end_cause = Some(cause));
+                self.end(None, lanes, resources).await;
+                None
             }
             End::Failed(why) => {
                 self.end(Some(why), lanes, resources).await;
@@ -152,7 +170,7 @@ impl Shared {
             std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
                 Command::Stop(done) | Command::Leave(done) => Some(done),
                 // Dropped, it tells that the run is over.
-                Command::Fail(_) | Command::Freeze(_) | Command::EndCommands => None,
+                Command::Fail(_) | Command::Freeze(_) | Command::EndCommands | Command::Extend(_) => None,
             });
         for done in waiting.into_iter().chain(others) {
             let _ = done.send(());
@@ -211,7 +229,7 @@ impl Shared {
             tracing::error!(run = %id, error = %chain(&error), "a run that was refused is still listed");
             self.runs.has_ended(&record);
         }
-        self.runs.living().remove(&id);
+        self.runs.forget(id);
         self.runs.changed(record);
     }
 

@@ -85,6 +85,14 @@ impl Seal {
         StreamKey(hash.finalize().into())
     }
 
+    /// A digest of `content` for one purpose. Nobody without the key can compute it, so nobody can find a short content by
+    /// trying.
+    pub fn fingerprint(&self, purpose: &str, content: &[u8]) -> [u8; 32] {
+        let StreamKey(key) = self.stream_key(&format!("fingerprint {purpose}"));
+        // Both of a fixed length.
+        Sha256::new().chain_update(key).chain_update(Sha256::digest(content)).finalize().into()
+    }
+
     /// Closes `plain`. It opens only under the same `place`, which says what it is and whose, such as `call ID`.
     pub fn seal(&self, place: &str, plain: &[u8]) -> Vec<u8> {
         let nonce = XNonce::generate();
@@ -159,6 +167,18 @@ mod tests {
         }
         let other = Seal::open(&directory.path().join("other.key")).unwrap();
         assert!(other.unseal("call 1", &closed).is_err());
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_its_content_purpose_and_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |name: &str| Seal::open(&directory.path().join(name)).unwrap();
+        let of = |seal: &Seal, purpose: &str, content: &[u8]| seal.fingerprint(purpose, content);
+        let one = of(&open("a.key"), "request", b"x");
+        assert_eq!(one, of(&open("a.key"), "request", b"x"), "also after a restart");
+        assert_ne!(one, of(&open("a.key"), "request", b"y"));
+        assert_ne!(one, of(&open("a.key"), "other", b"x"));
+        assert_ne!(one, of(&open("b.key"), "request", b"x"));
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub fn record() -> Record {
         labels: BTreeMap::new(),
         principal: "uid:0".into(),
         token: None,
+        env: BTreeMap::new(),
+        secret_env: Vec::new(),
+        lease: None,
     };
     Record::new(RunId::new(), spec)
 }

@@ -31,6 +31,12 @@ impl Timestamp {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
+    /// So much later.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)))
+    }
+
     pub fn to_wire(self) -> wire::Timestamp {
         let nanos = i32::try_from(self.0.rem_euclid(1_000_000_000)).unwrap_or(0);
         wire::Timestamp { seconds: self.0.div_euclid(1_000_000_000), nanos }

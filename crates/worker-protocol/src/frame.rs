@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn hello(id: u64) -> ToWorker {
-        let body = to_worker::Body::Hello(Hello { protocol: 1, nonce: vec![7; 32], pid: 0, channel: 0 });
+        let body = to_worker::Body::Hello(Hello { protocol: 1, nonce: vec![7; 32], ..Hello::default() });
         ToWorker { id, body: Some(body) }
     }
 
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn an_oversize_message_is_not_sent() {
         let body =
-            to_worker::Body::Hello(Hello { protocol: 1, nonce: vec![0; MAX_FRAME], pid: 0, channel: 0 });
+            to_worker::Body::Hello(Hello { protocol: 1, nonce: vec![0; MAX_FRAME], ..Hello::default() });
         assert!(matches!(encode(&ToWorker { id: 1, body: Some(body) }), Err(FrameError::TooLong(_))));
     }
 }

@@ -1,6 +1,7 @@
 //! Hides secrets before anything is written.
 //!
-//! Three nets, each for what the others miss:
+//! Four nets, each for what the others miss:
+//! * *known*: values that the daemon was given as secrets (`known.rs`);
 //! * *names*: the value of a key, flag or variable with the name of a secret (`keys.rs`);
 //! * *shapes*: tokens that are known by how they look (`shapes.rs`);
 //! * *entropy*: long random text without a name (`entropy.rs`).
@@ -11,6 +12,7 @@
 mod argv;
 mod entropy;
 mod keys;
+mod known;
 mod shapes;
 
 use std::ops::Range;
@@ -19,6 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::bound::floor;
 use crate::event::Event;
+use known::Known;
 use shapes::Shapes;
 
 /// The longest text that is looked at, in bytes; the rest is dropped, and its size said.
@@ -38,15 +41,27 @@ struct Finding {
 #[derive(Debug, Clone)]
 pub struct Redactor {
     shapes: Shapes,
+    known: Known,
 }
 
 impl Default for Redactor {
     fn default() -> Self {
-        Self { shapes: Shapes::new() }
+        Self { shapes: Shapes::new(), known: Known::default() }
     }
 }
 
 impl Redactor {
+    /// Hides these values from now on, wherever they stand, until [`Self::forget`] of the same `owner`. Shorter ones than
+    /// eight bytes are in too many harmless words. Clones share what they know.
+    pub fn learn<'v>(&self, owner: &str, values: impl Iterator<Item = &'v str>) {
+        self.known.learn(owner, values);
+    }
+
+    /// No longer hides the values of `owner`.
+    pub fn forget(&self, owner: &str) {
+        self.known.forget(owner);
+    }
+
     /// `text` with every secret replaced by `[redacted:WHAT]`, and how many were.
     pub fn text(&self, text: &str) -> (String, usize) {
         let (kept, dropped) = cut(text);
@@ -63,6 +78,7 @@ impl Redactor {
         let mut findings = self.shapes.find(kept);
         findings.extend(keys::find(kept));
         findings.extend(entropy::find(kept));
+        findings.extend(self.known.find(kept));
         let marks = marks(kept);
         findings.retain(|finding| !is_hidden(kept, &finding.at, &marks));
         replace(kept, findings)

@@ -316,3 +316,23 @@ fn an_event_is_cleaned_as_a_whole() {
     assert!(!serde_json::to_string(&event).unwrap().contains("hunter2"));
     assert_eq!(event.redactions, Some(5));
 }
+
+#[test]
+fn values_that_are_known_are_hidden_wherever_they_stand_until_they_are_forgotten() {
+    let redactor = Redactor::default();
+    let shared = redactor.clone();
+    redactor.learn("run 1", ["correct horse", "correct horse battery", "short"].into_iter());
+    redactor.learn("run 2", ["plain old text"].into_iter());
+    let mut value =
+        json!({"input": {"command": "echo", "args": ["xcorrect horse batteryx"]}, "note": "a short word"});
+    assert_eq!(shared.value(&mut value), 1);
+    assert_eq!(
+        value,
+        json!({"input": {"command": "echo", "args": ["x[redacted:secret]x"]}, "note": "a short word"})
+    );
+    assert_eq!(shared.text("plain old text").1, 1);
+    redactor.forget("run 1");
+    assert_eq!(shared.text("correct horse battery").1, 0);
+    assert_eq!(shared.text("plain old text").1, 1, "of another owner");
+    assert!(!format!("{redactor:?}").contains("plain"));
+}

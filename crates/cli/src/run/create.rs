@@ -10,6 +10,7 @@ use wire::v1::{
     Workspace, run::StartKind,
 };
 
+use super::variables::Variables;
 use crate::client::Context;
 use crate::failure::{Ended, Failure};
 use crate::{quantity, time, workspace};
@@ -47,6 +48,11 @@ pub(crate) struct Create {
     /// Stop the run after this time without a call, as in 5m.
     #[arg(long, value_name = "DURATION", value_parser = time::parse)]
     idle_timeout: Option<Duration>,
+    /// Stop the run when nobody has sent `coffer run keep-alive` for this time, as in 2m.
+    #[arg(long, value_name = "DURATION", value_parser = time::parse)]
+    lease: Option<Duration>,
+    #[command(flatten)]
+    variables: Variables,
     /// Less memory than the profile gives, as in 512M.
     #[arg(long, value_name = "SIZE", value_parser = quantity::parse_bytes)]
     memory: Option<u64>,
@@ -129,6 +135,7 @@ impl Create {
             pids: self.pids.unwrap_or_default(),
             ..Default::default()
         };
+        let (env, secret_env) = self.variables.read()?;
         Ok(CreateRunRequest {
             request_id: self.request_id.unwrap_or_default(),
             run_id: String::new(),
@@ -143,6 +150,9 @@ impl Create {
             idle_timeout: self.idle_timeout.map(wire::duration),
             labels: self.labels.into_iter().collect(),
             issue_token: self.issue_token,
+            env,
+            secret_env,
+            lease: self.lease.map(wire::duration),
         })
     }
 }
@@ -191,7 +201,7 @@ mod tests {
         let request = request(
             "create --profile review --clone /nonexistent/repo --revision v1 --agent alice --role manager \
              --pkg /nonexistent/pkg --image box:1 --label a=b --label c= --ttl 10m --idle-timeout 90s \
-             --memory 512M --cpus 1.5 --pids 64 --request-id r1",
+             --memory 512M --cpus 1.5 --pids 64 --request-id r1 --env A=b=c --lease 2m",
         );
         assert_eq!(
             request,
@@ -219,6 +229,9 @@ mod tests {
                 idle_timeout: Some(wire::duration(Duration::from_secs(90))),
                 labels: [("a".into(), "b".into()), ("c".into(), String::new())].into(),
                 issue_token: false,
+                env: [("A".into(), "b=c".into())].into(),
+                secret_env: [].into(),
+                lease: Some(wire::duration(Duration::from_secs(120))),
             }
         );
     }

@@ -3,11 +3,13 @@
 mod changes;
 mod create;
 mod end;
+mod last;
 mod list;
 mod pause;
 mod select;
 mod shell;
 mod show;
+mod variables;
 mod watch;
 
 pub(crate) use self::select::{RunRef, one_or_all};
@@ -22,6 +24,8 @@ crate::verbs::verbs! {
     Discard(changes::Discard),
     Pause(pause::Pause),
     Resume(pause::Resume),
+    Extend(last::Extend),
+    KeepAlive(last::KeepAlive),
     Stop(end::Stop),
     Delete(end::Delete),
     Watch(watch::Watch),

@@ -1,7 +1,7 @@
 //! `coffer run show`.
 
 use clap::Args;
-use wire::v1::run::Changes;
+use wire::v1::run::{Changes, EndCause};
 use wire::v1::workspace::Source;
 use wire::v1::{DiskUse, GetRunRequest, Limits, Run, disk_use};
 
@@ -34,6 +34,9 @@ fn render(run: &Run, page: &mut Output) {
     };
     let mut labels: Vec<_> = run.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     labels.sort_unstable();
+    let plain = run.env.iter().map(|(name, value)| format!("{name}={value}"));
+    let variables: Vec<_> =
+        plain.chain(run.secret_env.iter().map(|name| format!("{name}=(secret)"))).collect();
     page.facts(&[
         ("run", run.run_id.clone()),
         ("state", run.state().as_str_name().into()),
@@ -56,9 +59,11 @@ fn render(run: &Run, page: &mut Output) {
         ("created", time::known(run.created_at.as_ref())),
         ("ready", time::known(run.ready_at.as_ref())),
         ("adopted", adopted(run)),
-        ("ended", time::known(run.ended_at.as_ref())),
+        ("ended", ended(run)),
         ("ttl", duration(run.ttl.as_ref())),
         ("idle", duration(run.idle_timeout.as_ref())),
+        ("lease", lease(run)),
+        ("env", variables.join(" ")),
         ("labels", labels.join(" ")),
     ]);
     if !run.hardening.is_empty() {
@@ -66,6 +71,28 @@ fn render(run: &Run, page: &mut Output) {
         let width = run.hardening.iter().map(|fact| fact.name.len()).max().unwrap_or_default().min(32);
         for fact in &run.hardening {
             page.own("  ").column(&fact.name, width).own(" ").word(&fact.value).end_line();
+        }
+    }
+}
+
+/// When it ended, and why if nobody stopped it.
+fn ended(run: &Run) -> String {
+    let when = time::known(run.ended_at.as_ref());
+    match run.end_cause() {
+        EndCause::Unspecified => when,
+        EndCause::Ttl => format!("{when}: its ttl was over"),
+        EndCause::IdleTimeout => format!("{when}: it had no call for its idle timeout"),
+        EndCause::Lease => format!("{when}: nobody renewed its lease"),
+    }
+}
+
+fn lease(run: &Run) -> String {
+    let lasts = run.lease.and_then(|lease| std::time::Duration::try_from(lease).ok());
+    match (lasts, &run.lease_ends_at) {
+        (None, _) => String::new(),
+        (Some(lasts), None) => time::brief(lasts),
+        (Some(lasts), ends @ Some(_)) => {
+            format!("{}, until {}", time::brief(lasts), time::moment(ends.as_ref()))
         }
     }
 }

@@ -145,6 +145,15 @@ impl RunService for Canned {
         Err(refusal(Code::NotFound, "NOT_FOUND", "no such run"))
     }
 
+    async fn keep_alive_run(&self, _: Request<KeepAliveRunRequest>) -> Answer<KeepAliveRunResponse> {
+        Err(refusal(Code::FailedPrecondition, "PRECONDITION_FAILED", "the run has no lease"))
+    }
+
+    async fn extend_run(&self, request: Request<ExtendRunRequest>) -> Answer<ExtendRunResponse> {
+        let ttl = request.into_inner().ttl;
+        Ok(Response::new(ExtendRunResponse { run: Some(Run { ttl, ..run(RUN_A) }) }))
+    }
+
     async fn delete_run(&self, _: Request<DeleteRunRequest>) -> Answer<DeleteRunResponse> {
         Err(refusal(Code::FailedPrecondition, "PRECONDITION_FAILED", "the run has not ended"))
     }

@@ -21,8 +21,7 @@ use gateway::document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
 use identity::{Certified, Roles};
-use runs::Thresholds;
-use runs::{HarnessOnBind, OnStop};
+use runs::{HarnessOnBind, OnStop, RunBounds, Thresholds};
 use serde_json::json;
 use store::OutcomeBounds;
 
@@ -68,8 +67,8 @@ pub(crate) struct Config {
     pub(crate) access: Vec<(u32, Roles)>,
     /// API roles of those whom client certificates name.
     pub(crate) certified: Vec<Certified>,
-    /// Runs that live at the same time.
-    pub(crate) max_runs: usize,
+    /// Runs that live at the same time, and how old each may become.
+    pub(crate) runs: RunBounds,
     /// Calls of all runs at the same time, and those that wait.
     pub(crate) calls: Whole,
     /// Connections at the same time.
@@ -143,7 +142,7 @@ impl fmt::Display for Config {
             "approvals": { "allow_self_approval": self.allow_self_approval },
             "access": access,
             "limits": {
-                "runs": self.max_runs,
+                "runs": self.runs.living,
                 "calls": self.calls.running,
                 "calls_waiting": self.calls.waiting,
                 "connections": self.max_connections,
@@ -173,6 +172,9 @@ impl fmt::Display for Config {
         });
         if let Some(tcp) = &self.tcp {
             shown["listen"]["tcp"] = tcp.shown();
+        }
+        if let Some(ttl) = self.runs.max_ttl {
+            shown["runs"]["max_ttl"] = json!(seconds(ttl));
         }
         // Absent, these mean the whole jail, the built-in policy and the profile's own timeout.
         if let Some(form) = self.accepted_jail {

@@ -15,7 +15,7 @@ use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
 use identity::{Certified, Role, Roles};
 use runs::Thresholds;
-use runs::{HarnessOnBind, OnStop};
+use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
@@ -60,6 +60,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let state_dir = state_dir(&top);
     let docker = top.section("docker", &["endpoint", "strict_engine"]);
     let approvals = top.section("approvals", &["timeout", "allow_self_approval"]);
+    let runs = top.section("runs", &["on_stop", "max_ttl"]);
     let limits = top.section("limits", &["runs", "calls", "calls_waiting", "connections"]);
     let spool = top.section("spool", &["max_total", "min_free"]);
     let log = top.section("log", &["level", "format"]);
@@ -82,13 +83,16 @@ pub(super) fn config(top: &At<'_>) -> Config {
         webhooks: alerts::webhooks(&top.section("alerts", &["webhooks"])),
         access,
         certified,
-        max_runs: number_or(&limits, "runs", 1..=10_000, 256) as usize,
+        runs: RunBounds {
+            living: number_or(&limits, "runs", 1..=10_000, 256) as usize,
+            max_ttl: runs.get("max_ttl").and_then(|at| time(at, 1, 366 * DAY)),
+        },
         calls: Whole {
             running: number_or(&limits, "calls", 1..=65_536, 512),
             waiting: number_or(&limits, "calls_waiting", 0..=65_536, 2_048),
         },
         max_connections: number_or(&limits, "connections", 1..=65_536, 256) as usize,
-        on_stop: on_stop(&top),
+        on_stop: on_stop(&runs),
         spool_max_total: size_or(&spool, "max_total", 1 << 20, 4 << 30),
         spool_min_free: size_or(&spool, "min_free", 0, 256 << 20),
         outcomes: outcomes(&top),
@@ -228,9 +232,9 @@ fn harness_on_bind(top: &Fields<'_>) -> HarnessOnBind {
     top.get("harness_on_bind").and_then(|at| at.one_of(&names)).unwrap_or_default()
 }
 
-fn on_stop(top: &Fields<'_>) -> OnStop {
+fn on_stop(runs: &Fields<'_>) -> OnStop {
     let names = [OnStop::End, OnStop::Leave].map(|on_stop| (on_stop.name(), on_stop));
-    let given = top.section("runs", &["on_stop"]).get("on_stop").and_then(|at| at.one_of(&names));
+    let given = runs.get("on_stop").and_then(|at| at.one_of(&names));
     given.unwrap_or(OnStop::End)
 }
 

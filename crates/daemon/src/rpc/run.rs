@@ -12,8 +12,9 @@ use ops::Reason;
 use processes::Processes;
 use prost::Message as _;
 use refusal::{Refusal, chain};
-use runs::{Quotas, Runs, hide_secrets, parse_request};
+use runs::{Parsed, Quotas, Runs, hide_secrets, parse_request};
 use sha2::{Digest as _, Sha256};
+use store::Timestamp;
 use store::run::{Hold, Record};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_util::sync::CancellationToken;
@@ -63,7 +64,7 @@ impl Service {
             }
             chosen => RunId::chosen(chosen)?,
         };
-        let digest = digest(&request);
+        let digest = self.digest(&request);
         hide_secrets(&mut request, self.audit.redactor())?;
         // Each principal has its own: none can take another's, or find out which there are.
         let request_id =
@@ -73,11 +74,11 @@ impl Service {
         }
         let wants_token = request.issue_token;
         let policy = self.gateway.policy();
-        let (mut spec, profile) = parse_request(request, &policy, &principal)?;
+        let mut parsed: Parsed<'_> = parse_request(request, &policy, &principal)?;
         let (token, hash) = wants_token.then(|| issue_token(id)).unzip();
-        spec.token = hash;
+        parsed.spec.token = hash;
         let key = Some((request_id.clone(), digest.clone())).filter(|(id, _)| !id.is_empty());
-        let created = self.runs.create(id, spec, profile, &principal, key).await;
+        let created = self.runs.create(id, parsed, &principal, key).await;
         match created {
             // The same request came twice at the same time, and this one came second.
             Err(refusal) if refusal.reason == Reason::AlreadyExists => {
@@ -102,6 +103,25 @@ impl Service {
         let left = || self.runs.launcher.projects.left_of(record.id);
         let disk = living.map_or_else(|_| left(), |run| run.disk.to_wire());
         v1::Run { disk, ..record.to_wire() }
+    }
+
+    /// A run by itself: with the values of its plain variables, and when its lease ends.
+    fn whole(&self, record: &Record) -> v1::Run {
+        let left = self.runs.living_run(record.id).ok().and_then(|run| run.lease_left());
+        let lease_ends_at = left.map(|left| Timestamp::now().after(left).to_wire());
+        v1::Run { env: record.spec.env.clone(), lease_ends_at, ..self.shown(record) }
+    }
+
+    /// What tells a repetition of a request from another one.
+    fn digest(&self, request: &CreateRunRequest) -> Vec<u8> {
+        let mut content = request.clone();
+        content.request_id.clear();
+        let content = content.encode_to_vec();
+        if request.secret_env.is_empty() {
+            Sha256::digest(content).to_vec()
+        } else {
+            self.runs.store.fingerprint(&content)
+        }
     }
 
     /// The run that the same request made before.
@@ -149,12 +169,6 @@ async fn lift_alerts(service: &Service, run: RunId, principal: &Principal) -> Re
     Ok(())
 }
 
-fn digest(request: &CreateRunRequest) -> Vec<u8> {
-    let mut content = request.clone();
-    content.request_id.clear();
-    Sha256::digest(content.encode_to_vec()).to_vec()
-}
-
 #[tonic::async_trait]
 impl RunService for Service {
     async fn create_run(
@@ -168,7 +182,8 @@ impl RunService for Service {
         let (record, token) =
             created.await.map_err(|error| Refusal::internal("making the run", &error))??;
         let token = token.unwrap_or_default();
-        Ok(Response::new(v1::CreateRunResponse { run: Some(record.to_wire()), token }))
+        let run = v1::Run { env: record.spec.env.clone(), ..record.to_wire() };
+        Ok(Response::new(v1::CreateRunResponse { run: Some(run), token }))
     }
 
     async fn get_run(
@@ -176,7 +191,7 @@ impl RunService for Service {
         request: Request<v1::GetRunRequest>,
     ) -> Result<Response<v1::GetRunResponse>, Status> {
         let record = self.seen(&request, &request.get_ref().run_id)?;
-        Ok(Response::new(v1::GetRunResponse { run: Some(self.shown(&record)) }))
+        Ok(Response::new(v1::GetRunResponse { run: Some(self.whole(&record)) }))
     }
 
     async fn list_runs(
@@ -248,6 +263,30 @@ impl RunService for Service {
         });
         released.await.map_err(|error| Refusal::internal("resuming the run", &error))??;
         Ok(Response::new(v1::ResumeRunResponse { run: Some(self.runs.get(id)?.to_wire()) }))
+    }
+
+    async fn keep_alive_run(
+        &self,
+        request: Request<v1::KeepAliveRunRequest>,
+    ) -> Result<Response<v1::KeepAliveRunResponse>, Status> {
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        self.runs.living_run(id)?.keep_alive()?;
+        let run = Some(self.whole(&self.runs.get(id)?));
+        Ok(Response::new(v1::KeepAliveRunResponse { run }))
+    }
+
+    async fn extend_run(
+        &self,
+        request: Request<v1::ExtendRunRequest>,
+    ) -> Result<Response<v1::ExtendRunResponse>, Status> {
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        let (service, principal) = (self.clone(), principal(&request)?);
+        // Goes on when the client leaves.
+        let extended = tokio::spawn(async move {
+            service.runs.extend(id, request.get_ref().ttl.as_ref(), &principal.name).await
+        });
+        let record = extended.await.map_err(|error| Refusal::internal("extending the run", &error))??;
+        Ok(Response::new(v1::ExtendRunResponse { run: Some(record.to_wire()) }))
     }
 
     async fn delete_run(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jail::{Mount, SandboxPath};
 
+use crate::decision::Verdict;
 use crate::policy::ExecPolicy;
 use text::excerpt;
 
@@ -24,6 +25,29 @@ pub(super) fn not_allowed(
         "not be set under this profile"
     };
     Some(format!("the environment variable `{}` may {how}", excerpt(name)))
+}
+
+impl ExecPolicy {
+    /// Why no run may have one of these variables, which all its commands would have: a call may not set it either, or it makes
+    /// commands into others than the rules were written for. A relative path means another place in each call.
+    pub fn refuses_for_a_run(&self, env: &BTreeMap<String, String>) -> Option<String> {
+        // Nothing there is in the workspace, so a relative path counts as one that is not.
+        let Ok(elsewhere) = SandboxPath::parse("@state") else { return Some("no place".to_owned()) };
+        if let Some(why) = not_allowed(self, &elsewhere, env) {
+            return Some(why);
+        }
+        if self.default == Verdict::Allow {
+            return None;
+        }
+        let (name, _) = env
+            .iter()
+            .find(|(name, value)| redirects(name) && !is_path_within(self, &elsewhere, name, value))?;
+        Some(format!(
+            "the environment variable `{}` can make commands into others than this profile's rules were written for: set it in \
+             the calls that need it, where the profile asks",
+            excerpt(name)
+        ))
+    }
 }
 
 /// Whether the environment makes a command into another one than an `allow` rule was written for.

@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
+use ops::{Environment, Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
 use tokio::io::AsyncReadExt;
@@ -172,15 +172,16 @@ async fn conduct(
 
 /// Runs a shell script like a command: with bash, or with the image's `sh` where there is none.
 pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
-    let exec = of_script(shell)?;
+    let exec = of_script(shell, &lane.environment())?;
     run(call, lane, exec).await
 }
 
 /// The command that runs a script.
-pub(crate) fn of_script(shell: Shell) -> Result<Exec, ToolFailure> {
+pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFailure> {
     let Shell { script, cwd, env, stdin, timeout } = shell;
     let command = program::login_shell()?.to_owned();
-    let option = program::script_option(env.get("HOME").map_or(plan::HOME, String::as_str)).to_owned();
+    let home = env.get("HOME").map(String::as_str).or_else(|| run.get("HOME"));
+    let option = program::script_option(home.unwrap_or(plan::HOME)).to_owned();
     Ok(Exec { command, args: vec![option, script], cwd, env, stdin, timeout, only_reads: false })
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
 
 use jail::{AccessError, FileKind, Jail, OpenError, OpenErrorKind, SandboxPath};
-use ops::{Bounds, Cancel, Exec, Reason, ToolFailure};
+use ops::{Bounds, Cancel, Environment, Exec, Reason, ToolFailure};
 
 use crate::args::Mounts;
 use crate::call::Call;
@@ -31,7 +31,8 @@ pub(super) async fn make(
 ) -> Result<Plan, ToolFailure> {
     let (mounts, bounds, wait) = (lane.mounts.clone(), call.bounds.clone(), call.placed);
     let deadline = call.deadline.into_std();
-    let made = lane.threads.run(move || prepare(&mounts, exec, &bounds, deadline)).await;
+    let environment = lane.environment();
+    let made = lane.threads.run(move || prepare(&mounts, &environment, exec, &bounds, deadline)).await;
     let plan = made.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))?;
     Ok(Plan { wait, terminal, ..plan })
 }
@@ -39,12 +40,13 @@ pub(super) async fn make(
 /// The plan of a command that waits, with pipes. Blocks on files.
 pub(crate) fn prepare(
     mounts: &Mounts,
+    run: &Environment,
     exec: Exec,
     bounds: &Bounds,
     deadline: Instant,
 ) -> Result<Plan, ToolFailure> {
     let jail = Lane::jail(mounts.iter(), bounds);
-    let plan = plan(&jail, exec, bounds, true)?;
+    let plan = plan(&jail, run, exec, bounds, true)?;
     for path in &bounds.reads {
         read_only(&jail, path)?;
     }
@@ -54,18 +56,32 @@ pub(crate) fn prepare(
     Ok(plan)
 }
 
-fn plan(jail: &Jail, exec: Exec, bounds: &Bounds, wait: bool) -> Result<Plan, ToolFailure> {
+fn plan(
+    jail: &Jail,
+    run: &Environment,
+    exec: Exec,
+    bounds: &Bounds,
+    wait: bool,
+) -> Result<Plan, ToolFailure> {
     let cwd = enter(jail, &exec.cwd)?;
     let program = program::find(&exec.command, &exec.args, bounds, jail)?;
-    let env = environment(bounds, exec.env);
+    // A command that runs because it only reads may set no variable: any may change what a program does.
+    let only_reads = exec.only_reads || !bounds.reads.is_empty();
+    let none = Environment::default();
+    let env = environment(bounds, if only_reads { &none } else { run }, exec.env);
     let args = std::iter::once(exec.command).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
     let env =
         env.into_iter().map(|(name, value)| c_string(format!("{name}={value}"))).collect::<Result<_, _>>()?;
     Ok(Plan { program: c_string(program.into_os_string().into_vec())?, args, env, cwd, wait, terminal: None })
 }
 
-/// What the command finds in its environment: git commits in the name of the profile's author, as `git.commit` does.
-fn environment(bounds: &Bounds, call: BTreeMap<String, String>) -> BTreeMap<String, String> {
+/// What the command finds in its environment: git commits in the name of the profile's author, as `git.commit` does, unless
+/// the run or the call says otherwise.
+fn environment(
+    bounds: &Bounds,
+    run: &Environment,
+    call: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let (name, email) = (bounds.author_name.as_str(), bounds.author_email.as_str());
     let identity = [
         ("GIT_AUTHOR_NAME", name),
@@ -74,7 +90,9 @@ fn environment(bounds: &Bounds, call: BTreeMap<String, String>) -> BTreeMap<Stri
         ("GIT_COMMITTER_EMAIL", email),
     ];
     let own = ENVIRONMENT.into_iter().chain(identity);
-    own.map(|(name, value)| (name.to_owned(), value.to_owned())).chain(call).collect()
+    let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let run = run.variables().iter().map(|(name, value)| (name.clone(), value.clone()));
+    own.chain(run).chain(call).collect()
 }
 
 /// Refuses a path that `read` and `list` would refuse, or that a command could wait at for ever. What is not there is for the
@@ -103,16 +121,30 @@ fn c_string(text: impl Into<Vec<u8>>) -> Result<CString, ToolFailure> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ops::Bounds;
+    use ops::{Bounds, Environment};
 
     use super::environment;
+
+    #[test]
+    fn a_call_overrides_its_run_and_a_run_what_every_command_has() {
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let run = Environment::from_daemon(BTreeMap::from([
+            variable("LANG", "de"),
+            variable("TOKEN", "of the run"),
+            variable("MODE", "run"),
+        ]));
+        let found = environment(&Bounds::default(), &run, BTreeMap::from([variable("MODE", "call")]));
+        let of = |name: &str| found[name].as_str();
+        assert_eq!((of("LANG"), of("TOKEN"), of("MODE")), ("de", "of the run", "call"));
+        assert_eq!((of("HOME"), of("TERM")), ("/tmp", "dumb"));
+    }
 
     #[test]
     fn git_has_the_profiles_identity_unless_the_call_says_otherwise() {
         let bounds =
             Bounds { author_name: "Bob".into(), author_email: "bob@example.org".into(), ..Bounds::default() };
         let call = BTreeMap::from([("GIT_AUTHOR_NAME".to_owned(), "Ann".to_owned())]);
-        let found = environment(&bounds, call);
+        let found = environment(&bounds, &Environment::default(), call);
         let of = |name: &str| found[name].as_str();
         assert_eq!((of("GIT_AUTHOR_NAME"), of("GIT_AUTHOR_EMAIL")), ("Ann", "bob@example.org"));
         assert_eq!((of("GIT_COMMITTER_NAME"), of("GIT_COMMITTER_EMAIL")), ("Bob", "bob@example.org"));

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use ops::{Operation, Reason, ToolFailure};
+use ops::{Environment, Operation, Reason, ToolFailure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -254,12 +254,13 @@ impl Keeper {
 
     fn start(&mut self, start: KeeperStart) -> Result<(), Fault> {
         let bounds = bounds_from_wire(start.bounds);
+        let environment = Environment::from_daemon(start.environment);
         let request = v1::operation::Kind::Process(start.process.unwrap_or_default());
         let made = match Operation::parse(v1::Operation { kind: Some(request) }) {
             Ok(Operation::Process(wanted)) => {
                 self.input = Input::new(wanted.stdin || wanted.terminal.is_some());
                 let deadline = Instant::now() + PREPARE;
-                Process::make(wanted, &bounds, &Mounts::default(), &self.filters, deadline)
+                Process::make(wanted, &bounds, &Mounts::default(), &environment, &self.filters, deadline)
             }
             Ok(_) => Err(ToolFailure::new(Reason::Internal, "not a process")),
             Err(malformed) => Err(ToolFailure::new(malformed.reason, malformed.to_string())),

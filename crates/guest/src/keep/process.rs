@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use ops::{Bounds, Exec, Process as Wanted, ProcessProgram, Reason, ToolFailure};
+use ops::{Bounds, Environment, Exec, Process as Wanted, ProcessProgram, Reason, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::termios::tcgetpgrp;
@@ -42,13 +42,14 @@ impl Process {
         wanted: Wanted,
         bounds: &Bounds,
         mounts: &Mounts,
+        run: &Environment,
         filters: &[BpfProgram],
         deadline: Instant,
     ) -> Result<Self, ToolFailure> {
         let pty = wanted.terminal.map(|size| size_of(size).and_then(Pty::sized)).transpose()?;
-        let exec = program(wanted.program, pty.is_some())?;
+        let exec = program(wanted.program, run, pty.is_some())?;
         let command = text::excerpt(&exec.command);
-        let mut plan = exec::prepare(mounts, exec, bounds, deadline)?;
+        let mut plan = exec::prepare(mounts, run, exec, bounds, deadline)?;
         plan.terminal = pty.as_ref().map(Pty::end).transpose().map_err(|error| exec::not_forked(&error))?;
         let spawned = sys::spawn(&plan, filters).map_err(|error| exec::not_forked(&error))?;
         drop(plan);
@@ -150,12 +151,12 @@ impl Process {
 }
 
 /// A script is given to the shell that the image has.
-fn program(program: ProcessProgram, on_terminal: bool) -> Result<Exec, ToolFailure> {
+fn program(program: ProcessProgram, run: &Environment, on_terminal: bool) -> Result<Exec, ToolFailure> {
     let mut exec = match program {
         ProcessProgram::Command(exec) => exec,
-        ProcessProgram::Script(shell) => exec::of_script(shell)?,
+        ProcessProgram::Script(shell) => exec::of_script(shell, run)?,
     };
-    if on_terminal {
+    if on_terminal && run.get("TERM").is_none() {
         exec.env.entry("TERM".to_owned()).or_insert_with(|| TERM.to_owned());
     }
     Ok(exec)

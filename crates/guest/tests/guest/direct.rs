@@ -70,7 +70,7 @@ async fn switched() -> (Child, ChildStdin) {
     use worker_protocol::frame::encode;
     let mut process = crate::harness::binary(&["serve"]).spawn().unwrap();
     let mut input = process.stdin.take().unwrap();
-    let hello = Hello { protocol: worker_protocol::PROTOCOL, nonce: vec![1; 32], pid: 0, channel: 0 };
+    let hello = Hello { protocol: worker_protocol::PROTOCOL, nonce: vec![1; 32], ..Hello::default() };
     for body in [Body::Hello(hello), Body::Switch(Switch {})] {
         input.write_all(&encode(&ToWorker { id: 0, body: Some(body) }).unwrap()).await.unwrap();
     }

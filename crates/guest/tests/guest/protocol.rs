@@ -19,7 +19,7 @@ fn frame(id: u64, body: Body) -> Vec<u8> {
 }
 
 fn hello() -> Vec<u8> {
-    frame(0, Body::Hello(Hello { protocol: PROTOCOL, nonce: vec![3; 32], pid: 0, channel: 0 }))
+    frame(0, Body::Hello(Hello { protocol: PROTOCOL, nonce: vec![3; 32], ..Hello::default() }))
 }
 
 /// Sends the bytes and closes: what came back, the exit code, and standard error.
@@ -95,7 +95,7 @@ async fn a_hello_is_answered() {
     else {
         panic!("no hello")
     };
-    let Hello { protocol, nonce, pid, channel } = hello;
+    let Hello { protocol, nonce, pid, channel, .. } = hello;
     assert_eq!((protocol, nonce, pid), (PROTOCOL, vec![3; 32], process.id().unwrap()));
     assert_ne!(channel, 0, "it offers a direct channel");
     drop(input);
@@ -111,11 +111,11 @@ async fn an_end_before_anything_is_an_end() {
 #[tokio::test]
 async fn a_first_frame_that_is_no_hello_is_not_answered() {
     let older =
-        frame(0, Body::Hello(Hello { protocol: PROTOCOL + 1, nonce: vec![3; 32], pid: 0, channel: 0 }));
+        frame(0, Body::Hello(Hello { protocol: PROTOCOL + 1, nonce: vec![3; 32], ..Hello::default() }));
     for bytes in [
         &frame(0, Body::Ping(Ping {}))[..],
         &frame(1, Body::Start(Start::default())),
-        &frame(1, Body::Hello(Hello { protocol: PROTOCOL, nonce: Vec::new(), pid: 0, channel: 0 })),
+        &frame(1, Body::Hello(Hello { protocol: PROTOCOL, nonce: Vec::new(), ..Hello::default() })),
         &older,
         b"\xff\xff\xff\xff",
         b"\0\0\0\x02\xff\xff",

@@ -203,7 +203,7 @@ impl Hand {
             bounds: Bounds { max_output_bytes: 1 << 20, ..Bounds::default() },
         };
         host_worker.process.channel.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let hello = Hello { protocol: worker_protocol::PROTOCOL, nonce: vec![7; 32], pid: 0, channel: 0 };
+        let hello = Hello { protocol: worker_protocol::PROTOCOL, nonce: vec![7; 32], ..Hello::default() };
         host_worker.send(0, to_worker::Body::Hello(hello));
         let Some(FromWorker { id: 0, body: Some(from_worker::Body::Hello(hello)) }) = host_worker.receive()
         else {

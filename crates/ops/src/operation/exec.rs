@@ -106,7 +106,7 @@ fn check_args(args: &[String]) -> Result<(), Malformed> {
     Ok(())
 }
 
-pub(super) fn check_env(field: &str, env: &BTreeMap<String, String>) -> Result<(), Malformed> {
+pub(crate) fn check_env(field: &str, env: &BTreeMap<String, String>) -> Result<(), Malformed> {
     let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
     if env.len() > MAX_VARIABLES || bytes > MAX_ARGV_BYTES {
         let message =

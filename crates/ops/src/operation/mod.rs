@@ -37,6 +37,7 @@ use record::stands_for;
 pub use delete::Delete;
 pub use edit::{Edit, EditChange};
 pub use exec::Exec;
+pub(crate) use exec::check_env;
 pub use git::{Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision, GitRevisions};
 pub use glob::Glob;
 pub use grep::Grep;

@@ -21,7 +21,7 @@ use gateway::Profile;
 use gateway::policy::WorkspaceMode;
 use identity::Principal;
 use jail::Mount;
-use ops::Reason;
+use ops::{Environment, Reason};
 use refusal::Refusal;
 use store::run::{LaunchFingerprint, Owner, Place, Record, Spec, Started};
 use tokio::task::block_in_place;
@@ -42,6 +42,8 @@ pub(crate) struct Wanted {
     /// The image; `None` is the default image.
     pub(crate) image: Option<ImageReference>,
     pub(crate) workspace_access: Access,
+    /// What its commands find in their environment.
+    pub(crate) environment: Environment,
 }
 
 /// Launches runs. One for the daemon.
@@ -147,7 +149,9 @@ impl Launcher {
         }
         let report = containers::report(&spec, &inspection);
 
-        let guest = GuestLane::connect(self.engine.clone(), container.clone(), user).await?;
+        let guest =
+            GuestLane::connect(self.engine.clone(), container.clone(), user, wanted.environment.clone())
+                .await?;
         if let Some(pid) = guest.host_pid() {
             block_in_place(|| arrived(pid, &directories, &self.accounts(user)?))?;
         }
@@ -259,7 +263,7 @@ pub(crate) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) 
 }
 
 /// The profile's container, with what the client lowered.
-pub(crate) fn wanted(profile: &Profile, spec: &Spec) -> Result<Wanted, Refusal> {
+pub(crate) fn wanted(profile: &Profile, spec: &Spec, environment: Environment) -> Result<Wanted, Refusal> {
     let image = match spec.image.as_str() {
         "" => None,
         image => Some(ImageReference::parse(image).map_err(|error| Refusal::invalid("image", error))?),
@@ -275,6 +279,7 @@ pub(crate) fn wanted(profile: &Profile, spec: &Spec) -> Result<Wanted, Refusal> 
             runtime: profile.runtime.clone(),
         },
         image,
+        environment,
         workspace_access: match profile.workspace {
             WorkspaceMode::ReadOnly => Access::ReadOnly,
             WorkspaceMode::ReadWrite => Access::ReadWrite,

@@ -13,6 +13,7 @@ mod permissions;
 mod policies;
 mod runs;
 mod schema;
+mod secrets;
 mod settled;
 mod tokens;
 mod transcripts;
@@ -130,6 +131,9 @@ pub(crate) mod tests {
             labels: BTreeMap::new(),
             principal: "uid:0".into(),
             token: None,
+            env: BTreeMap::new(),
+            secret_env: Vec::new(),
+            lease: None,
         };
         Record::new(RunId::new(), spec)
     }

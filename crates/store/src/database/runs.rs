@@ -1,30 +1,50 @@
 //! Runs, and the workspaces that outlive them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use identity::RunId;
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, secrets};
 use crate::run::{Kept, Record};
 
 impl Store {
     /// Adds a run. `request` is the id and digest of the request that made it.
     pub fn insert_run(&self, record: &Record, request: Option<(&str, &[u8])>) -> Result<(), StoreError> {
+        self.insert_run_with(record, request, &BTreeMap::new())
+    }
+
+    /// The same with secret variables.
+    pub fn insert_run_with(
+        &self,
+        record: &Record,
+        request: Option<(&str, &[u8])>,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
         let (request_id, digest) = request.unzip();
-        self.lock().execute(
+        let mut connection = self.lock();
+        let transaction = connection.transaction()?;
+        transaction.execute(
             "INSERT INTO runs (run_id, request_id, request, record) VALUES (?1, ?2, ?3, ?4)",
             params![record.id.to_string(), request_id, digest, serde_json::to_string(record)?],
         )?;
+        self.keep_secrets(&transaction, record.id, secrets)?;
+        transaction.commit()?;
         Ok(())
     }
 
-    /// Writes a run's new state.
+    /// Writes a run's new state. One that has ended needs no secrets.
     pub fn update_run(&self, record: &Record) -> Result<(), StoreError> {
-        self.lock().execute(
+        let mut connection = self.lock();
+        let transaction = connection.transaction()?;
+        transaction.execute(
             "UPDATE runs SET record = ?2 WHERE run_id = ?1",
             params![record.id.to_string(), serde_json::to_string(record)?],
         )?;
+        if record.state.has_ended() {
+            secrets::forget(&transaction, record.id)?;
+        }
+        transaction.commit()?;
         Ok(())
     }
 
@@ -37,6 +57,7 @@ impl Store {
         let used = room.used;
         transaction.execute("DELETE FROM settled_approvals WHERE run_id = ?1", [id.to_string()])?;
         super::transcripts::forget(&transaction, id)?;
+        secrets::forget(&transaction, id)?;
         transaction.execute("DELETE FROM runs WHERE run_id = ?1", [id.to_string()])?;
         transaction.commit()?;
         self.0.outcomes.set(used);

@@ -21,6 +21,7 @@ const STEPS: &[&str] = &[
     AGE_OF_OUTCOMES,
     ONE_SCHEMA,
     API_TOKENS,
+    RUN_SECRETS,
 ];
 
 const RUNS_AND_CALLS: &str = "
@@ -155,6 +156,14 @@ CREATE TABLE api_tokens (
     token_id TEXT PRIMARY KEY,
     ends_at  INTEGER NOT NULL,
     record   TEXT NOT NULL
+) STRICT;
+";
+
+/// Secret variables of runs that live.
+const RUN_SECRETS: &str = "
+CREATE TABLE run_secrets (
+    run_id TEXT PRIMARY KEY,
+    sealed BLOB NOT NULL
 ) STRICT;
 ";
 

@@ -198,6 +198,43 @@ pub struct Spec {
     /// Of the run's token, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenHash>,
+    /// Environment variables of all its commands.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Names of those whose values the store has sealed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_env: Vec<String>,
+    /// It ends when nobody has renewed it for so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Duration>,
+}
+
+/// Why a run ended that nobody stopped and that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndCause {
+    Ttl,
+    IdleTimeout,
+    Lease,
+}
+
+impl EndCause {
+    /// As the audit log names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ttl => "ttl",
+            Self::IdleTimeout => "idle_timeout",
+            Self::Lease => "lease",
+        }
+    }
+
+    fn to_wire(self) -> v1::run::EndCause {
+        match self {
+            Self::Ttl => v1::run::EndCause::Ttl,
+            Self::IdleTimeout => v1::run::EndCause::IdleTimeout,
+            Self::Lease => v1::run::EndCause::Lease,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,6 +256,11 @@ pub struct Record {
     /// What keeps it paused, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<Held>,
+    /// The `ttl` that it was given since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extended: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_cause: Option<EndCause>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -266,7 +308,14 @@ impl Record {
             restarts: 0,
             adopted_at: None,
             holds: Vec::new(),
+            extended: None,
+            end_cause: None,
         }
+    }
+
+    /// How old it may become, counted from READY.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.extended.or(self.spec.ttl)
     }
 
     pub fn enter(&mut self, state: State, failure: Option<String>) {
@@ -312,7 +361,7 @@ impl Record {
             agent_id: spec.agent_id.clone(),
             role: spec.role.clone(),
             limits: Some(limits_to_wire(&spec.limits)),
-            ttl: spec.ttl.map(wire::duration),
+            ttl: self.ttl().map(wire::duration),
             idle_timeout: spec.idle_timeout.map(wire::duration),
             labels: spec.labels.clone().into_iter().collect(),
             state: self.state.to_wire().into(),
@@ -346,8 +395,14 @@ impl Record {
                 .map_or(v1::run::Changes::Unspecified, |layer| layer.changes.to_wire())
                 .into(),
             holds: self.holds.iter().map(Held::to_wire).collect(),
-            // Known to whoever counts it.
+            // Known to the daemon that counts it.
             disk: None,
+            // As long as all variables of a run may be, so not in lists and streams.
+            env: BTreeMap::new(),
+            secret_env: spec.secret_env.clone(),
+            lease: spec.lease.map(wire::duration),
+            lease_ends_at: None,
+            end_cause: self.end_cause.map_or(v1::run::EndCause::Unspecified, EndCause::to_wire).into(),
         }
     }
 }

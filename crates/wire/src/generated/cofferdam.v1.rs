@@ -11475,6 +11475,24 @@ pub struct Run {
     /// What it has on the daemon's disk; absent when that is not known so far.
     #[prost(message, optional, tag = "28")]
     pub disk: ::core::option::Option<DiskUse>,
+    /// Environment variables of all its commands and processes. Only from CreateRun and GetRun.
+    #[prost(btree_map = "string, string", tag = "29")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Names of the variables whose values are secret. Their values are never answered.
+    #[prost(string, repeated, tag = "30")]
+    pub secret_env: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The run is stopped when nobody has renewed it for so long, see KeepAliveRun. Absent: never.
+    #[prost(message, optional, tag = "31")]
+    pub lease: ::core::option::Option<::prost_types::Duration>,
+    /// Output only. When the lease ends unless somebody renews it. Only from GetRun and KeepAliveRun, while the run lives.
+    #[prost(message, optional, tag = "32")]
+    pub lease_ends_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Output only. Why it ended by itself.
+    #[prost(enumeration = "run::EndCause", tag = "33")]
+    pub end_cause: i32,
 }
 /// Nested message and enum types in `Run`.
 pub mod run {
@@ -11576,6 +11594,53 @@ pub mod run {
                 "START_KIND_UNSPECIFIED" => Some(Self::Unspecified),
                 "WARM" => Some(Self::Warm),
                 "COLD" => Some(Self::Cold),
+                _ => None,
+            }
+        }
+    }
+    /// Why a run ended that nobody stopped and that did not fail.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum EndCause {
+        /// It lives, was stopped on request, or FAILED.
+        Unspecified = 0,
+        /// It was as old as its `ttl`.
+        Ttl = 1,
+        /// It had no call for its `idle_timeout`.
+        IdleTimeout = 2,
+        /// Nobody renewed its `lease`.
+        Lease = 3,
+    }
+    impl EndCause {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "END_CAUSE_UNSPECIFIED",
+                Self::Ttl => "TTL",
+                Self::IdleTimeout => "IDLE_TIMEOUT",
+                Self::Lease => "LEASE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "END_CAUSE_UNSPECIFIED" => Some(Self::Unspecified),
+                "TTL" => Some(Self::Ttl),
+                "IDLE_TIMEOUT" => Some(Self::IdleTimeout),
+                "LEASE" => Some(Self::Lease),
                 _ => None,
             }
         }
@@ -12068,7 +12133,8 @@ pub struct CreateRunRequest {
     /// Lower limits than the profile's.
     #[prost(message, optional, tag = "9")]
     pub limits: ::core::option::Option<Limits>,
-    /// Stop the run when it is this old.
+    /// Stop the run when it is this old, counted from READY. At most `runs.max_ttl` of the daemon's configuration, which is
+    /// also the default where it is set. Default: never.
     #[prost(message, optional, tag = "10")]
     pub ttl: ::core::option::Option<::prost_types::Duration>,
     /// Stop the run when it has had no call for so long.
@@ -12084,6 +12150,27 @@ pub struct CreateRunRequest {
     /// else, as long as the run lives. Default false.
     #[prost(bool, tag = "13")]
     pub issue_token: bool,
+    /// Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A call's own
+    /// variable of the same name wins. Commands that run because they only read get none. A variable needs the leave of
+    /// the profile's `exec.env` as a call's does; one that can make a program into another (PATH, LD_PRELOAD …) also needs
+    /// `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128 KiB in all and
+    /// 32 KiB a value. What looks like a secret is refused here.
+    #[prost(btree_map = "string, string", tag = "14")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// The same with secret values: sealed on the disk, removed when the run ends, never answered, recorded or logged, and
+    /// hidden where an agent writes one of 8 bytes or more into a call. Names count as those of `env`, and are shown.
+    #[prost(btree_map = "string, string", tag = "15")]
+    pub secret_env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Stop the run when nobody has sent KeepAliveRun for so long, counted from READY. At least a second. A daemon that
+    /// reattaches the run gives it one lease from then, because nobody could renew it before. Default: never.
+    #[prost(message, optional, tag = "16")]
+    pub lease: ::core::option::Option<::prost_types::Duration>,
 }
 impl ::prost::Name for CreateRunRequest {
     const NAME: &'static str = "CreateRunRequest";
@@ -12299,6 +12386,78 @@ impl ::prost::Name for ResumeRunResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.ResumeRunResponse".into()
+    }
+}
+/// See RunService.KeepAliveRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeepAliveRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for KeepAliveRunRequest {
+    const NAME: &'static str = "KeepAliveRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.KeepAliveRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.KeepAliveRunRequest".into()
+    }
+}
+/// The run, with its lease renewed.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct KeepAliveRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for KeepAliveRunResponse {
+    const NAME: &'static str = "KeepAliveRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.KeepAliveRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.KeepAliveRunResponse".into()
+    }
+}
+/// See RunService.ExtendRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExtendRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The age at which the run is stopped, counted from READY as in CreateRun. Required; at most `runs.max_ttl` of the
+    /// daemon's configuration.
+    #[prost(message, optional, tag = "2")]
+    pub ttl: ::core::option::Option<::prost_types::Duration>,
+}
+impl ::prost::Name for ExtendRunRequest {
+    const NAME: &'static str = "ExtendRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExtendRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExtendRunRequest".into()
+    }
+}
+/// The run, with its new ttl.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExtendRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for ExtendRunResponse {
+    const NAME: &'static str = "ExtendRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExtendRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExtendRunResponse".into()
     }
 }
 /// See RunService.DeleteRun.
@@ -12912,8 +13071,9 @@ pub mod run_service_client {
         }
         /// Makes every command of a run stand still: no process that a call or a terminal has started runs on, and calls are
         /// refused as RUN_NOT_READY until ResumeRun. Calls under way wait, and go on then. Their time goes on meanwhile: a
-        /// command whose timeout passes is ended where it stands. `ttl` goes on, too; `idle_timeout` does not. A paused run
-        /// can be stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
+        /// command whose timeout passes is ended where it stands. Memory is kept: after ResumeRun each process continues with
+        /// what it had. `ttl` and `lease` go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and
+        /// stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
         pub async fn pause_run(
             &mut self,
             request: impl tonic::IntoRequest<super::PauseRunRequest>,
@@ -12961,6 +13121,58 @@ pub mod run_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("cofferdam.v1.RunService", "ResumeRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Renews the `lease` of a run. Nothing else renews it: no call, no process and no watcher. Fails with
+        /// PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
+        pub async fn keep_alive_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::KeepAliveRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::KeepAliveRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/KeepAliveRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "KeepAliveRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED. Fails
+        /// with RUN_NOT_READY if the run has ended: no answer says that a run lives on which does not.
+        pub async fn extend_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExtendRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExtendRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/ExtendRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ExtendRun"));
             self.inner.unary(req, path, codec).await
         }
         /// The runs as they are, then each change of state.
@@ -13176,8 +13388,9 @@ pub mod run_service_server {
         >;
         /// Makes every command of a run stand still: no process that a call or a terminal has started runs on, and calls are
         /// refused as RUN_NOT_READY until ResumeRun. Calls under way wait, and go on then. Their time goes on meanwhile: a
-        /// command whose timeout passes is ended where it stands. `ttl` goes on, too; `idle_timeout` does not. A paused run
-        /// can be stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
+        /// command whose timeout passes is ended where it stands. Memory is kept: after ResumeRun each process continues with
+        /// what it had. `ttl` and `lease` go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and
+        /// stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
         async fn pause_run(
             &self,
             request: tonic::Request<super::PauseRunRequest>,
@@ -13191,6 +13404,24 @@ pub mod run_service_server {
             request: tonic::Request<super::ResumeRunRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ResumeRunResponse>,
+            tonic::Status,
+        >;
+        /// Renews the `lease` of a run. Nothing else renews it: no call, no process and no watcher. Fails with
+        /// PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
+        async fn keep_alive_run(
+            &self,
+            request: tonic::Request<super::KeepAliveRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::KeepAliveRunResponse>,
+            tonic::Status,
+        >;
+        /// Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED. Fails
+        /// with RUN_NOT_READY if the run has ended: no answer says that a run lives on which does not.
+        async fn extend_run(
+            &self,
+            request: tonic::Request<super::ExtendRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExtendRunResponse>,
             tonic::Status,
         >;
         /// Server streaming response type for the WatchRuns method.
@@ -13623,6 +13854,96 @@ pub mod run_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ResumeRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/KeepAliveRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct KeepAliveRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::KeepAliveRunRequest>
+                    for KeepAliveRunSvc<T> {
+                        type Response = super::KeepAliveRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::KeepAliveRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::keep_alive_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = KeepAliveRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/ExtendRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExtendRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::ExtendRunRequest>
+                    for ExtendRunSvc<T> {
+                        type Response = super::ExtendRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExtendRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::extend_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExtendRunSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

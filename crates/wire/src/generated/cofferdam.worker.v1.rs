@@ -109,7 +109,7 @@ impl ::prost::Name for FromWorker {
     }
 }
 /// First frame in both directions.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Hello {
     /// Version of this protocol; both sides must say the same.
     #[prost(uint32, tag = "1")]
@@ -123,6 +123,12 @@ pub struct Hello {
     /// Number of the worker's descriptor that is our end of a direct channel, a Unix stream socket; 0 when it offers none.
     #[prost(uint32, tag = "4")]
     pub channel: u32,
+    /// Variables of the run, for each command that does not set them itself. From the daemon only, to a guest.
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub environment: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
 }
 impl ::prost::Name for Hello {
     const NAME: &'static str = "Hello";
@@ -744,6 +750,12 @@ pub struct KeeperStart {
     /// The bounds of its call.
     #[prost(message, optional, tag = "2")]
     pub bounds: ::core::option::Option<Bounds>,
+    /// Variables of the run, under those of the request.
+    #[prost(btree_map = "string, string", tag = "3")]
+    pub environment: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
 }
 impl ::prost::Name for KeeperStart {
     const NAME: &'static str = "KeeperStart";

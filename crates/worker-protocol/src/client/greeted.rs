@@ -31,7 +31,10 @@ where
     R: AsyncRead + Send + Unpin + 'static,
 {
     pub async fn greet(mut output: W, mut input: R, options: ConnectOptions) -> Result<Self, ConnectError> {
-        let (peer, buffer) = in_time(options.hello_timeout, hello::exchange(&mut output, &mut input)).await?;
+        let (peer, buffer) = {
+            let exchange = hello::exchange(&mut output, &mut input, &options.environment);
+            in_time(options.hello_timeout, exchange).await?
+        };
         Ok(Self { output, input, buffer, peer, options })
     }
 
@@ -56,7 +59,7 @@ where
         let exchanged = in_time(self.options.hello_timeout, async {
             self.output.write_all(&switch).await?;
             self.output.flush().await?;
-            hello::exchange(&mut outgoing, &mut incoming).await
+            hello::exchange(&mut outgoing, &mut incoming, &self.options.environment).await
         });
         let (_, buffer) = exchanged.await?;
         let (shared, frames) = Shared::new(self.options, Some(outgoing.now()));

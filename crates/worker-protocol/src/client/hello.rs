@@ -1,5 +1,6 @@
 //! The first frame of each direction.
 
+use ops::Environment;
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use wire::worker::v1::{FromWorker, Hello, ToWorker, from_worker, to_worker};
@@ -16,10 +17,12 @@ const READ: usize = 1024;
 pub(super) async fn exchange(
     output: &mut (impl AsyncWrite + Unpin),
     input: &mut (impl AsyncRead + Unpin),
+    environment: &Environment,
 ) -> Result<(Peer, FrameBuffer), ConnectError> {
     let mut nonce = [0; NONCE];
     getrandom(&mut nonce, GetRandomFlags::empty()).map_err(|errno| ConnectError::Random(errno.into()))?;
-    let hello = Hello { protocol: PROTOCOL, nonce: nonce.to_vec(), pid: 0, channel: 0 };
+    let environment = environment.variables().clone();
+    let hello = Hello { protocol: PROTOCOL, nonce: nonce.to_vec(), pid: 0, channel: 0, environment };
     output.write_all(&encode(&ToWorker { id: 0, body: Some(to_worker::Body::Hello(hello)) })?).await?;
     output.flush().await?;
 

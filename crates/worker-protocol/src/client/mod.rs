@@ -40,7 +40,7 @@ use std::future::Future;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ops::{Bound, Bounds, Operation, Outcome};
+use ops::{Bound, Bounds, Environment, Operation, Outcome};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -83,6 +83,8 @@ pub struct ConnectOptions {
     pub max_terminals: usize,
     /// Commands on pipes that are written to at once, beside both; more are refused.
     pub max_piped: usize,
+    /// Variables of the run, for a guest.
+    pub environment: Environment,
 }
 
 impl Default for ConnectOptions {
@@ -95,6 +97,7 @@ impl Default for ConnectOptions {
             max_calls: 32,
             max_terminals: 8,
             max_piped: 8,
+            environment: Environment::default(),
         }
     }
 }

@@ -102,6 +102,34 @@ fn variables_need_leave() {
     assert_eq!(ruling.verdict, Deny, "names count exactly");
 }
 
+#[test]
+fn a_run_may_have_the_variables_that_a_call_may_set_unless_rules_stand_on_their_absence() {
+    let loose = builtin_and(
+        "profiles:\n  loose:\n    operations: {exec: allow}\n    exec:\n      env: ['*']\n      default: ask\n",
+    );
+    let refused = |policy: &Policy, profile: &str, name: &str, value: &str| {
+        let env = [(name.to_owned(), value.to_owned())].into();
+        policy.profile(profile).unwrap().exec.refuses_for_a_run(&env)
+    };
+    for name in DANGEROUS {
+        for profile in ["review", "build", "strict"] {
+            let why = refused(&builtin(), profile, name, "/opt/x").unwrap();
+            assert!(why.contains(name), "{why}");
+        }
+        assert!(refused(&loose, "loose", name, "x").unwrap().contains("where the profile asks"), "{name}");
+        for profile in ["open", "harness"] {
+            assert_eq!(refused(&builtin(), profile, name, "x"), None, "{profile}: {name}");
+        }
+    }
+    assert_eq!(refused(&loose, "loose", "CI", "1"), None);
+    assert_eq!(refused(&builtin(), "review", "CI", "1"), None);
+    assert!(refused(&builtin(), "strict", "CI", "1").is_some());
+    assert_eq!(refused(&builtin(), "build", "PYTHONPATH", "/workspace/src:@project/lib"), None);
+    for elsewhere in ["src", "", "/workspace:lib", "/state/x", "/opt"] {
+        assert!(refused(&builtin(), "build", "PYTHONPATH", elsewhere).is_some(), "{elsewhere}");
+    }
+}
+
 /// Each path of the list counts, and a command that finds its modules in the workspace is the one that the rule is for.
 #[test]
 fn paths_for_modules_stay_within_the_workspace() {

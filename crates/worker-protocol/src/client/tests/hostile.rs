@@ -153,7 +153,7 @@ async fn frames_are_about_calls_in_flight() {
 
 #[tokio::test]
 async fn nothing_comes_unasked() {
-    let hello = Body::Hello(Hello { protocol: 1, nonce: vec![0; 32], pid: 7, channel: 0 });
+    let hello = Body::Hello(Hello { protocol: 1, nonce: vec![0; 32], pid: 7, ..Hello::default() });
     for (id, body, violation) in [
         (0, Body::Pong(w::Pong {}), Violation::Pong),
         (5, Body::Pong(w::Pong {}), Violation::Pong),

@@ -1,0 +1,88 @@
+//! A run that is to live longer than it was asked to.
+//!
+//! The run's task answers, which also ends the run: so either the run lives on with its new `ttl`, on the disk and on record, or the
+//! answer says that it has ended.
+
+use std::time::Duration;
+
+use identity::RunId;
+use ops::Reason;
+use refusal::{Refusal, chain};
+use serde_json::json;
+use store::run::{Record, State};
+use tokio::sync::oneshot;
+
+use crate::registry::Runs;
+use crate::request::duration;
+use crate::run::{Command, takes_no_calls};
+use crate::shared::Shared;
+
+/// What a run's task is to do about its `ttl`.
+pub(crate) struct Extend {
+    ttl: Duration,
+    by: String,
+    done: oneshot::Sender<Result<Record, Refusal>>,
+}
+
+impl Runs {
+    /// Gives a run a longer `ttl`, counted from READY.
+    pub async fn extend(&self, id: RunId, ttl: Option<&wire::Duration>, by: &str) -> Result<Record, Refusal> {
+        let ttl = duration("ttl", ttl)?.ok_or_else(|| Refusal::invalid("ttl", "is missing"))?;
+        self.check_ttl(ttl)?;
+        let run = self.living_run(id)?;
+        let (done, answer) = oneshot::channel();
+        let extend = Extend { ttl, by: by.to_owned(), done };
+        // A command that was not taken comes back with `done`, and nobody would ever answer: it must be dropped first.
+        let is_told = run.commands.send(Command::Extend(extend)).await.is_ok();
+        match if is_told { answer.await.ok() } else { None } {
+            Some(outcome) => outcome,
+            None => Err(takes_no_calls(self.get(id).map_or(State::Stopped, |record| record.state))),
+        }
+    }
+
+    /// Refuses a `ttl` above the configuration's.
+    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Refusal> {
+        match self.max_ttl {
+            Some(most) if ttl > most => {
+                let most = most.as_secs();
+                Err(Refusal::invalid(
+                    "ttl",
+                    format!("is above the daemon's limit of {most} seconds (runs.max_ttl)"),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    /// Does what was asked, and answers.
+    pub(crate) async fn extend(&self, extend: Extend) {
+        let Extend { ttl, by, done } = extend;
+        let outcome = self.live_until(ttl, &by).await;
+        // Whoever asked may be gone; the run is as it is.
+        let _ = done.send(outcome);
+    }
+
+    async fn live_until(&self, ttl: Duration, by: &str) -> Result<Record, Refusal> {
+        let mut record = self.record.borrow().clone();
+        let refused = |message: String| Err(Refusal::new(Reason::PreconditionFailed, message));
+        match record.ttl() {
+            None => return refused("ttl: the run has none, so it needs no longer one".to_owned()),
+            Some(has) if has > ttl => {
+                let has = has.as_secs();
+                return refused(format!("ttl: the run has {has} seconds, and this would be less"));
+            }
+            Some(has) if has == ttl => return Ok(record),
+            Some(_) => record.extended = Some(ttl),
+        }
+        let kept = record.clone();
+        let stored = self.runs.store.with(move |store| store.update_run(&kept)).await;
+        stored.map_err(|error| Refusal::internal("keeping the run's new ttl", &chain(&error)))?;
+        self.record.send_modify(|record| record.extended = Some(ttl));
+        let details = json!({ "state": record.state.as_str(), "ttl_s": ttl.as_secs(), "by": by });
+        self.tell(&record, details).await;
+        self.runs.changed(record.clone());
+        Ok(record)
+    }
+}

@@ -1,0 +1,101 @@
+//! The lease of a run: it ends when nobody has renewed it for so long.
+//!
+//! Only `KeepAliveRun` renews it. A renewal that was answered holds: the run's task and the renewal decide under one lock
+//! whether it came in time. The clock is this daemon's own, and starts when the run is READY or reattached: nobody could
+//! renew a lease while no daemon ran.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(crate) struct Lease {
+    lasts: Duration,
+    term: Mutex<Term>,
+}
+
+struct Term {
+    began: Instant,
+    is_over: bool,
+}
+
+impl Lease {
+    pub(crate) fn new(lasts: Duration, now: Instant) -> Self {
+        Self { lasts, term: Mutex::new(Term { began: now, is_over: false }) }
+    }
+
+    /// Begins the first term.
+    pub(crate) fn begin(&self, now: Instant) {
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Term { began: now, is_over: false };
+    }
+
+    /// Begins a new term, unless the last one is over: whether it does.
+    pub(crate) fn renew(&self, now: Instant) -> bool {
+        let mut term = self.look(now);
+        if !term.is_over {
+            term.began = now;
+        }
+        !term.is_over
+    }
+
+    /// Whether nobody came in time. Then nobody does any more.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.look(now).is_over
+    }
+
+    /// Until it is over unless somebody renews it.
+    pub(crate) fn left(&self, now: Instant) -> Duration {
+        let term = self.look(now);
+        if term.is_over { Duration::ZERO } else { self.lasts.saturating_sub(now.duration_since(term.began)) }
+    }
+
+    fn look(&self, now: Instant) -> MutexGuard<'_, Term> {
+        let mut term = self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        term.is_over |= now.duration_since(term.began) >= self.lasts;
+        term
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Lease;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_lease_is_over_when_nobody_came_in_time_and_stays_so() {
+        let start = Instant::now();
+        let lease = Lease::new(10 * SECOND, start);
+        assert!(lease.renew(start + 9 * SECOND));
+        assert_eq!(lease.left(start + 12 * SECOND), 7 * SECOND);
+        assert!(!lease.is_over(start + 18 * SECOND));
+        assert!(!lease.renew(start + 19 * SECOND), "too late");
+        assert!(lease.is_over(start + 9 * SECOND), "over for everybody, whatever a late thread reads");
+        assert_eq!(lease.left(start + 9 * SECOND), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_renewal_that_was_answered_is_never_followed_by_an_end_before_its_time() {
+        for _ in 0..200 {
+            let lease = Lease::new(Duration::from_micros(50), Instant::now());
+            std::thread::scope(|scope| {
+                let task = scope.spawn(|| {
+                    while !lease.is_over(Instant::now()) {
+                        std::hint::spin_loop();
+                    }
+                    Instant::now()
+                });
+                let mut renewed = None;
+                loop {
+                    let now = Instant::now();
+                    if !lease.renew(now) {
+                        break;
+                    }
+                    renewed = Some(now);
+                }
+                let ended = task.join().unwrap();
+                assert!(renewed.is_none_or(|renewed| ended - renewed >= Duration::from_micros(50)));
+            });
+        }
+    }
+}

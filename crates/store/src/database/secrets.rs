@@ -1,0 +1,103 @@
+//! Secret variables of runs, sealed. They go when their run has ended: nothing is started in it any more.
+
+use std::collections::BTreeMap;
+
+use identity::RunId;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{Store, StoreError};
+
+/// What they are sealed for.
+fn place(run: RunId) -> String {
+    format!("variables of run {run}")
+}
+
+impl Store {
+    /// The secret variables of a run, by name.
+    pub fn secrets(&self, run: RunId) -> Result<BTreeMap<String, String>, StoreError> {
+        let sealed: Option<Vec<u8>> = self
+            .lock()
+            .query_row("SELECT sealed FROM run_secrets WHERE run_id = ?1", [run.to_string()], |row| {
+                row.get(0)
+            })
+            .optional()?;
+        let Some(sealed) = sealed else { return Ok(BTreeMap::new()) };
+        Ok(serde_json::from_slice(&self.0.seal.unseal(&place(run), &sealed)?)?)
+    }
+
+    /// Keeps them in the transaction that makes their run.
+    pub(super) fn keep_secrets(
+        &self,
+        connection: &Connection,
+        run: RunId,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        if !secrets.is_empty() {
+            let sealed = self.0.seal.seal(&place(run), &serde_json::to_vec(secrets)?);
+            let insert = "INSERT INTO run_secrets (run_id, sealed) VALUES (?1, ?2)";
+            connection.execute(insert, params![run.to_string(), sealed])?;
+        }
+        Ok(())
+    }
+
+    /// A digest of a request that holds secrets. Who reads the database without its key cannot try values on it.
+    pub fn fingerprint(&self, content: &[u8]) -> Vec<u8> {
+        self.0.seal.fingerprint("request", content).to_vec()
+    }
+}
+
+/// Removes those of a run that has ended.
+pub(super) fn forget(connection: &Connection, run: RunId) -> Result<(), StoreError> {
+    connection.execute("DELETE FROM run_secrets WHERE run_id = ?1", [run.to_string()])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::{OutcomeBounds, Store};
+    use crate::run::State;
+    use crate::testing::record;
+
+    #[test]
+    fn secrets_are_sealed_outlive_the_daemon_and_go_with_their_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.db");
+        let secrets = BTreeMap::from([("TOKEN".to_owned(), "hunter2-hunter2".to_owned())]);
+        let (mut run, mut other) = (record(), record());
+        {
+            let store = Store::open(&path, OutcomeBounds::WIDE).unwrap();
+            store.insert_run_with(&run, None, &secrets).unwrap();
+            store.insert_run_with(&other, None, &secrets).unwrap();
+            run.state = State::Ready;
+            store.update_run(&run).unwrap();
+        }
+        for file in std::fs::read_dir(directory.path()).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            assert!(!bytes.windows(7).any(|part| part == b"hunter2"));
+        }
+        let store = Store::open(&path, OutcomeBounds::WIDE).unwrap();
+        assert_eq!(store.secrets(run.id).unwrap(), secrets);
+        run.state = State::Stopped;
+        store.update_run(&run).unwrap();
+        assert_eq!(store.secrets(run.id).unwrap(), BTreeMap::new());
+        other.state = State::Ready;
+        assert_eq!(store.secrets(other.id).unwrap(), secrets, "of another run");
+        store.delete_run(other.id).unwrap();
+        assert_eq!(store.secrets(other.id).unwrap(), BTreeMap::new());
+    }
+
+    #[test]
+    fn secrets_open_for_their_own_run_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+        let (run, other) = (record(), record());
+        let secrets = BTreeMap::from([("TOKEN".to_owned(), "x".to_owned())]);
+        store.insert_run_with(&run, None, &secrets).unwrap();
+        store.insert_run(&other, None).unwrap();
+        let swap = "UPDATE run_secrets SET run_id = ?1";
+        store.lock().execute(swap, [other.id.to_string()]).unwrap();
+        assert!(store.secrets(other.id).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! What a run was given for all its life outlives the daemon: variables, secret ones among them, its ttl and its lease.
+
+use std::time::{Duration, Instant};
+
+use harness::v1::run::{EndCause, State};
+use harness::v1::{self, CreateRunRequest};
+use harness::{Daemon, requests};
+
+use crate::adopted::outlives;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_keeps_its_variables_and_its_longer_ttl_under_the_next_daemon() {
+    let mut daemon = Daemon::start().await;
+    let request = CreateRunRequest {
+        env: [("MODE".to_owned(), "plain".to_owned())].into(),
+        secret_env: [("KEY".to_owned(), "open sesame".to_owned())].into(),
+        ttl: Some(wire::duration(Duration::from_secs(300))),
+        ..requests::managed("harness")
+    };
+    let mut run = daemon.run_on(request).await;
+    let ttl = Some(wire::duration(Duration::from_secs(400)));
+    let extend = v1::ExtendRunRequest { run_id: run.id().to_owned(), ttl };
+    run.clients.runs.extend_run(extend).await.unwrap();
+    let mut run = outlives(&mut daemon, run).await;
+    for _ in 0..3 {
+        assert_eq!(run.exec(&["sh", "-c", "echo $MODE $KEY"]).await.stdout, "plain open sesame\n");
+    }
+    let id = run.start(harness::process::command(&["sh", "-c", "echo $KEY"])).await.process_id;
+    assert_eq!(run.all_of(&id).await.text(), "open sesame\n");
+    assert_eq!(run.show().await.ttl, ttl);
+}
+
+/// Nobody could renew it while there was no daemon.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_begins_anew_with_the_next_daemon_and_ends_under_it() {
+    let mut daemon = Daemon::start().await;
+    let lease = Some(wire::duration(Duration::from_secs(3)));
+    let run = daemon.run_on(CreateRunRequest { lease, ..requests::managed("harness") }).await;
+    daemon.kill().await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    daemon.launch().await;
+    let launched = Instant::now();
+    let mut run = harness::RunHandle { clients: daemon.connect().await, ..run };
+    assert_eq!(run.show().await.state(), State::Ready);
+    assert_eq!(run.ended().await.end_cause(), EndCause::Lease);
+    assert!(launched.elapsed() > Duration::from_secs(1));
+}
+
+/// What was sealed under another key is gone, and no run goes on with half its variables.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_secrets_cannot_be_opened_ends_and_says_so() {
+    let mut daemon = Daemon::start().await;
+    let secret_env = [("KEY".to_owned(), "open sesame".to_owned())].into();
+    let run = daemon.run_on(CreateRunRequest { secret_env, ..requests::managed("harness") }).await;
+    daemon.kill().await;
+    std::fs::write(daemon.state_dir().join("seal.key"), [7; 32]).unwrap();
+    daemon.launch().await;
+    let mut run = harness::RunHandle { clients: daemon.connect().await, ..run };
+    let shown = run.show().await;
+    assert_eq!(shown.state(), State::Failed);
+    assert!(shown.failure.contains("secret variables"), "{}", shown.failure);
+    assert_eq!(daemon.containers(), Vec::<String>::new());
+}
