@@ -16,7 +16,7 @@ cd "$REPOSITORY" || exit 1
 mkdir -p target
 LOG_FILE=$REPOSITORY/target/checks.log
 : >"$LOG_FILE"
-for part in say packages engine busybox toolchain tools; do
+for part in say packages engine runsc busybox toolchain tools; do
     # shellcheck source=/dev/null
     source "$REPOSITORY/deploy/lib/$part.sh"
 done
@@ -175,6 +175,7 @@ if [[ -z $QUICK ]]; then
 fi
 begin_build
 ensure_engine || die "No Docker Engine could be started; the lines above say why."
+ensure_runsc || die "gVisor could not be registered with the engine; the lines above say why."
 ensure_busybox || die "No static busybox could be installed; the lines above say why."
 ensure_test_tools || die "A tool that the tests need could not be installed; the lines above say why."
 if [[ -z $QUICK ]]; then

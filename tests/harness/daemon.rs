@@ -71,6 +71,12 @@ impl Daemon {
              state_dir: {root}/state\n\
              workspace_roots: [{root}/roots]\n"
         );
+        // The engine of the `docker` command.
+        if let Ok(engine) = std::env::var("DOCKER_HOST")
+            && !setup.config.contains("docker:")
+        {
+            writeln!(config, "docker: {{ endpoint: \"{engine}\" }}").unwrap();
+        }
         if !setup.policy.is_empty() {
             writeln!(config, "policy_dir: {root}/policy").unwrap();
         }

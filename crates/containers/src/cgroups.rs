@@ -180,6 +180,15 @@ impl ContainerCgroup {
             .or_else(|_| process::find(&self.all_pids()?, guest_host_pid, pid_in_container))
     }
 
+    /// The process on the host that has the container's root as its own, where the container's processes are none of the
+    /// host's: what serves it its files.
+    pub fn file_server(&self) -> Option<u32> {
+        // The directory of [`crate::GUEST_PATH`]. The sandbox has an empty root.
+        let has_root = |pid: &u32| fs::symlink_metadata(format!("/proc/{pid}/root/.cofferdam")).is_ok();
+        let pids = self.all_pids().unwrap_or_default();
+        pids.into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).find(has_root)
+    }
+
     /// The container's processes, those in leaves included.
     fn all_pids(&self) -> Result<Vec<Pid>, CgroupError> {
         let mut pids = Vec::new();

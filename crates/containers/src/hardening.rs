@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::accounts::Accounts;
+use crate::boundary::Boundary;
 use crate::engine::UsableImage;
 use crate::ids::RunUser;
 use crate::seccomp::{SeccompError, seccomp_profile};
@@ -42,6 +43,8 @@ pub struct Hardening {
     pub tmp_bytes: u64,
     /// The engine's runtime to use (`runsc`, …); `None` for its default.
     pub runtime: Option<String>,
+    /// Whose kernel that runtime gives a container.
+    pub boundary: Boundary,
 }
 
 impl Default for Hardening {
@@ -54,6 +57,7 @@ impl Default for Hardening {
             file_size_bytes: 1 << 30,
             tmp_bytes: 64 << 20,
             runtime: None,
+            boundary: Boundary::HostKernel,
         }
     }
 }
@@ -109,7 +113,7 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
     let mut spec = ContainerSpec {
         image: facts.image.id().to_string(),
         command: vec![GUEST_PATH.into(), "hold".into()],
-        user: facts.user.to_string(),
+        user: profile.boundary.own_user(facts.user).to_string(),
         working_dir: "/".into(),
         env: strings([
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
@@ -134,7 +138,7 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
         memory_bytes: profile.memory_bytes,
         memory_and_swap_bytes: profile.memory_bytes,
         cpu_millis: profile.cpu_millis,
-        pids: profile.pids,
+        pids: profile.boundary.host_pids(profile.pids),
         // When the host itself runs out of memory, runs go first.
         oom_score_adj: 500,
         // Not `nproc`: the kernel counts it for a uid across all containers, so that runs would starve each other.
@@ -219,6 +223,17 @@ pub(crate) mod tests {
         assert_eq!(container_spec(&Hardening::default(), &other).unwrap().digest(), one.digest());
         let weaker = Hardening { pids: 257, ..Hardening::default() };
         assert_ne!(container_spec(&weaker, &facts()).unwrap().digest(), one.digest());
+    }
+
+    #[test]
+    fn a_kernel_of_its_own_changes_the_first_processs_user_and_the_hosts_count() {
+        let profile = Hardening { boundary: Boundary::OwnKernel, ..Hardening::default() };
+        let one = container_spec(&Hardening::default(), &facts()).unwrap();
+        let mut own = container_spec(&profile, &facts()).unwrap();
+        assert_eq!((own.user.as_str(), own.pids), ("1002:1002", 256 * 12 + 128));
+        own.user.clone_from(&one.user);
+        own.pids = one.pids;
+        assert_eq!(own.digest(), one.digest());
     }
 
     #[test]

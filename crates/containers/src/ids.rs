@@ -204,6 +204,13 @@ impl RunUser {
         Ok(Self { uid: id(uid)?, gid: id(gid)? })
     }
 
+    /// A user that shares neither id with this one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        let next = |id: NonZeroU32| if id == NON_ROOT { OTHER } else { NON_ROOT };
+        Self { uid: next(self.uid), gid: next(self.gid) }
+    }
+
     /// The user's id inside the container.
     pub fn uid(self) -> u32 {
         self.uid.get()
@@ -215,6 +222,10 @@ impl RunUser {
     }
 }
 
+const OTHER: NonZeroU32 = match NonZeroU32::new(1002) {
+    Some(id) => id,
+    None => NonZeroU32::MIN,
+};
 const NON_ROOT: NonZeroU32 = match NonZeroU32::new(1001) {
     Some(id) => id,
     None => NonZeroU32::MIN,

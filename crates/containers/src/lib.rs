@@ -2,6 +2,7 @@
 
 pub mod accounts;
 mod advisories;
+mod boundary;
 mod busybox;
 mod cgroups;
 mod docker;
@@ -18,6 +19,7 @@ mod sys;
 mod verify;
 
 pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
+pub use boundary::Boundary;
 pub use busybox::{Busybox, NoBusybox};
 pub use cgroups::{
     CgroupError, Commands, ContainerCgroup, FormerEnded, FormerLeaf, Group, HostProcess, KillEvidence,

@@ -57,8 +57,8 @@ pub struct IdMap {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Others {
     Nobody,
-    /// As themselves, but for the one that the owner appears as, with whom the owner changes places. Layers of an overlay
-    /// need that: the kernel makes files there in root's name, and gives a copy the owner that the file has.
+    /// As themselves, but for the one that the owner appears as, with whom the owner changes places. gVisor needs that, and
+    /// layers of an overlay: the kernel makes files there in root's name, and gives a copy the owner that the file has.
     Themselves,
 }
 
@@ -100,6 +100,17 @@ impl MountSlot {
         access: Access,
     ) -> Result<Self, MountError> {
         Self::attach(source, slot, map.map(|map| (map, Others::Nobody)), access)
+    }
+
+    /// The same for a container whose files root serves, as gVisor's do: root makes a file and gives it to its owner. So all
+    /// owners but the mapped one appear as themselves.
+    pub fn prepare_served(
+        source: BorrowedFd<'_>,
+        slot: &Path,
+        map: Option<IdMap>,
+        access: Access,
+    ) -> Result<Self, MountError> {
+        Self::attach(source, slot, map.map(|map| (map, Others::Themselves)), access)
     }
 
     fn attach(

@@ -15,7 +15,7 @@ use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
 use processes::Processes;
 use refusal::chain;
-use runs::{Directories, DiskWatch, Launcher, Projects, Quotas, Roots, Runs, execution_log, place_guest};
+use runs::{Directories, DiskWatch, GuestBinary, Launcher, Projects, Quotas, Roots, Runs, execution_log};
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,7 +50,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
     let (engine, host) = startup::engine(&config).await?;
     let directories = Directories { state: config.state_dir.clone() };
-    let guest = place_guest(&directories.bin(), GUEST).context("cannot place the guest's binary")?;
+    let guest = GuestBinary::place(&directories.bin(), GUEST).context("cannot place the guest's binary")?;
     let (default_image, image) = startup::default_image(&engine, &config).await;
 
     let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())

@@ -112,7 +112,7 @@ fn runtimes(info: &Value) -> Finding {
         Finding::limited(
             TOPIC,
             found,
-            "without gVisor (runsc) runs share the host's kernel: a profile cannot ask for more",
+            "without gVisor (runsc) runs share the host's kernel, and no profile can say `runtime: runsc`: deploy/README.md, \"gVisor\", has how to register it",
         )
     }
 }

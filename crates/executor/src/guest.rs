@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use containers::{
-    ContainerCgroup, ContainerId, Engine, ExecId, GUEST_PATH, HostProcess, LimitEvents, RunUser,
+    Boundary, ContainerCgroup, ContainerId, Engine, ErrorTail, ExecId, GUEST_PATH, HostProcess, LimitEvents,
+    RunUser,
 };
 use ops::{Environment, Reason, ToolFailure};
 use refusal::{Refusal, chain};
@@ -23,6 +24,7 @@ use crate::engine::engine_refusal;
 use crate::failure::failure;
 use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
+use crate::relay::{self, Relayed};
 
 /// For a lost worker that was killed to be gone, and for what it had started.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -61,6 +63,7 @@ pub struct GuestLane {
     user: RunUser,
     /// Variables of the run.
     environment: Environment,
+    boundary: Boundary,
     /// Changes when another worker was started in place of a lost one.
     serving: watch::Sender<Serving>,
     losses: Mutex<Losses>,
@@ -75,12 +78,13 @@ impl GuestLane {
         container: ContainerId,
         user: RunUser,
         environment: Environment,
+        boundary: Boundary,
     ) -> Result<Self, Refusal> {
-        let serving = start(engine.as_ref(), &container, user, &environment).await?;
+        let serving = start(engine.as_ref(), &container, user, &environment, boundary).await?;
         let ended = CancellationToken::new();
         let serving = watch::Sender::new(serving);
         let losses = Mutex::default();
-        let lane = Self { engine, container, user, environment, serving, losses, ended };
+        let lane = Self { engine, container, user, environment, boundary, serving, losses, ended };
         lane.refill();
         Ok(lane)
     }
@@ -182,6 +186,26 @@ impl GuestLane {
     /// Starts a new worker in place of a lost one. Whatever else is in the container is ended first: the lost one, which would stay
     /// if it was stopped, and what it had started, which could end the next one as well.
     pub async fn restart(&self) -> Result<(), Loss> {
+        if !self.empty().await {
+            tracing::warn!(container = %self.container, "a lost guest, or what it had started, could not be ended; it goes with its container");
+        }
+        let environment = &self.environment;
+        match start(self.engine.as_ref(), &self.container, self.user, environment, self.boundary).await {
+            Ok(serving) => {
+                self.serving.send_replace(serving);
+                self.refill();
+                Ok(())
+            }
+            // One that is ended while it comes up counts as lost once more.
+            Err(refusal) => Err(self.losses().count(Cause::NotStarted(refusal.message), Instant::now())),
+        }
+    }
+
+    /// Ends everything but the container's first process: whether nothing else is left.
+    async fn empty(&self) -> bool {
+        if self.boundary == Boundary::OwnKernel {
+            return relay::sweep(self.engine.as_ref(), &self.container, self.user).await;
+        }
         let Serving { process, first, cgroup, .. } = self.serving();
         let emptied = tokio::task::spawn_blocking(move || {
             let is_gone = process.is_none_or(|process| process.kill(GOODBYE));
@@ -190,17 +214,14 @@ impl GuestLane {
                 None => is_gone,
             }
         });
-        if !emptied.await.unwrap_or(false) {
-            tracing::warn!(container = %self.container, "a lost guest, or what it had started, could not be ended; it goes with its container");
-        }
-        match start(self.engine.as_ref(), &self.container, self.user, &self.environment).await {
-            Ok(serving) => {
-                self.serving.send_replace(serving);
-                self.refill();
-                Ok(())
-            }
-            // One that is ended while it comes up counts as lost once more.
-            Err(refusal) => Err(self.losses().count(Cause::NotStarted(refusal.message), Instant::now())),
+        emptied.await.unwrap_or(false)
+    }
+
+    /// Ends every command of a container with a kernel of its own, where no cgroup tells them from the worker: it ends, too,
+    /// and is started again. Does nothing elsewhere.
+    pub async fn sweep(&self) {
+        if self.boundary == Boundary::OwnKernel && !self.empty().await {
+            tracing::error!(container = %self.container, "the commands of a run could not be ended");
         }
     }
 
@@ -247,9 +268,10 @@ impl GuestLane {
 
     /// Kills the container's first process, and with it every process of its pid namespace: the kernel ends the first
     /// one only after all others are gone (`pid_namespaces(7)`). Tells whether none is left after at most 2 s; never
-    /// where the engine's processes are not this host's.
+    /// where the container's processes are not this host's.
     pub async fn end_container(&self) -> bool {
-        let Some(first) = self.serving().first else { return false };
+        let first = self.serving().first.filter(|_| self.boundary == Boundary::HostKernel);
+        let Some(first) = first else { return false };
         tokio::task::spawn_blocking(move || first.kill(ALL_GONE)).await.unwrap_or(false)
     }
 
@@ -273,18 +295,16 @@ async fn start(
     container: &ContainerId,
     user: RunUser,
     environment: &Environment,
+    boundary: Boundary,
 ) -> Result<Serving, Refusal> {
+    let options = ConnectOptions { environment: environment.clone(), ..ConnectOptions::default() };
+    if boundary == Boundary::OwnKernel {
+        return start_relayed(engine, container, user, options).await;
+    }
     let argv = [GUEST_PATH.to_owned(), "serve".to_owned()];
     let stream = engine.attach_exec(container, &argv, user).await.map_err(engine_refusal)?;
     let errors = stream.errors;
-    let not_up = |error: ConnectError| {
-        tracing::error!(%container, error = %chain(&error), said = errors.text(), "the guest did not come up");
-        Refusal::new(
-            Reason::EngineUnavailable,
-            "the guest did not come up in the container; the daemon's log has its last words",
-        )
-    };
-    let options = ConnectOptions { environment: environment.clone(), ..ConnectOptions::default() };
+    let not_up = |error: ConnectError| not_up(container, &error, &errors);
     let greeted = Greeted::greet(stream.input, stream.output, options).await;
     let greeted = greeted.map_err(&not_up)?;
     let host_pid = engine.exec_pid(&stream.exec).await.map_err(engine_refusal)?;
@@ -308,6 +328,39 @@ async fn start(
         prefork: Arc::default(),
         loss: Arc::default(),
     })
+}
+
+/// The same where the container has a kernel of its own. Nothing of it is a process of this host.
+async fn start_relayed(
+    engine: &dyn Engine,
+    container: &ContainerId,
+    user: RunUser,
+    options: ConnectOptions,
+) -> Result<Serving, Refusal> {
+    let Relayed { stream, guest } = relay::start(engine, container, user).await?;
+    let greeted = Greeted::greet(stream.input, stream.output, options).await;
+    let greeted = greeted.map_err(|error| not_up(container, &error, &stream.errors))?;
+    let sandbox = engine.inspect(container).await.map_err(engine_refusal)?.host_pid;
+    let sandbox = sandbox.filter(|pid| ContainerCgroup::of_pid(*pid, container).is_ok());
+    Ok(Serving {
+        client: greeted.serve(),
+        exec: guest,
+        host_pid: 0,
+        process: None,
+        first: sandbox.and_then(|pid| HostProcess::of_engine(pid).ok()).map(Arc::new),
+        cgroup: None,
+        events: LimitEvents::default(),
+        prefork: Arc::default(),
+        loss: Arc::default(),
+    })
+}
+
+fn not_up(container: &ContainerId, error: &ConnectError, said: &ErrorTail) -> Refusal {
+    tracing::error!(%container, error = %chain(error), said = said.text(), "the guest did not come up");
+    Refusal::new(
+        Reason::EngineUnavailable,
+        "the guest did not come up in the container; the daemon's log has its last words",
+    )
 }
 
 /// Our end of the guest's direct channel, where it is a process of this host. Without one calls go through the engine:

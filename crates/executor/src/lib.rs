@@ -17,6 +17,7 @@ mod loss;
 mod metered;
 mod placement;
 mod prefork;
+mod relay;
 mod terminal;
 mod upstream;
 
@@ -30,3 +31,4 @@ pub use lanes::Lanes;
 pub use launcher::{accept, launcher};
 pub use loss::Loss;
 pub use metered::Metered;
+pub use relay::sweep;

@@ -11,9 +11,21 @@ pub(crate) enum Command {
     /// PID 1 of a container.
     Hold,
     /// The worker of a run.
-    Serve(Mounts),
+    Serve(Serve),
     /// The keeper of a process that stays.
     Keep,
+    /// Holds the engine's streams for a guest.
+    Relay,
+    /// Ends all other processes of its user.
+    Sweep,
+}
+
+/// How a worker is to serve.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Serve {
+    pub(crate) mounts: Mounts,
+    /// Through a relay, instead of over descriptors 0 and 1.
+    pub(crate) relayed: bool,
 }
 
 /// Where the mounts are. By default where every container has them.
@@ -25,9 +37,9 @@ pub(crate) struct Mounts {
 /// A command line that the daemon does not write.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgsError {
-    #[error("say `hold`, `serve` or `keep`")]
+    #[error("say `hold`, `serve`, `keep`, `relay` or `sweep`")]
     NoCommand,
-    #[error("an unknown argument; `serve` takes --project DIR, --pkg DIR and --state DIR")]
+    #[error("an unknown argument; `serve` takes --relayed, --project DIR, --pkg DIR and --state DIR")]
     Unknown,
     #[error("a directory is missing after the last argument")]
     NoValue,
@@ -58,26 +70,33 @@ impl Mounts {
 /// Parses what follows the program's name.
 pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Command, ArgsError> {
     let command = args.next().ok_or(ArgsError::NoCommand)?;
-    match command.to_str() {
-        Some("hold") => args.next().map_or(Ok(Command::Hold), |_| Err(ArgsError::Unknown)),
-        Some("serve") => serve(args).map(Command::Serve),
-        Some("keep") => args.next().map_or(Ok(Command::Keep), |_| Err(ArgsError::Unknown)),
-        _ => Err(ArgsError::NoCommand),
-    }
+    let alone = match command.to_str() {
+        Some("hold") => Command::Hold,
+        Some("serve") => return serve(args).map(Command::Serve),
+        Some("keep") => Command::Keep,
+        Some("relay") => Command::Relay,
+        Some("sweep") => Command::Sweep,
+        _ => return Err(ArgsError::NoCommand),
+    };
+    args.next().map_or(Ok(alone), |_| Err(ArgsError::Unknown))
 }
 
-fn serve(mut args: impl Iterator<Item = OsString>) -> Result<Mounts, ArgsError> {
-    let mut mounts = Mounts::default();
+fn serve(mut args: impl Iterator<Item = OsString>) -> Result<Serve, ArgsError> {
+    let mut serve = Serve::default();
     while let Some(name) = args.next() {
         let mount = match name.to_str() {
+            Some("--relayed") => {
+                serve.relayed = true;
+                continue;
+            }
             Some("--project") => Mount::Project,
             Some("--pkg") => Mount::Pkg,
             Some("--state") => Mount::State,
             _ => return Err(ArgsError::Unknown),
         };
-        mounts.set(mount, args.next().ok_or(ArgsError::NoValue)?);
+        serve.mounts.set(mount, args.next().ok_or(ArgsError::NoValue)?);
     }
-    Ok(mounts)
+    Ok(serve)
 }
 
 #[cfg(test)]
@@ -92,8 +111,13 @@ mod tests {
     fn what_the_daemon_writes() {
         assert_eq!(parsed("hold"), Ok(Command::Hold));
         assert_eq!(parsed("keep"), Ok(Command::Keep));
-        let Ok(Command::Serve(mounts)) = parsed("serve --state /s") else { panic!("not serve") };
-        let at: Vec<_> = mounts.iter().map(|(mount, at)| (mount, at.to_str().unwrap())).collect();
+        assert_eq!(parsed("relay"), Ok(Command::Relay));
+        assert_eq!(parsed("sweep"), Ok(Command::Sweep));
+        let relayed = Serve { relayed: true, ..Serve::default() };
+        assert_eq!(parsed("serve --relayed"), Ok(Command::Serve(relayed)));
+        let Ok(Command::Serve(serve)) = parsed("serve --state /s") else { panic!("not serve") };
+        assert!(!serve.relayed);
+        let at: Vec<_> = serve.mounts.iter().map(|(mount, at)| (mount, at.to_str().unwrap())).collect();
         assert_eq!(at, [(Mount::Project, "/workspace"), (Mount::Pkg, "/pkg"), (Mount::State, "/s")]);
     }
 
@@ -103,6 +127,7 @@ mod tests {
         assert_eq!(parsed("run"), Err(ArgsError::NoCommand));
         assert_eq!(parsed("hold on"), Err(ArgsError::Unknown));
         assert_eq!(parsed("keep --state /s"), Err(ArgsError::Unknown));
+        assert_eq!(parsed("sweep all"), Err(ArgsError::Unknown));
         assert_eq!(parsed("serve --root /"), Err(ArgsError::Unknown));
         assert_eq!(parsed("serve --state"), Err(ArgsError::NoValue));
     }

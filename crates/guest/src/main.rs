@@ -15,8 +15,10 @@ mod init;
 mod keep;
 mod lane;
 mod outbox;
+mod relay;
 mod serve;
 mod streams;
+mod sweep;
 mod sys;
 mod terminal_input;
 mod threads;
@@ -44,8 +46,10 @@ fn main() -> ExitCode {
     }
     match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Hold) => init::run(),
-        Ok(Command::Serve(mounts)) => ended(serve::run(mounts)),
+        Ok(Command::Serve(serve)) => ended(serve::run(serve)),
         Ok(Command::Keep) => ended(keep::run()),
+        Ok(Command::Relay) => ended(relay::run()),
+        Ok(Command::Sweep) => sweep::run(),
         Err(error) => {
             eprintln!("coffer-guest: {error}");
             ExitCode::from(2)

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use ops::{Operation, Reason, ToolFailure};
+use rustix::io::Errno;
 use rustix::process::{Pid, set_child_subreaper};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
@@ -15,10 +16,10 @@ use wire::worker::v1::{Start, ToWorker, to_worker::Body};
 use worker_protocol::convert::bounds_from_wire;
 use worker_protocol::frame::{FrameBuffer, encode};
 
-use crate::args::Mounts;
+use crate::args::Serve;
 use crate::call::{Call, Calls, NotTaken, Signal, deadline};
 use crate::channel::Offer;
-use crate::children::{Children, Preforks};
+use crate::children::{Children, Preforks, own_pid};
 use crate::credit::Credit;
 use crate::execute::execute;
 use crate::fault::Fault;
@@ -26,6 +27,7 @@ use crate::files;
 use crate::hello;
 use crate::lane::Lane;
 use crate::outbox::{Outbox, queues};
+use crate::relay;
 use crate::streams::{self, Input, Output};
 use crate::terminal_input::TerminalInput;
 use crate::threads::Threads;
@@ -33,16 +35,14 @@ use crate::threads::Threads;
 /// Bytes read from the daemon at once.
 const READ: usize = 16 * 1024;
 
-/// Serves on descriptors 0 and 1 until they are closed, then ends every command.
-pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
+/// Serves until its streams are closed, then ends every command.
+pub(crate) fn run(serve: Serve) -> Result<(), Fault> {
     crate::sys::ignore_signals();
-    // Orphans of commands come to the guest instead of PID 1: it can find and end them.
-    set_child_subreaper(Some(Pid::INIT)).map_err(io::Error::from)?;
-    let children = Arc::new(Children::new()?);
+    let children = Arc::new(Children::new(parent_of_orphans()?)?);
     crate::sys::one_heap();
     let threads = Threads::start()?;
     let lane = Arc::new(Lane {
-        mounts,
+        mounts: serve.mounts,
         calls: Calls::default(),
         environment: OnceLock::new(),
         children: Arc::clone(&children),
@@ -50,14 +50,24 @@ pub(crate) fn run(mounts: Mounts) -> Result<(), Fault> {
         threads,
     });
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(serve(lane));
+    let ended = runtime.block_on(attend(lane, serve.relayed));
     runtime.shutdown_background();
     children.end_all();
     ended
 }
 
-async fn serve(lane: Arc<Lane>) -> Result<(), Fault> {
-    let (input, mut output) = streams::take()?;
+/// Who becomes the parent of a command's orphans. The guest itself, where it can be a subreaper; gVisor knows none, and
+/// gives them to PID 1, which has no other children.
+fn parent_of_orphans() -> io::Result<i32> {
+    match set_child_subreaper(Some(Pid::INIT)) {
+        Ok(()) => Ok(own_pid()),
+        Err(Errno::INVAL) => Ok(Pid::INIT.as_raw_nonzero().get()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn attend(lane: Arc<Lane>, relayed: bool) -> Result<(), Fault> {
+    let (input, mut output) = if relayed { streams::through(relay::join()?)? } else { streams::take()? };
     let mut frames = Frames::new(input);
     let offer = Offer::make();
     if !greet(&lane, &mut frames, &mut output, offer.as_ref().map_or(0, Offer::number)).await? {

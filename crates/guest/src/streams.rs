@@ -31,11 +31,18 @@ pub(crate) fn take() -> io::Result<(Input, Output)> {
     Ok((input, output))
 }
 
+/// Both directions of a socket. Must be called inside the runtime.
+pub(crate) fn through(stream: std::os::unix::net::UnixStream) -> io::Result<(Input, Output)> {
+    let (input, output) = socket(stream.into())?.into_split();
+    Ok((Box::new(input), Box::new(output)))
+}
+
 fn moved(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(fd, ABOVE_STDIO)?)
 }
 
-fn input(fd: OwnedFd) -> io::Result<Input> {
+/// What comes from a pipe or a socket.
+pub(crate) fn input(fd: OwnedFd) -> io::Result<Input> {
     if is_socket(&fd)? { Ok(Box::new(socket(fd)?)) } else { Ok(Box::new(pipe::Receiver::from_owned_fd(fd)?)) }
 }
 

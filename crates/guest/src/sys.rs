@@ -94,7 +94,7 @@ pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> 
         let (ends, ours) = pipes()?;
         (ends.each_ref().map(AsRawFd::as_raw_fd), Some(ends), Some(ours))
     };
-    let (fault, fault_child) = pipe()?;
+    let (fault, fault_child) = sockets()?;
     let (go_child, go) =
         if plan.wait { pipe().map(|(read, write)| (Some(read), Some(write)))? } else { (None, None) };
 
@@ -235,6 +235,13 @@ fn pipes() -> io::Result<([OwnedFd; 3], Pipes)> {
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    Ok((above_stdio(read)?, above_stdio(write)?))
+}
+
+/// In place of a pipe, which `/proc` opens in gVisor for other commands, too.
+fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (unix, stream) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM);
+    let (read, write) = rustix::net::socketpair(unix, stream, rustix::net::SocketFlags::CLOEXEC, None)?;
     Ok((above_stdio(read)?, above_stdio(write)?))
 }
 

@@ -24,6 +24,7 @@ mod sweep;
 mod temporary;
 mod temporary_name;
 mod transaction;
+mod walk;
 mod write;
 
 pub use access::Access;

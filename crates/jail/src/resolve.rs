@@ -1,7 +1,7 @@
 //! The one place that asks the kernel to open a name. Everything that the crate promises about confinement is the
 //! set of flags here.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::error::OpenErrorKind;
 use crate::meta::{FileKind, Metadata, RegularFile};
+use crate::walk;
 
 /// - `BENEATH`: neither `..` nor a link nor an absolute path leaves the handle that the walk starts from.
 /// - `NO_MAGICLINKS`: nothing like `/proc/PID/root` or `/proc/PID/fd/N` is entered.
@@ -30,12 +31,10 @@ const MAX_RETRIES: u32 = 128;
 )]
 pub struct Unsupported(#[source] std::io::Error);
 
-/// Asks the kernel for a confined open. There is no other way to open files here, so a process that gets an error
-/// must not start.
+/// Asks the kernel for a confined open. A process on the host that gets an error must not start: see [`crate::walk`].
 pub fn supported() -> Result<(), Unsupported> {
-    open_confined(CWD, b".", OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
-        .map(drop)
-        .map_err(|errno| Unsupported(errno.into()))
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    confined(CWD.as_fd(), b".", flags, Mode::empty()).map(drop).map_err(|errno| Unsupported(errno.into()))
 }
 
 /// Opens `path` beneath `dir` and through no link. Descriptors are always close-on-exec.
@@ -45,9 +44,16 @@ pub(crate) fn open_confined(
     flags: OFlags,
     mode: Mode,
 ) -> Result<OwnedFd, Errno> {
+    match confined(dir.as_fd(), path, flags | OFlags::CLOEXEC, mode) {
+        Err(Errno::NOSYS) => walk::open(dir.as_fd(), path, flags, mode),
+        result => result,
+    }
+}
+
+fn confined(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let mut tries = 0;
     loop {
-        match openat2(dir.as_fd(), path, flags | OFlags::CLOEXEC, mode, CONFINED) {
+        match openat2(dir, path, flags, mode, CONFINED) {
             Err(Errno::AGAIN | Errno::INTR) if tries < MAX_RETRIES => tries += 1,
             result => return result,
         }

@@ -17,16 +17,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containers::{
-    Access, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
+    Access, Boundary, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
     Inspection, MountSlot, RunUser, UsableImage,
 };
-use executor::{Directory, GuestLane, HostWorkerLane, Lanes};
+use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
 use gateway::{Policy, Profile};
 use jail::Mount;
 use refusal::chain;
 use store::run::{LaunchFingerprint, Ownership, Place, Record, Spec, Started};
 use tokio::task::block_in_place;
 
+use crate::boundary;
 use crate::launch::{Launcher, Wanted, differs, source, wanted};
 use crate::mounting::{Shown, arrived, bind};
 use crate::resources::RunResources;
@@ -148,13 +149,23 @@ impl Launcher {
                 "its container is not as it was launched, or as its profile is now ({fields})"
             ));
         }
-        let ended = end_former(&container, first, spared).await?;
+        let boundary = wanted.hardening.boundary;
+        let ended = match boundary {
+            Boundary::HostKernel => end_former(&container, first, spared).await?,
+            Boundary::OwnKernel => self.sweep(&container, user).await?,
+        };
 
         let pid = inspection.host_pid.unwrap_or_default();
         block_in_place(|| has_no_network(pid))?;
+        let pid = match boundary {
+            Boundary::HostKernel => pid,
+            Boundary::OwnKernel => block_in_place(|| boundary::file_server(&inspection, &container))
+                .map_err(|refusal| refusal.message)?,
+        };
         let accounts = block_in_place(|| self.accounts(user)).map_err(|refusal| refusal.message)?;
         block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
-        let guest = GuestLane::connect(self.engine.clone(), container, user, wanted.environment.clone());
+        let environment = wanted.environment.clone();
+        let guest = GuestLane::connect(self.engine.clone(), container, user, environment, boundary);
         let guest = guest.await.map_err(|refusal| refusal.message)?;
         if let Some(pid) = guest.host_pid() {
             block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
@@ -171,6 +182,15 @@ impl Launcher {
             }
         }
         Ok(Adopted { lanes: Arc::new(Lanes::new(guest, host_worker)), resources, ended })
+    }
+
+    /// Ends all that the former daemon's calls have left in a container with a kernel of its own. How many that was, nobody
+    /// outside can tell.
+    async fn sweep(&self, container: &ContainerId, user: RunUser) -> Result<FormerEnded, Misfit> {
+        if sweep(self.engine.as_ref(), container, user).await {
+            return Ok(FormerEnded::default());
+        }
+        Err("what was left running in it could not be ended".to_owned())
     }
 
     /// Opens the run's directories, each of which must be what it was.

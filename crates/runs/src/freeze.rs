@@ -176,6 +176,7 @@ impl Shared {
     /// Ends all commands, also those that stand still. What holds the run holds what begins after that.
     pub(crate) async fn end_commands(&self, lanes: &Lanes) {
         end_frozen(lanes).await;
+        lanes.guest().sweep().await;
         self.run.disk.commands_are_gone();
         if let Err(refusal) = self.apply(lanes).await {
             tracing::error!(run = %self.record.borrow().id, why = refusal.message, "a run's commands are not as they should be");

@@ -4,6 +4,7 @@
 #![allow(missing_docs)] // the daemon alone calls it
 
 mod adopt;
+mod boundary;
 mod changes;
 mod create;
 mod default_image;
@@ -37,7 +38,7 @@ pub use deny_list::HarnessOnBind;
 pub use directories::Directories;
 pub use disk_watch::DiskWatch;
 pub use launch::Launcher;
-pub use placed::place_guest;
+pub use placed::GuestBinary;
 pub use quota::{Account, Projects, Quotas, Thresholds};
 pub use reattach::TakenOver;
 pub use registry::{OnStop, RunBounds, Runs};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use containers::accounts::Accounts;
 use containers::{
-    Access, GROUP_PATH, IdMap, MountError, MountSlot, MountSpec, PASSWD_PATH, Propagation, RunUser,
+    Access, Boundary, GROUP_PATH, IdMap, MountError, MountSlot, MountSpec, PASSWD_PATH, Propagation, RunUser,
 };
 use executor::Directory;
 use jail::Mount;
@@ -54,11 +54,12 @@ pub(crate) fn mount(
     slots: &Path,
     run: &str,
     directories: &[Shown<'_>],
+    boundary: Boundary,
     resources: &mut RunResources,
 ) -> Result<(Vec<MountSpec>, RunUser, Ownership), Refusal> {
     std::fs::create_dir_all(slots).map_err(|error| Refusal::internal("making the mount points", &error))?;
     resources.slot_directory = Some(slots.to_owned());
-    match prepare(slots, directories, Some(RunUser::DEFAULT)) {
+    match prepare(slots, directories, Some(RunUser::DEFAULT), boundary) {
         Ok(prepared) => {
             let mounts = bind(&prepared, directories)?;
             resources.slots = prepared;
@@ -73,7 +74,7 @@ pub(crate) fn mount(
                     "belongs to root, and this file system has no idmapped mounts: give it to an ordinary user",
                 )
             })?;
-            let prepared = prepare(slots, directories, None)
+            let prepared = prepare(slots, directories, None, boundary)
                 .map_err(|error| Refusal::internal("mounting the workspace", &error))?;
             let mounts = bind(&prepared, directories)?;
             resources.slots = prepared;
@@ -87,6 +88,7 @@ fn prepare(
     slots: &Path,
     directories: &[Shown<'_>],
     seen: Option<RunUser>,
+    boundary: Boundary,
 ) -> Result<Vec<MountSlot>, MountError> {
     use std::os::fd::AsFd as _;
     directories
@@ -99,7 +101,11 @@ fn prepare(
                 seen_uid: seen.uid(),
                 seen_gid: seen.gid(),
             });
-            MountSlot::prepare(directory.handle.as_fd(), &shown.slot(slots), map, shown.access)
+            let (source, slot) = (directory.handle.as_fd(), shown.slot(slots));
+            match boundary {
+                Boundary::HostKernel => MountSlot::prepare(source, &slot, map, shown.access),
+                Boundary::OwnKernel => MountSlot::prepare_served(source, &slot, map, shown.access),
+            }
         })
         .collect()
 }
@@ -121,15 +127,11 @@ pub(crate) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec
 ///
 /// The engine binds by path, in its own view of the host's mounts. Where that view differs from ours (a daemon in a
 /// container whose state directory is not shared with the host), the bind finds an empty directory and says nothing.
-pub(crate) fn arrived(
-    guest_host_pid: u32,
-    directories: &[Shown<'_>],
-    accounts: &Accounts,
-) -> Result<(), Refusal> {
+/// `host_pid` is of a process that has the container's root.
+pub(crate) fn arrived(host_pid: u32, directories: &[Shown<'_>], accounts: &Accounts) -> Result<(), Refusal> {
     let failed = |error: Errno| Refusal::internal("looking at the container's mounts", &error);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root =
-        rustix::fs::open(format!("/proc/{guest_host_pid}/root"), flags, Mode::empty()).map_err(failed)?;
+    let root = rustix::fs::open(format!("/proc/{host_pid}/root"), flags, Mode::empty()).map_err(failed)?;
     let same = |seen: &OwnedFd, meant: &Stat, name: &str| {
         let seen = rustix::fs::fstat(seen).map_err(failed)?;
         if (seen.st_dev, seen.st_ino) == (meant.st_dev, meant.st_ino) {

@@ -7,20 +7,42 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use containers::RunUser;
 use containers::accounts::{self, Accounts};
+use containers::{Boundary, RunUser};
 use sha2::{Digest as _, Sha256};
 
 use store::replace;
 
-/// Makes sure that the guest's binary is in `directory`, and returns its path.
-///
-/// Its mode is what keeps commands from reading or forging the guest's stream: a process whose file it may not read is
-/// non-dumpable from its first instruction. Root's is 0711, executable for the run's uid. Any other user's is 0111,
-/// since the owner itself must not be able to read it either.
-pub fn place_guest(directory: &Path, binary: &[u8]) -> io::Result<PathBuf> {
-    let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o111 };
-    place(directory, "coffer-guest", binary, mode)
+/// The guest's binary, for each boundary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestBinary {
+    hidden: PathBuf,
+    readable: PathBuf,
+}
+
+impl GuestBinary {
+    /// Makes sure that it is in `directory`.
+    ///
+    /// Its mode is what keeps commands from reading or forging the guest's stream: a process whose file it may not read is
+    /// non-dumpable from its first instruction. Root's is 0711, executable for the run's uid. Any other user's is 0111,
+    /// since the owner itself must not be able to read it either.
+    ///
+    /// gVisor's loader reads a program with the rights of its user, so there everybody may. Its guest has its streams from a
+    /// process of another user instead.
+    pub fn place(directory: &Path, binary: &[u8]) -> io::Result<Self> {
+        let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o111 };
+        Ok(Self {
+            hidden: place(directory, "coffer-guest", binary, mode)?,
+            readable: place(directory, "coffer-guest-readable", binary, 0o755)?,
+        })
+    }
+
+    pub(crate) fn of(&self, boundary: Boundary) -> &Path {
+        match boundary {
+            Boundary::HostKernel => &self.hidden,
+            Boundary::OwnKernel => &self.readable,
+        }
+    }
 }
 
 /// Makes sure that the files of users and groups for containers that run as `user` are in `directory`.
@@ -57,24 +79,28 @@ fn place(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<
 mod tests {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
-    use super::{place_accounts, place_guest};
+    use containers::Boundary;
+
+    use super::{GuestBinary, place_accounts};
 
     const GUEST: &[u8] = b"a program";
 
     #[test]
     fn the_guest_is_placed_once_and_mended_when_it_was_changed() {
         let directory = tempfile::tempdir().unwrap();
-        let path = place_guest(directory.path(), GUEST).unwrap();
+        let placed = || GuestBinary::place(directory.path(), GUEST).unwrap();
+        let path = placed().hidden;
         let metadata = std::fs::metadata(&path).unwrap();
         assert_eq!(metadata.len(), GUEST.len() as u64);
         assert_eq!(metadata.mode() & 0o044, 0, "others must not be able to read it");
         let inode = metadata.ino();
-        assert_eq!(place_guest(directory.path(), GUEST).unwrap(), path);
+        assert_eq!(placed().of(Boundary::HostKernel), path);
         assert_eq!(std::fs::metadata(&path).unwrap().ino(), inode);
 
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        place_guest(directory.path(), GUEST).unwrap();
+        let readable = placed().of(Boundary::OwnKernel).to_owned();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o044, 0);
+        assert_eq!(std::fs::metadata(&readable).unwrap().mode() & 0o7777, 0o755);
     }
 
     #[test]

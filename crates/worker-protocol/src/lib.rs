@@ -8,6 +8,7 @@ pub mod convert;
 pub mod detach_on_drop;
 pub mod frame;
 pub mod keeper;
+pub mod relay;
 pub mod terminal;
 
 /// Version of the protocol; both sides must say the same in their Hello.

@@ -8,6 +8,7 @@ use ops::{Bounds, Exec};
 use super::holding::EXEC_READ_ONLY;
 use super::model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
 use super::names;
+use super::own_kernel;
 use super::own_risk::default_risk;
 use super::read_approvals::approvals;
 use super::read_exec::{VERDICTS, rules};
@@ -55,7 +56,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     let exec = exec(&section(&fields, "exec", &EXEC), fields.get("exec"));
     let operations =
         fields.required("operations").map_or_else(BTreeMap::new, |at| operations(at, exec.deny_list, &risk));
-    Profile {
+    let profile = Profile {
         description: fields.text_or("description", ""),
         default_role: fields.get("default_role").and_then(At::text).map(str::to_owned),
         image: fields.get("image").and_then(|at| reference(at, false)),
@@ -77,7 +78,11 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         concurrency: caps(fields.get("concurrency")),
         approvals: approvals(fields.get("approvals")),
         commit: author(&section(&fields, "commit", &["author_name", "author_email"])),
+    };
+    if let Some(at) = fields.get("runtime") {
+        own_kernel::check(at, &profile);
     }
+    profile
 }
 
 const LIMITS: [&str; 8] =

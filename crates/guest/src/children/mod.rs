@@ -28,13 +28,16 @@ const END: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 pub(crate) struct Children {
+    /// The parent of orphans.
+    orphanage: i32,
     live: Mutex<HashMap<i32, oneshot::Sender<Exit>>>,
     filters: Vec<BpfProgram>,
 }
 
 impl Children {
-    pub(crate) fn new() -> Result<Self, seccompiler::BackendError> {
-        Ok(Self { live: Mutex::default(), filters: filter::programs()? })
+    /// For a guest whose commands' orphans get this parent.
+    pub(crate) fn new(orphanage: i32) -> Result<Self, seccompiler::BackendError> {
+        Ok(Self { orphanage, live: Mutex::default(), filters: filter::programs()? })
     }
 
     /// Makes one. The receiver gets its end.
@@ -85,15 +88,17 @@ impl Children {
         before: &HashSet<i32>,
     ) -> Vec<i32> {
         let live = self.live.lock();
-        tree::doomed(processes, own_pid(), command, |pid| before.contains(&pid) || live.contains_key(&pid))
+        tree::doomed(processes, self.orphanage, command, |pid| {
+            before.contains(&pid) || live.contains_key(&pid)
+        })
     }
 
-    /// Ends every process below the guest. Blocks; for when the guest itself ends.
+    /// Ends every process below the guest, and orphans. Blocks; for when the guest itself ends.
     pub(crate) fn end_all(&self) {
         let until = Instant::now() + END;
         loop {
             self.reap();
-            let all = tree::below(&tree::processes(), own_pid());
+            let all = tree::below(&tree::processes(), [own_pid(), self.orphanage]);
             if all.is_empty() || Instant::now() > until {
                 return;
             }
@@ -112,7 +117,7 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
     }
 }
 
-fn own_pid() -> i32 {
+pub(crate) fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_command_that_is_reaped_during_a_look_is_no_orphan() {
-        let children = Children::new().unwrap();
+        let children = Children::new(own_pid()).unwrap();
         let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(other.id()).unwrap();
         let processes = tree::processes();

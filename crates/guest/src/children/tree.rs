@@ -1,7 +1,7 @@
 //! Who descends from whom, by `/proc`: how the processes of a command are found where there is no cgroup for it.
 //!
 //! Sessions and groups are the command's to change; parents are not. A process whose parent ends becomes the guest's
-//! child, since the guest is a subreaper, and stays in sight.
+//! child, since the guest is a subreaper, and stays in sight. Where it cannot be one, that is PID 1's child.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,6 +14,12 @@ pub(crate) struct Process {
     session: i32,
     /// A zombie: nothing can be done to it, and it does nothing.
     dead: bool,
+}
+
+impl Process {
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.dead
+    }
 }
 
 /// All processes that can be seen now.
@@ -40,14 +46,14 @@ fn parse(stat: &[u8]) -> Option<Process> {
 
 /// The living processes that have to go with `command`: its descendants, and orphans that no other live command can
 /// claim. An orphan's session tells whose it is, unless it made a session of its own; such a one is nobody's, and a
-/// process without a command has no reason to be.
+/// process without a command has no reason to be. `orphanage` is the parent of orphans.
 pub(crate) fn doomed(
     processes: &[Process],
-    guest: i32,
+    orphanage: i32,
     command: i32,
     is_live: impl Fn(i32) -> bool,
 ) -> Vec<i32> {
-    let is_orphan = |process: &Process| process.parent == guest && !is_live(process.pid);
+    let is_orphan = |process: &Process| process.parent == orphanage && !is_live(process.pid);
     let roots = processes.iter().filter(|process| {
         (process.pid == command && is_live(command))
             || (is_orphan(process) && (process.session == command || !is_live(process.session)))
@@ -55,9 +61,9 @@ pub(crate) fn doomed(
     living(processes, roots.map(|process| process.pid).collect())
 }
 
-/// The living processes below `guest`.
-pub(crate) fn below(processes: &[Process], guest: i32) -> Vec<i32> {
-    let children = processes.iter().filter(|process| process.parent == guest);
+/// The living processes below these.
+pub(crate) fn below(processes: &[Process], parents: [i32; 2]) -> Vec<i32> {
+    let children = processes.iter().filter(|process| parents.contains(&process.parent));
     living(processes, children.map(|process| process.pid).collect())
 }
 
@@ -116,7 +122,23 @@ mod tests {
         let live = |pid| pid == 20 || pid == 30;
         assert_eq!(doomed(&all, AGENT, 20, live), [20, 21, 22, 23, 24, 25]);
         assert_eq!(doomed(&all, AGENT, 30, live), [24, 25, 30, 31, 32]);
-        assert_eq!(below(&all, AGENT), [20, 21, 22, 23, 24, 25, 30, 31, 32]);
+        assert_eq!(below(&all, [AGENT; 2]), [20, 21, 22, 23, 24, 25, 30, 31, 32]);
+    }
+
+    #[test]
+    fn orphans_may_be_the_first_processs() {
+        // 21 belongs to 20 by session, 22 made its own, 31 belongs to the other command.
+        let all = [
+            process(1, 0, 1),
+            process(AGENT, 0, AGENT),
+            process(20, AGENT, 20),
+            process(21, 1, 20),
+            process(22, 1, 22),
+            process(30, AGENT, 30),
+            process(31, 1, 30),
+        ];
+        assert_eq!(doomed(&all, 1, 20, |pid| pid == 20 || pid == 30), [20, 21, 22]);
+        assert_eq!(below(&all, [AGENT, 1]), [20, 21, 22, 30, 31]);
     }
 
     #[test]

@@ -28,7 +28,6 @@ use ops::{Environment, Exec, ExecResult, KillEvidence, Limit, Reason, Shell, Too
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -38,6 +37,7 @@ pub(crate) use terminal::Pty;
 use crate::call::{Call, Signal};
 use crate::exec::attach::{Attached, Given, attach};
 use crate::lane::Lane;
+use crate::streams;
 use crate::sys::{Exit, Spawned};
 use crate::terminal_input::TerminalInput;
 
@@ -229,7 +229,7 @@ async fn admitted(
 async fn started(fault: OwnedFd, deadline: Instant, command: &str) -> Result<(), ToolFailure> {
     let read = async {
         let mut errno = Vec::with_capacity(4);
-        pipe::Receiver::from_owned_fd(fault)?.take(4).read_to_end(&mut errno).await?;
+        streams::input(fault)?.take(4).read_to_end(&mut errno).await?;
         Ok::<_, io::Error>(errno)
     };
     match timeout_at(deadline, read).await {

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use containers::accounts::Accounts;
 use containers::{
-    Access, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference, Inspection,
-    MountSpec, RunFacts, RunUser, UsableImage,
+    Access, Boundary, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference,
+    Inspection, MountSpec, RunFacts, RunUser, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use gateway::Profile;
@@ -29,10 +29,11 @@ use tokio::task::block_in_place;
 use crate::default_image::DefaultImageSource;
 use crate::directories::Directories;
 use crate::mounting::{Shown, arrived, mount};
+use crate::placed::{self, GuestBinary};
 use crate::quota::Projects;
 use crate::resources::RunResources;
 use crate::workspace::{self, Purpose, Roots};
-use crate::{execution_log, placed};
+use crate::{boundary, execution_log};
 
 use source::Source;
 
@@ -52,7 +53,7 @@ pub struct Launcher {
     pub host: EngineFacts,
     pub instance: String,
     /// The guest's binary on the host.
-    pub guest: PathBuf,
+    pub guest: GuestBinary,
     pub default_image: DefaultImageSource,
     pub directories: Directories,
     pub roots: Roots,
@@ -93,6 +94,8 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<(Started, Arc<Lanes>), Refusal> {
         let run = record.id.to_string();
+        let boundary = wanted.hardening.boundary;
+        boundary::is_named(wanted.hardening.runtime.as_deref(), &self.host)?;
         let (image, busybox) = self.image(wanted.image.as_ref()).await?;
         let pkg = match &record.spec.pkg_path {
             Some(path) => {
@@ -129,9 +132,10 @@ impl Launcher {
             directories.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
         }
         let (mounts, user, ownership) =
-            block_in_place(|| mount(&self.directories.slots(&run), &run, &directories, resources))?;
+            block_in_place(|| mount(&self.directories.slots(&run), &run, &directories, boundary, resources))?;
 
-        let spec = self.describe(record, wanted, image.clone(), user, mounts, self.guest.clone())?;
+        let guest_binary = self.guest.of(boundary).to_owned();
+        let spec = self.describe(record, wanted, image.clone(), user, mounts, guest_binary.clone())?;
         let name = ContainerName::parse(&format!("cofferdam-{run}"))
             .map_err(|error| Refusal::internal("naming the container", &error))?;
         let container = self.engine.create(&spec, &name).await.map_err(engine_refusal)?;
@@ -149,10 +153,14 @@ impl Launcher {
         }
         let report = containers::report(&spec, &inspection);
 
+        let file_server = match boundary {
+            Boundary::HostKernel => None,
+            Boundary::OwnKernel => Some(block_in_place(|| boundary::file_server(&inspection, &container))?),
+        };
+        let environment = wanted.environment.clone();
         let guest =
-            GuestLane::connect(self.engine.clone(), container.clone(), user, wanted.environment.clone())
-                .await?;
-        if let Some(pid) = guest.host_pid() {
+            GuestLane::connect(self.engine.clone(), container.clone(), user, environment, boundary).await?;
+        if let Some(pid) = file_server.or_else(|| guest.host_pid()) {
             block_in_place(|| arrived(pid, &directories, &self.accounts(user)?))?;
         }
         let place = |directory: &Directory| {
@@ -161,7 +169,7 @@ impl Launcher {
         };
         let fingerprint = LaunchFingerprint {
             container_started: inspection.started_at,
-            guest: self.guest.clone(),
+            guest: guest_binary,
             owner: workspace.owner,
             is_mapped: workspace.is_mapped,
             workspace: place(&workspace)?,
@@ -277,6 +285,7 @@ pub(crate) fn wanted(profile: &Profile, spec: &Spec, environment: Environment) -
             file_size_bytes: spec.limits.file_size_bytes,
             tmp_bytes: profile.limits.tmp_mib << 20,
             runtime: profile.runtime.clone(),
+            boundary: boundary::of(profile),
         },
         image,
         environment,

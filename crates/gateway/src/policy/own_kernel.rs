@@ -1,0 +1,56 @@
+//! Runtimes that give a container a kernel of its own, and what cannot be had with one.
+
+use super::model::Profile;
+use crate::decision::Verdict;
+use crate::document::At;
+
+/// gVisor, under the name by which engines know it: `runsc`, and what begins so.
+const GVISOR: &str = "runsc";
+
+/// Whether a container of this runtime has a kernel of its own.
+pub fn has_own_kernel(runtime: &str) -> bool {
+    runtime.starts_with(GVISOR)
+}
+
+/// Says what a profile asks for that its runtime cannot give. `at` is the runtime.
+pub(super) fn check(at: &At<'_>, profile: &Profile) {
+    let Some(runtime) = profile.runtime.as_deref().filter(|runtime| has_own_kernel(runtime)) else { return };
+    let stays = profile.operation("process").is_some_and(|(_, verdict)| verdict != Verdict::Deny);
+    if stays {
+        at.problem(format!(
+            "with {runtime} no process can stay after its call, for the daemon cannot reach it again: deny operations.process"
+        ));
+    }
+    if profile.approvals.freeze {
+        at.problem(format!(
+            "with {runtime} nothing can be made to stand still while a reviewer is asked: set approvals.freeze to false"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Policy;
+
+    fn problems(profile: &str) -> Vec<String> {
+        let policy = format!("profiles: {{p: {{{profile}}}}}");
+        let loaded = Policy::from_files([("p.yaml", policy)]);
+        loaded.err().map_or_else(Vec::new, |problems| problems.0.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn what_gvisor_cannot_give_is_refused_when_the_policy_is_loaded() {
+        let freezes = "p.yaml:1: profiles.p.runtime: with runsc nothing can be made to stand still while a reviewer is asked: set approvals.freeze to false";
+        let stays = "p.yaml:1: profiles.p.runtime: with runsc no process can stay after its call, for the daemon cannot reach it again: deny operations.process";
+        let fits = "runtime: runsc, approvals: {freeze: false}";
+        assert_eq!(problems("runtime: runsc, operations: {exec: allow}"), [freezes]);
+        assert_eq!(problems("runtime: runsc, operations: {process: ask}"), [stays, freezes]);
+        assert_eq!(problems(&format!("{fits}, operations: {{process: allow}}")), [stays]);
+        assert_eq!(problems(&format!("{fits}, operations: {{process: deny, exec: ask}}")), [] as [&str; 0]);
+        let other = "runtime: runsc-kvm, operations: {}";
+        assert_eq!(problems(other), [freezes.replace("with runsc", "with runsc-kvm")]);
+        for runtime in ["runtime: runc, ", "runtime: crun, ", ""] {
+            assert_eq!(problems(&format!("{runtime}operations: {{process: ask}}")), [] as [&str; 0]);
+        }
+    }
+}

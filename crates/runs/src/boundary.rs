@@ -1,0 +1,45 @@
+//! What is made sure of where a container has a kernel of its own, of whose processes the host sees nothing.
+
+use containers::{Boundary, ContainerCgroup, ContainerId, EngineFacts, Inspection};
+use gateway::Profile;
+use gateway::policy::has_own_kernel;
+use ops::Reason;
+use refusal::{Refusal, chain};
+
+/// The boundary that a profile asks for.
+pub(crate) fn of(profile: &Profile) -> Boundary {
+    if profile.runtime.as_deref().is_some_and(has_own_kernel) {
+        Boundary::OwnKernel
+    } else {
+        Boundary::HostKernel
+    }
+}
+
+/// Refuses a profile without a runtime where the engine's own choice is gVisor: what the profile asks for was checked for
+/// another boundary.
+pub(crate) fn is_named(runtime: Option<&str>, engine: &EngineFacts) -> Result<(), Refusal> {
+    if runtime.is_some() || !has_own_kernel(&engine.default_runtime) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Reason::PreconditionFailed,
+        format!(
+            "the engine's default runtime is gVisor: name it in the profile (runtime: {})",
+            engine.default_runtime
+        ),
+    ))
+}
+
+/// The host's process that serves the container's files, in whose root the run's mounts are seen. With it, it is certain that
+/// the sandbox is in a cgroup of the container's, without which no limit would hold.
+pub(crate) fn file_server(inspection: &Inspection, container: &ContainerId) -> Result<u32, Refusal> {
+    let refused = |why: &str| Refusal::new(Reason::EngineUnavailable, why);
+    let pid = inspection.host_pid.ok_or_else(|| refused("the engine does not name the sandbox's process"))?;
+    let cgroup = ContainerCgroup::of_pid(pid, container).map_err(|error| {
+        tracing::error!(%container, error = %chain(&error), "a sandbox is in no cgroup of its container's");
+        refused(
+            "the runtime does not put its sandbox into the container's cgroup, without which no limit holds: register it without --ignore-cgroups, in an engine of this host",
+        )
+    })?;
+    cgroup.file_server().ok_or_else(|| refused("no process of the runtime serves the container's files"))
+}

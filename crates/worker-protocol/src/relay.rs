@@ -1,0 +1,41 @@
+//! How a guest and its relay find each other, where the streams of the engine can be opened by what runs beside the guest.
+//!
+//! ```text
+//!  daemon ─ engine's exec, a user of its own ─► relay ◄─ socket, guest's secret ─ guest ◄─ engine's exec ─ daemon
+//! ```
+//!
+//! The daemon gives both the same key as the first bytes of their standard input. The relay listens under the key's name
+//! and lets in who says the key's secret, once. Then it passes bytes on, and the guest has nothing open but a socket.
+
+/// Bytes of the name, an abstract one, under which the relay listens.
+pub const NAME: usize = 16;
+/// Bytes of the secret.
+pub const SECRET: usize = 32;
+/// What the relay writes when it listens.
+pub const LISTENS: u8 = b'L';
+
+/// The first bytes that relay and guest read.
+#[derive(Clone)]
+pub struct Key([u8; NAME + SECRET]);
+
+impl Key {
+    pub const LENGTH: usize = NAME + SECRET;
+
+    /// From random bytes.
+    pub fn new(bytes: [u8; Self::LENGTH]) -> Self {
+        Self(bytes)
+    }
+
+    /// As it is written.
+    pub fn bytes(&self) -> &[u8; Self::LENGTH] {
+        &self.0
+    }
+
+    pub fn name(&self) -> &[u8] {
+        &self.0[..NAME]
+    }
+
+    pub fn secret(&self) -> &[u8] {
+        &self.0[NAME..]
+    }
+}

@@ -1,0 +1,93 @@
+//! Nothing of a command is left when it is over: the sandbox's own table of processes says so.
+
+use harness::{calls, v1};
+
+use crate::inside::exec;
+use crate::{IDLE, enter, processes};
+
+const BRANCHES: u32 = 6;
+
+async fn ended(kind: &str, end: &str) {
+    let (_daemon, mut inside) = enter().await;
+    let request = v1::ExecRequest { timeout_ms: Some(2_000), ..exec(&["tree", kind, "6", end]) };
+    let result = inside.exec(request).await;
+    assert_eq!((result.stdout.as_str(), result.timed_out), ("ready\n", end == "stay"), "{result:?}");
+    let kill = result.kill.unwrap();
+    assert_eq!((kill.left, kill.method.as_str()), (0, "descendants"), "{kill:?}");
+    assert!(kill.ended >= BRANCHES, "{kill:?}");
+    assert_eq!(processes(&mut inside).await, IDLE);
+}
+
+#[tokio::test]
+async fn v2_a_timeout_ends_other_sessions() {
+    ended("setsid", "stay").await;
+}
+
+#[tokio::test]
+async fn v2_a_timeout_ends_orphans() {
+    ended("double-fork", "stay").await;
+}
+
+#[tokio::test]
+async fn v2_a_timeout_ends_those_that_ignore_sigterm() {
+    ended("deaf", "stay").await;
+}
+
+#[tokio::test]
+async fn v2_a_timeout_ends_stopped_processes() {
+    ended("stopped", "stay").await;
+}
+
+#[tokio::test]
+async fn v2_orphans_end_with_their_command() {
+    ended("double-fork", "leave").await;
+}
+
+#[tokio::test]
+async fn v2_stopped_processes_end_with_their_command() {
+    ended("stopped", "leave").await;
+}
+
+#[tokio::test]
+async fn v2_a_process_that_is_never_the_same_ends_with_its_command_or_its_container() {
+    let (_daemon, mut inside) = enter().await;
+    let result = inside.exec(exec(&["hop"])).await;
+    let kill = result.kill.unwrap();
+    if kill.left == 0 {
+        assert_eq!(processes(&mut inside).await, IDLE);
+    } else {
+        assert_eq!(inside.run.ended().await.state(), v1::run::State::Failed);
+    }
+}
+
+/// One command's end takes nothing of another that runs beside it.
+#[tokio::test]
+async fn v2_a_command_beside_it_goes_on() {
+    let (daemon, mut inside) = enter().await;
+    let mut beside = inside.again(&daemon).await;
+    let other = tokio::spawn(async move {
+        beside.run.ran(calls::shell("echo > begun; (sleep 4; echo late) & wait; echo over")).await
+    });
+    while !inside.workspace.join("begun").exists() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    for _ in 0..3 {
+        let result = inside.exec(exec(&["tree", "double-fork", "6", "leave"])).await;
+        assert_eq!(result.kill.unwrap().left, 0);
+    }
+    let result = other.await.unwrap();
+    assert_eq!((result.exit_code, result.stdout.as_str()), (Some(0), "late\nover\n"));
+    assert_eq!(processes(&mut inside).await, IDLE);
+}
+
+#[tokio::test]
+async fn v2_a_hundred_random_ends_leave_nothing() {
+    let (_daemon, mut inside) = enter().await;
+    let kinds = ["setsid", "double-fork", "deaf", "stopped"];
+    for round in 0..effort::cases(24, 1_000) {
+        let kind = kinds[round as usize % kinds.len()];
+        let result = inside.exec(exec(&["tree", kind, "3", "leave"])).await;
+        assert_eq!(result.kill.unwrap().left, 0, "{kind}");
+    }
+    assert_eq!(processes(&mut inside).await, IDLE);
+}

@@ -1,0 +1,42 @@
+//! A run's life with its daemon, and what it cannot have.
+
+use harness::{RunHandle, calls, reason, v1};
+
+use crate::inside::{Inside, exec};
+use crate::{IDLE, enter, processes};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn v5_a_run_outlives_a_killed_daemon_and_what_was_running_does_not() {
+    let (mut daemon, mut inside) = enter().await;
+    let mut working = inside.again(&daemon).await;
+    let script = "(setsid sleep 1000 &) ; echo > begun; sleep 1000";
+    let lost = tokio::spawn(async move { working.run.call(calls::shell(script)).await });
+    while !inside.workspace.join("begun").exists() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    daemon.kill().await;
+    assert!(lost.await.unwrap().is_err());
+    daemon.launch().await;
+    inside.run = RunHandle { clients: daemon.connect().await, ..inside.run };
+    assert_eq!(inside.run.show().await.state(), v1::run::State::Ready, "{}", daemon.log());
+    // The former relay goes when it hears that its daemon has gone.
+    let idle = async { while processes(&mut inside).await != IDLE {} };
+    tokio::time::timeout(std::time::Duration::from_secs(20), idle)
+        .await
+        .expect("only the next guest is there");
+    inside.run.stop().await;
+    assert!(daemon.containers().is_empty());
+}
+
+#[tokio::test]
+async fn v5_what_cannot_be_had_is_refused() {
+    let (daemon, mut inside) = enter().await;
+    let run_id = inside.run.id().to_owned();
+    let paused = inside.run.clients.runs.pause_run(v1::PauseRunRequest { run_id }).await.unwrap_err();
+    assert_eq!(reason(&paused), "PRECONDITION_FAILED", "{paused}");
+    let Inside { run, .. } = &mut inside;
+    let process = harness::process::command(&["sleep", "9"]);
+    run.try_start(process).await.unwrap_err();
+    assert_eq!(inside.exec(exec(&["environment"])).await.exit_code, Some(0));
+    drop(daemon);
+}
