@@ -8,7 +8,7 @@ use harness::{Daemon, RunHandle, v1};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-const DIALECTS: [&str; 6] = ["native", "fs", "exec", "gateway", "forge", "editor"];
+const DIALECTS: [&str; 7] = ["code", "native", "fs", "exec", "gateway", "forge", "editor"];
 
 /// `COFFERDAM_VENDOR_PYTHON`, or where `tests/run.sh` installs the packages.
 pub(crate) fn python() -> PathBuf {
@@ -113,7 +113,7 @@ async fn every_list_fits_the_types_of_its_vendor() {
     let (fits, said) = check(&lists).await;
     println!("{said}");
     assert!(fits, "{said}");
-    assert_eq!(said.matches(" tools fit\n").count(), 18, "{said}");
+    assert_eq!(said.matches(" tools fit\n").count(), 21, "{said}");
     assert!(said.contains("18 results fit"), "{said}");
 }
 

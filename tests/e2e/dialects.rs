@@ -5,6 +5,7 @@
 //!
 //! | dialect | borrowed, and why |
 //! |---|---|
+//! | `code` | nothing |
 //! | `native` | the check: `bash_command` runs readers only |
 //! | `fs` | the check and the commit: it has files only |
 //! | `exec` | the commit: git is not in the image; files are found and mended by commands |
@@ -65,6 +66,24 @@ fn commit() -> [Line; 3] {
 
 fn script(dialect: &str) -> Vec<Line> {
     let own = match dialect {
+        "code" => vec![
+            say(
+                "code",
+                "grep",
+                json!({"pattern": "limit="}),
+                "/workspace/check.sh\n/workspace/src/limit.sh\n",
+            ),
+            say("code", "read", json!({"file_path": "/workspace/src/limit.sh"}), "     2\tlimit=11\n"),
+            say("code", "bash", json!({"command": "sh check.sh"}), "limit is 11, not 10\n[exit code 1]"),
+            say(
+                "code",
+                "edit",
+                json!({"file_path": "src/limit.sh", "old_string": "limit=11", "new_string": "limit=10"}),
+                "Edited /workspace/src/limit.sh. The lines are now:\n     1\t# how often\n     2\tlimit=10\n",
+            ),
+            say("code", "bash", json!({"command": "sh check.sh | cat"}), "fine\n[exit code 0]"),
+            say("code", "git", json!({"operation": "status"}), " M src/limit.sh"),
+        ],
         "native" => vec![
             say("native", "grep", json!({"pattern": "limit="}), "@project/src/limit.sh:2:limit=11"),
             say("native", "read_file", json!({"path": "src/limit.sh"}), "limit=11"),
@@ -196,7 +215,7 @@ async fn answer(run: &mut RunHandle, line: &Line) -> String {
 async fn the_same_task_ends_in_the_same_state_in_every_dialect() {
     let daemon = Daemon::start().await;
     let mut states = Vec::new();
-    for dialect in ["native", "fs", "exec", "gateway", "forge", "editor"] {
+    for dialect in ["code", "native", "fs", "exec", "gateway", "forge", "editor"] {
         let workspace = daemon.repository(dialect, &FILES);
         let mut run = daemon.run("open", &workspace).await;
         for line in script(dialect) {
@@ -280,6 +299,15 @@ async fn what_a_model_is_told_names_no_argument_that_its_tool_has_not() {
         ("editor", "create", json!({"path": "a.txt", "file_text": ""}), "already exists"),
         ("fs", "fs.write", json!({"path": "a.txt", "content": "", "ifMatchSha256": wrong}), "SHA-256"),
         ("fs", "fs.write", json!({"path": "new", "content": "", "ifMatchSha256": wrong}), "does not exist"),
+        (
+            "code",
+            "edit",
+            json!({"file_path": "a.txt", "old_string": "x", "new_string": "y"}),
+            "set replace_all to",
+        ),
+        ("code", "read", json!({"file_path": "d"}), "put a slash at the end of its path"),
+        ("code", "read", json!({"file_path": "long.txt"}), "go on with offset"),
+        ("code", "grep", json!({"pattern": "line", "output_mode": "content"}), "raise head_limit"),
         ("fs", "fs.read", json!({"path": "d"}), "list it with fs.list"),
         ("native", "read_file", json!({"path": "d"}), "list it with list_files"),
         ("gateway", "read_file", json!({"path": "d"}), "list it with list_directory"),
@@ -321,7 +349,8 @@ async fn what_a_model_is_told_names_no_argument_that_its_tool_has_not() {
 fn arguments_of(dialect: &str, tool: &str) -> &'static [&'static str] {
     match (dialect, tool) {
         ("forge", "edit") => &["oldString", "newString", "replaceAll"],
-        ("forge", "read") => &["offset"],
+        ("code", "edit") => &["replace_all"],
+        ("code" | "forge", "read") => &["offset"],
         ("native", "edit_file") | ("editor", "str_replace") => &["old_str", "new_str"],
         ("native" | "gateway", "read_file") => &["start_line", "end_line"],
         ("editor", "view") => &["view_range"],

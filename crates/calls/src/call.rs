@@ -13,6 +13,7 @@
 //! durable before the effect, its receipt before the answer; nothing is executed without a permit. A client that goes away
 //! leaves nothing half done: its call goes on in a task of its own. One that breaks has its receipt as well.
 
+mod access;
 mod asked;
 mod begin;
 mod consent;
@@ -30,7 +31,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dialects::{Facts, Limits};
+use dialects::{Facts, Limits, ProcessView};
 use futures_util::FutureExt as _;
 use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Caller, Permit, Policy};
@@ -104,6 +105,11 @@ fn caller(principal: &Principal, run: RunId, spec: &Spec) -> Caller {
     }
 }
 
+/// Whether a request names an agent that is not the run's.
+fn is_for_another(named: &str, spec: &Spec) -> bool {
+    !named.is_empty() && named != spec.agent_id
+}
+
 struct CallTask {
     calls: Arc<Calls>,
     principal: Arc<Principal>,
@@ -129,6 +135,8 @@ fn finished(outcome: Outcome) -> Finished {
 /// What a refused or executed call comes to.
 enum Close {
     Executed(Box<Finished>),
+    /// What a process that was started before was asked for.
+    Accessed(Box<ProcessView>),
     Refused(Refusal),
     /// Something of ours broke on the way.
     Broken(Refusal),
@@ -148,13 +156,23 @@ impl Close {
 impl CallTask {
     async fn run(self, request: CallRequest) {
         let id = self.call.id;
-        let decoded = decode::decode(request, &self.limits(), &self.calls.gateway.policy());
+        let access = access::of(&request);
+        let mut decoded = decode::decode(request, &self.limits(), &self.calls.gateway.policy());
+        if let Some(access) = &access {
+            decoded.asked.operation = Some(access.name());
+        }
         let form = decoded.form.clone();
         let mut journal = Journal::new(self.call.run.to_string(), id, &self.principal, &decoded);
         journal.request(self.call.request_id.clone());
         let mut times = Times::begin(self.taken);
 
-        let made = AssertUnwindSafe(self.make(decoded, &mut journal, &mut times)).catch_unwind().await;
+        let made = async {
+            match access {
+                Some(access) => self.access(access, &decoded.agent_id, &mut journal, &mut times).await,
+                None => self.make(decoded, &mut journal, &mut times).await,
+            }
+        };
+        let made = AssertUnwindSafe(made).catch_unwind().await;
         self.end(made.ok(), &form, journal, times).await;
     }
 
@@ -184,7 +202,7 @@ impl CallTask {
         };
         let refusal = match &close {
             Close::Refused(refusal) | Close::Broken(refusal) => Some(refusal.clone()),
-            Close::Executed(_) => None,
+            Close::Executed(_) | Close::Accessed(_) => None,
         };
         let kept = self.call.output.kept();
         journal.kept(kept);
@@ -254,17 +272,12 @@ impl CallTask {
         let _busy = run.busy();
         let spec = run.spec();
         let caller = self.caller(&spec);
-        let is_for_another = !decoded.agent_id.is_empty() && decoded.agent_id != spec.agent_id;
-        if !is_for_another {
+        if !is_for_another(&decoded.agent_id, &spec) {
             journal.caller(&caller);
         }
         // Refused before policy, and on record with whoever asked for it.
         let operation = decoded.operation?;
-        if is_for_another {
-            let (principal, run) = (&self.principal, Some(self.call.run));
-            self.calls.escalations.report(principal, run, Attempt::OtherAgent, &decoded.agent_id);
-            return Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"));
-        }
+        self.check_agent(&decoded.agent_id, &spec)?;
         self.calls.runs.check_deny_list(&spec, self.calls.gateway.policy().profile(&spec.profile))?;
         // While a reviewer is asked, others may be asked as well.
         run.lanes_for_asking()?;
@@ -324,6 +337,16 @@ impl CallTask {
             return None;
         };
         Some(ToolFailure::new(Reason::Cancelled, message))
+    }
+
+    /// The agent that a request names must be the run's own.
+    fn check_agent(&self, named: &str, spec: &Spec) -> Result<(), Refusal> {
+        if !is_for_another(named, spec) {
+            return Ok(());
+        }
+        let (principal, run) = (&self.principal, Some(self.call.run));
+        self.calls.escalations.report(principal, run, Attempt::OtherAgent, named);
+        Err(Refusal::new(Reason::PermissionDenied, "agent_id: the run is for another agent"))
     }
 
     fn caller(&self, spec: &Spec) -> Caller {

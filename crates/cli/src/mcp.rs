@@ -37,8 +37,8 @@ pub(crate) struct Mcp {
     /// Read the token from this file, which other users must not be able to read or change.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The dialect in which tools are offered: native, fs, exec, gateway, forge or editor.
-    #[arg(long, value_name = "DIALECT", default_value = "native")]
+    /// The dialect in which tools are offered: code, native, fs, exec, gateway, forge or editor.
+    #[arg(long, value_name = "DIALECT", default_value = "code")]
     dialect: String,
     /// Let the person at the client decide on approvals, as the user who runs this command, over a connection
     /// without the token.

@@ -6,7 +6,9 @@ use serde_json::Value;
 use crate::arguments::object_of;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
+use crate::list::Offer;
 use crate::made::Made;
+use crate::process::{ProcessAccess, ProcessView};
 use crate::tool::Tool;
 use text::excerpt;
 
@@ -36,6 +38,11 @@ pub trait Dialect: Sync {
     /// A hint in the names that a caller of `tool` knows. `None` where there is no name for what the hint names: the tool
     /// has no such argument, or there is no other tool that does it.
     fn hint(&self, tool: &str, hint: Hint) -> Option<String> {
+        self.named_hint(tool, hint)
+    }
+
+    /// The same where a name is all that the dialect has to say.
+    fn named_hint(&self, tool: &str, hint: Hint) -> Option<String> {
         let tool = self.tool(tool).ok()?;
         let name = match hint.named() {
             Named::Argument(name) => tool.argument(name)?,
@@ -49,6 +56,24 @@ pub trait Dialect: Sync {
 
     /// What the model sees of a call that waits for a person.
     fn render_pending(&self, made: &Made<'_>, approval_id: &str) -> String;
+
+    /// Description and schema of a tool, as an offer has them. `limits` are those of this dialect.
+    fn shown(&self, tool: &Tool, limits: &Limits, offer: &Offer<'_>) -> (String, Value) {
+        let _ = offer;
+        (tool.described(limits), tool.schema(limits))
+    }
+
+    /// What a call wants of a process that was started before. Such a call is no operation: the start was judged. `None` for
+    /// every other call, wrong ones included.
+    fn process_access(&self, tool: &str, arguments_json: &str) -> Option<ProcessAccess> {
+        let _ = (tool, arguments_json);
+        None
+    }
+
+    /// What the model sees of an access to a process.
+    fn render_process(&self, view: &ProcessView) -> String {
+        crate::process::plain(view)
+    }
 
     /// The JSON Schema that every result of a tool fits; `None` where results are text. Its root is an object's.
     fn output_schema(&self, tool: &Tool) -> Option<Value> {

@@ -39,7 +39,8 @@ fn a_hint_names_what_the_caller_s_dialect_has_or_is_left_out() {
             };
             let what = format!("{} {} {hint:?}: {text}", dialect.name(), tool.name);
             // The one hint that a dialect says in words of its own.
-            let slash = dialect.name() == "editor" && hint == Hint::List;
+            let lists = dialect.name() == "editor" || (dialect.name(), tool.name) == ("code", "read");
+            let slash = lists && hint == Hint::List;
             match own.first().filter(|_| dialect.name() != "editor") {
                 Some(name) => assert!(text.contains(&format!("{FAILED}; {}", hint.say(name))), "{what}"),
                 None if slash => assert!(text.contains("put a slash at the end of its path"), "{what}"),
@@ -56,6 +57,7 @@ fn the_names_are_those_of_each_dialect() {
     for (dialect, tool, expected) in [
         ("forge", "edit", all("replaceAll")),
         ("forge", "forge:edit", all("replaceAll")),
+        ("code", "edit", all("replace_all")),
         ("forge", "write", None),
         ("native", "edit_file", None),
         ("editor", "str_replace", None),

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod canonical;
+mod code;
 mod dialect;
 mod editor;
 mod exec;
@@ -16,6 +17,7 @@ mod limits;
 mod list;
 mod made;
 mod native;
+mod process;
 mod reading;
 mod tool;
 mod upstream;
@@ -24,20 +26,24 @@ pub use canonical::{render_canonical, render_canonical_pending};
 pub use dialect::Dialect;
 pub use failure::ParseFailure;
 pub use limits::Limits;
-pub use list::{Format, Offer};
+pub use list::{Consent, Denied, Format, Offer};
 pub use made::{Facts, Made};
+pub use process::{MAX_PROCESS_WAIT, Portion, ProcessAccess, ProcessView};
 pub use tool::{Effect, Tool};
 pub use upstream::{UpstreamTool, parse_upstream};
 
-static DIALECTS: [&dyn Dialect; 6] =
-    [&native::Native, &fs::Fs, &exec::Exec, &gateway::Gateway, &forge::Forge, &editor::Editor];
+static DIALECTS: [&dyn Dialect; 7] =
+    [&code::Code, &native::Native, &fs::Fs, &exec::Exec, &gateway::Gateway, &forge::Forge, &editor::Editor];
+
+/// The dialect that clients have who ask for none: of MCP, and of the SDKs.
+pub const DEFAULT: &str = "code";
 
 /// The dialect with exactly this name.
 pub fn find(name: &str) -> Option<&'static dyn Dialect> {
     DIALECTS.into_iter().find(|dialect| dialect.name() == name)
 }
 
-/// The names of all dialects, the default one first.
+/// The names of all dialects, the one for coding models first.
 pub fn names() -> Vec<&'static str> {
     DIALECTS.into_iter().map(Dialect::name).collect()
 }

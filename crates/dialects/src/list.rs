@@ -17,13 +17,37 @@ pub enum Format {
     Mcp,
 }
 
-/// Which tools of a dialect are of use in a run, and the limits that hold there.
+/// Whether calls of an operation wait for a person, as far as it can be said of them all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consent {
+    /// Not because of the policy's word on the operation. A single call may all the same.
+    Free,
+    /// They do.
+    Asked,
+    /// None is made.
+    Refused,
+}
+
+/// Programs that never run, whoever consents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Denied {
+    /// Those of the built-in list.
+    pub builtin: bool,
+    /// Those of the profile.
+    pub names: Vec<String>,
+}
+
+/// Which tools of a dialect are of use in a run, and what holds there.
 pub struct Offer<'a> {
     /// The dialect whose tools are offered.
     pub dialect: &'static dyn Dialect,
     /// Asked for canonical names, such as `git.commit`: may it be called at all, with or without consent? A tool is
     /// offered that can lead to one such operation.
     pub permitted: &'a dyn Fn(&str) -> bool,
+    /// Whether it waits for a person. Of `exec`: a command of which no rule of the profile speaks.
+    pub consent: &'a dyn Fn(&str) -> Consent,
+    /// What commands may not be.
+    pub denied: &'a Denied,
     /// The limits that descriptions name.
     pub limits: Limits,
 }
@@ -49,7 +73,7 @@ impl Offer<'_> {
 
     /// Only MCP allows dots in names; the others get the form without, which `parse` accepts, too.
     fn entry(&self, tool: &Tool, limits: &Limits, format: Format) -> Value {
-        let (description, schema) = (tool.described(limits), tool.schema(limits));
+        let (description, schema) = self.dialect.shown(tool, limits, self);
         match format {
             Format::OpenAi => {
                 let mut function = json!({

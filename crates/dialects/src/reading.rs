@@ -1,5 +1,7 @@
 //! Where to go on after a read that was cut, in terms that every dialect has words for.
 
+use std::fmt::Write as _;
+
 use ops::ReadResult;
 
 /// What is left to do for the reader of a file.
@@ -25,4 +27,15 @@ impl Rest {
             false => Self::None,
         }
     }
+}
+
+/// Lines with their numbers, as `cat -n` numbers them. A line's end is a line feed and nothing else.
+pub(crate) fn numbered(result: &ReadResult) -> String {
+    let mut text = String::new();
+    let lines = result.content.strip_suffix('\n').unwrap_or(&result.content).split('\n');
+    for (number, line) in (result.start_line.max(1)..).zip(lines) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{number:6}\t{line}");
+    }
+    text
 }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use wire::v1::mcp_content::Type;
 
+use super::limits::grouped;
 use super::{Dialect, Facts, Made, find, forge, names};
 
 /// What bytes of a file become on their way here, fences and frames among them.
@@ -179,7 +180,18 @@ fn plain(dialect: &str, text: &str, outcome: &Outcome) -> Result<(), TestCaseErr
             let cut = format!("[truncated: 1 of {} or more entries; ", list.total_entries);
             prop_assert_eq!(list.truncated, text.contains(&cut), "{:?}", text);
         }
-        Ok(OpResult::Edit(edit)) => prop_assert!(text.contains(&edit.diff), "{:?}", text),
+        // `code` shows the lines as they are now.
+        Ok(OpResult::Edit(edit)) => {
+            prop_assert!(dialect == "code" || text.contains(&edit.diff), "{:?}", text);
+        }
+        Ok(OpResult::Exec(command) | OpResult::Shell(command)) if dialect == "code" => {
+            for stream in [&command.stdout, &command.stderr] {
+                prop_assert!(text.contains(stream), "{:?}", text);
+            }
+            let left_out = grouped(command.stdout_omitted_bytes);
+            let left_out = format!("[truncated: {left_out} bytes of the middle are left out; ");
+            prop_assert_eq!(command.stdout_omitted_bytes > 0, text.contains(&left_out), "{:?}", text);
+        }
         Ok(OpResult::Exec(command) | OpResult::Shell(command)) if dialect == "native" => {
             for stream in [&command.stdout, &command.stderr] {
                 prop_assert!(text.contains(stream), "{:?}", text);

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use super::arguments::parameters;
 use super::tool::RENAMED;
 use super::{
-    Dialect, Effect, Format, Limits, Offer, Tool, find, names, render_canonical, render_canonical_pending,
+    Consent, DEFAULT, Denied, Dialect, Effect, Format, Limits, Offer, Tool, find, names, render_canonical,
+    render_canonical_pending,
 };
 
 fn dialects() -> impl Iterator<Item = &'static dyn Dialect> {
@@ -18,7 +19,8 @@ fn example(tool: &Tool) -> &str {
 
 #[test]
 fn dialects_are_found_by_their_exact_name() {
-    assert_eq!(names(), ["native", "fs", "exec", "gateway", "forge", "editor"]);
+    assert_eq!(names(), ["code", "native", "fs", "exec", "gateway", "forge", "editor"]);
+    assert!(find(DEFAULT).is_some());
     for name in names() {
         assert_eq!(find(name).unwrap().name(), name);
     }
@@ -35,7 +37,9 @@ fn the_example_of_every_tool_becomes_one_of_its_operations() {
                 let operation = dialect.parse(name, example(tool), &Limits::default()).unwrap();
                 assert!(tool.operations.contains(&operation.name()), "{name}: {operation:?}");
                 assert!(
-                    operation.has_effect() || tool.effect == Effect::Reads || tool.name == "git_operation"
+                    operation.has_effect()
+                        || tool.effect == Effect::Reads
+                        || matches!(tool.name, "git_operation" | "git")
                 );
             }
         }
@@ -164,8 +168,12 @@ fn null_stands_for_an_optional_argument_that_is_not_there() {
     }
 }
 
+static NOTHING_DENIED: Denied = Denied { builtin: false, names: Vec::new() };
+
+/// Nothing asks.
 fn offer<'a>(dialect: &'static dyn Dialect, permitted: &'a dyn Fn(&str) -> bool) -> Offer<'a> {
-    Offer { dialect, permitted, limits: Limits::default() }
+    let (consent, denied) = (&|_: &str| Consent::Free, &NOTHING_DENIED);
+    Offer { dialect, permitted, consent, denied, limits: Limits::default() }
 }
 
 #[test]
@@ -207,7 +215,7 @@ fn descriptions_say_the_limits_of_the_run() {
     };
     let mut all = String::new();
     for dialect in dialects() {
-        let offer = Offer { dialect, permitted: &|_| true, limits };
+        let offer = Offer { limits, ..offer(dialect, &|_| true) };
         let said = offer.list(Format::Mcp).to_string() + &offer.prompt().unwrap_or_default();
         for name in ["{max_", "{default_", "50,000", "100,000"] {
             assert!(!said.contains(name), "{}: {name}", dialect.name());
@@ -232,7 +240,7 @@ fn strict_is_said_where_nothing_is_optional_or_open() {
             tool["function"]["name"].as_str().unwrap().to_owned()
         })
         .collect();
-    assert_eq!(strict, ["fs_list", "write_file", "delete_file", "write", "glob", "create"]);
+    assert_eq!(strict, ["write", "patch", "fs_list", "write_file", "delete_file", "write", "glob", "create"]);
 }
 
 #[test]
@@ -334,7 +342,7 @@ fn a_command_that_is_given_no_time_has_the_profile_s() {
     assert_eq!(within(60, "forge", "bash", json!({"command": "ls", "timeoutMs": 120_000})), 120_000);
     let of_sixty = Limits { default_timeout_s: 60, ..Limits::default() };
     for dialect in ["native", "gateway", "forge"] {
-        let offer = Offer { dialect: find(dialect).unwrap(), permitted: &|_| true, limits: of_sixty };
+        let offer = Offer { limits: of_sixty, ..offer(find(dialect).unwrap(), &|_| true) };
         let listed = offer.list(Format::Mcp).to_string() + &offer.prompt().unwrap_or_default();
         assert!(listed.contains("after 30 seconds") && !listed.contains("after 60 seconds"), "{dialect}");
     }

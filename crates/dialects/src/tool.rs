@@ -31,21 +31,40 @@ pub(crate) trait ToolArguments: DeserializeOwned + JsonSchema {
 
 /// Fields of the API, with what is in them, and the names of arguments that differ from theirs by more than spelling. The
 /// first that a tool has holds.
-pub(crate) const RENAMED: [(&str, &str); 14] = [
+pub(crate) const RENAMED: [(&str, &str); 33] = [
     ("edit.create.content", "file_text"),
     ("edit.insert.after_line", "insert_line"),
     ("edit.insert.text", "insert_text"),
     ("edit.str_replace.old_str", "oldString"),
     ("edit.str_replace", "new_str"),
+    ("edit.path", "file_path"),
     ("edit.str_replace", "newString"),
+    ("edit.str_replace", "new_string"),
+    ("edit.str_replace.old_str", "old_string"),
+    ("exec.args", "command"),
+    ("exec.cwd", "workdir"),
+    ("exec.timeout_ms", "timeout"),
     ("git", "args"),
+    ("grep.after", "-A"),
     ("grep.after", "context_lines"),
+    ("grep.before", "-B"),
     ("grep.before", "context_lines"),
+    ("grep.max_matches", "head_limit"),
+    ("list.path", "file_path"),
     ("patch", "patch"),
+    ("process.args", "command"),
+    ("process.cwd", "workdir"),
+    ("process.script", "command"),
+    ("process.timeout_ms", "timeout"),
     ("read.end_line", "limit"),
     ("read.end_line", "view_range"),
+    ("read.path", "file_path"),
+    ("read.start_line", "offset"),
     ("read.start_line", "view_range"),
+    ("shell.cwd", "workdir"),
     ("shell.script", "command"),
+    ("shell.timeout_ms", "timeout"),
+    ("write.path", "file_path"),
 ];
 
 /// Why arguments that fit their schema mean no operation.
@@ -216,6 +235,9 @@ fn simplify(schema: &mut Schema) {
         for (_, property) in properties.iter_mut().filter(|(name, _)| !is_required(name)) {
             if let Some(kind) = property["type"].get(0).cloned() {
                 property["type"] = kind;
+            }
+            if let Some(options) = property.get_mut("enum").and_then(Value::as_array_mut) {
+                options.retain(|option| !option.is_null());
             }
         }
     }

@@ -55,6 +55,7 @@ fn named(name: &str) -> Operation {
             glob: None,
             max_matches: 50,
             include_ignored: false,
+            one_per_file: false,
         }),
         "shell" => script("make && make test"),
         "process" => Operation::Process(Process {

@@ -52,6 +52,7 @@ pub use measures::{Measure, MeasureScope};
 pub use permit::{Permit, PermitParts};
 pub use policy::names::covers;
 pub use policy::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
+pub use policy::{EXEC_READ_ONLY, Grant};
 pub use policy::{HttpTarget, McpHttp, McpServer, McpStdio, McpTransport};
 pub use policy::{Policy, Problems, Profile, Role, Team};
 pub use risk::looks_secret;

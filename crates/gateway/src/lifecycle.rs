@@ -48,15 +48,20 @@ use crate::gateway::{Gateway, consider, permit};
 use crate::permit::Permit;
 
 impl Gateway {
-    /// Opens an approval for a call that needs one. `timeout` is the profile's unless given. The daemon records and
-    /// stores the approval before it shows it to anyone.
-    pub fn request_approval(
+    /// Makes an approval for a call that needs one. `timeout` is the profile's unless given. Nobody can see it or decide on it
+    /// before [`Self::open_approval`]: the daemon records and stores it first.
+    pub fn prepare_approval(
         &self,
         ticket: &Ticket,
         review: Review,
         timeout: Option<Duration>,
     ) -> Result<Approval, Refusal> {
         self.approvals().request(ticket, review, timeout.unwrap_or(ticket.terms.timeout), self.now())
+    }
+
+    /// The approval is on record: from now on it is shown, decided on, and expires.
+    pub fn open_approval(&self, approval_id: &str) {
+        self.approvals().open(approval_id);
     }
 
     /// Takes a decision of one approver, once. The approval is settled by it, or stays pending when it needs more. One

@@ -7,8 +7,12 @@ use std::time::Duration;
 use jail::SandboxPath;
 use ops::{Delete, Exec, FrontMatter, Operation, Patch, PatchChange, Shell, Write};
 
+use crate::admission::Ticket;
+use crate::approvals::{Approval, Review};
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
+use crate::decision::Refusal;
+use crate::gateway::Gateway;
 use crate::policy::Policy;
 
 /// The built-in policy, for tests that make more calls than it lets anybody make.
@@ -20,6 +24,20 @@ pub(crate) fn builtin() -> Policy {
 /// The same and more.
 pub(crate) fn builtin_and(yaml: &str) -> Policy {
     limited(yaml).without_rate_limits()
+}
+
+impl Gateway {
+    /// An approval that is on record at once.
+    pub(crate) fn request_approval(
+        &self,
+        ticket: &Ticket,
+        review: Review,
+        timeout: Option<Duration>,
+    ) -> Result<Approval, Refusal> {
+        let approval = self.prepare_approval(ticket, review, timeout)?;
+        self.open_approval(&approval.approval_id);
+        Ok(approval)
+    }
 }
 
 /// The built-in policy as it is, and more.

@@ -31,6 +31,7 @@ fn operation(call: &str) -> Operation {
             glob: None,
             max_matches: 50,
             include_ignored: false,
+            one_per_file: false,
         }),
         "write" => Operation::Write(Write {
             path: path(rest),

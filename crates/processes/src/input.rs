@@ -32,6 +32,8 @@ pub(crate) struct Input {
 /// What is being given.
 struct Current {
     given: Given,
+    /// Position of its first byte.
+    offset: u64,
     until: Instant,
 }
 
@@ -52,12 +54,13 @@ impl Input {
 
     /// Begins to give something.
     pub(crate) async fn give(&mut self, given: Given, link: &mut Link) -> Result<(), KeeperLost> {
-        if let Err(refusal) = self.check(&given) {
+        let offset = given.offset.unwrap_or(self.taken);
+        if let Err(refusal) = self.check(offset, &given) {
             let _ = given.answer.send(Err(refusal));
             return Ok(());
         }
         // What it has already is neither recorded nor given again.
-        let skipped = usize::try_from(self.taken - given.offset).unwrap_or(usize::MAX);
+        let skipped = usize::try_from(self.taken - offset).unwrap_or(usize::MAX);
         let data = given.data.slice(skipped.min(given.data.len())..);
         if !self.record(Entry::Input(data.clone())).await {
             let message =
@@ -65,20 +68,20 @@ impl Input {
             let _ = given.answer.send(Err(Refusal::new(Reason::WriteLimit, message)));
             return Ok(());
         }
-        let given = Given { offset: self.taken, data, ..given };
-        self.current = Some(Current { given, until: Instant::now() + PATIENCE });
+        let given = Given { data, ..given };
+        self.current = Some(Current { given, offset: self.taken, until: Instant::now() + PATIENCE });
         self.go_on(link).await
     }
 
-    fn check(&self, given: &Given) -> Result<(), Refusal> {
-        if given.offset > self.taken {
+    fn check(&self, offset: u64, given: &Given) -> Result<(), Refusal> {
+        if offset > self.taken {
             let message = format!("offset: leaves a gap; the process was given {} bytes", self.taken);
             return Err(
                 Refusal::new(Reason::PreconditionFailed, message).with("offset", self.taken.to_string())
             );
         }
         // A request that is repeated has nothing new, and is answered as it was.
-        let is_new = given.offset + given.data.len() as u64 > self.taken;
+        let is_new = offset + given.data.len() as u64 > self.taken;
         if self.open || !is_new {
             return Ok(());
         }
@@ -91,7 +94,7 @@ impl Input {
         let sent = self
             .current
             .as_ref()
-            .map_or(self.taken, |current| current.given.offset + current.given.data.len() as u64);
+            .map_or(self.taken, |current| current.offset + current.given.data.len() as u64);
         if said.offset < self.taken || said.offset > sent {
             return Err(KeeperLost::Malformed("it has taken what it was not given"));
         }
@@ -101,8 +104,8 @@ impl Input {
 
     /// Gives the next piece, or answers.
     async fn go_on(&mut self, link: &mut Link) -> Result<(), KeeperLost> {
-        let Some(Current { given, .. }) = &self.current else { return Ok(()) };
-        let done = usize::try_from(self.taken - given.offset).unwrap_or(usize::MAX).min(given.data.len());
+        let Some(Current { given, offset, .. }) = &self.current else { return Ok(()) };
+        let done = usize::try_from(self.taken - offset).unwrap_or(usize::MAX).min(given.data.len());
         let rest = given.data.slice(done..);
         if !self.open || rest.is_empty() && !given.close {
             self.answer();

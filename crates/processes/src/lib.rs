@@ -10,12 +10,14 @@ mod former;
 mod input;
 mod output;
 mod owner;
+mod part;
 mod process;
 mod shared;
 mod table;
 
 pub use attach::Events;
 pub use former::Former;
+pub use part::Part;
 pub use process::Process;
 pub use shared::Settings;
 pub use table::Processes;

@@ -43,7 +43,8 @@ pub(crate) enum Order {
 /// Something to read.
 #[derive(Debug)]
 pub(crate) struct Given {
-    pub(crate) offset: u64,
+    /// Position of the first byte; `None`: after all that it was given before.
+    pub(crate) offset: Option<u64>,
     pub(crate) data: Bytes,
     pub(crate) close: bool,
     pub(crate) answer: oneshot::Sender<Result<v1::WriteStdinResponse, Refusal>>,
@@ -88,10 +89,22 @@ impl Process {
         self.now()
     }
 
-    /// Gives it something to read.
+    /// Waits for more output than up to `offsets`, or for its end, `limit` at the longest.
+    pub async fn more(&self, offsets: [u64; 2], limit: Duration) {
+        let (mut ends, mut status) = (self.output.follow(), self.status.clone());
+        let more = async {
+            tokio::select! {
+                _ = ends.wait_for(|ends| ends.iter().zip(offsets).any(|(end, offset)| *end > offset)) => {}
+                _ = status.wait_for(|status| status.state() != State::Running) => {}
+            }
+        };
+        let _ = tokio::time::timeout(limit, more).await;
+    }
+
+    /// Gives it something to read. `offset` is the position of the first byte, and `None` is after all that it was given before.
     pub async fn write(
         &self,
-        offset: u64,
+        offset: Option<u64>,
         data: Vec<u8>,
         close: bool,
     ) -> Result<v1::WriteStdinResponse, Refusal> {

@@ -9,7 +9,7 @@ use super::run_with_token;
 
 /// In `review` every edit asks.
 fn edit(new: &str) -> Value {
-    json!({"path": "a.txt", "command": "str_replace", "old_str": "one", "new_str": new})
+    json!({"file_path": "a.txt", "old_string": "one", "new_string": new})
 }
 
 fn answer(content: &Value) -> Value {
@@ -28,22 +28,22 @@ async fn a_client_that_cannot_ask_is_told_and_learns_the_outcome_by_calling_agai
         let (mut run, token) = run_with_token(&daemon, "review", &workspace).await;
         let setup = if transport == "http" { http(port, &token) } else { stdio(&daemon, &token, &[]) };
         let mut client = Client::connect(setup).await;
-        let waits = client.call("edit_file", edit("two")).await;
+        let waits = client.call("edit", edit("two")).await;
         assert_eq!(waits["isError"], false, "{waits}");
         assert!(waits["content"].to_string().contains("PENDING_APPROVAL"), "{waits}");
         let approval = waits["_meta"]["io.cofferdam/approvalId"].as_str().unwrap().to_owned();
         // The same call again asks nobody a second time.
-        let again = client.call("edit_file", edit("two")).await;
+        let again = client.call("edit", edit("two")).await;
         assert_eq!(again["_meta"]["io.cofferdam/approvalId"], approval.as_str(), "{again}");
         assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "one\n");
         run.clients.approve(&approval).await.unwrap();
         run.outcome(waits["_meta"]["io.cofferdam/callId"].as_str().unwrap()).await;
-        let done = client.call("edit_file", edit("two")).await;
+        let done = client.call("edit", edit("two")).await;
         assert_eq!(done["_meta"]["io.cofferdam/status"], "SUCCEEDED", "{done}");
         assert!(done["content"][1]["text"].as_str().unwrap().contains("it was not made again"), "{done}");
         assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "two\n");
         // After that it is a call as any other.
-        let anew = client.call("edit_file", edit("two")).await;
+        let anew = client.call("edit", edit("two")).await;
         assert_ne!(anew["_meta"]["io.cofferdam/callId"], done["_meta"]["io.cofferdam/callId"], "{anew}");
         client.leave().await;
     }
@@ -65,18 +65,18 @@ async fn a_person_at_the_client_waits_leaves_or_cancels_and_decides_nothing() {
         let mut client = Client::connect(with(setup, json!({"mode": mode, "answers": answers}))).await;
 
         // An answer that was not offered, and would approve if a run's token could.
-        let left = client.call("edit_file", edit("two")).await;
+        let left = client.call("edit", edit("two")).await;
         assert!(left["content"].to_string().contains("PENDING_APPROVAL"), "{mode} {transport}: {left}");
         assert!(left["asked"][0]["message"].as_str().unwrap().contains("approves nothing"), "{left}");
         let approval = left["_meta"]["io.cofferdam/approvalId"].as_str().unwrap().to_owned();
         assert_eq!(state(&mut run, &approval).await, v1::approval::State::Pending);
         // The same call again: the person cancels.
-        let cancelled = client.call("edit_file", edit("two")).await;
+        let cancelled = client.call("edit", edit("two")).await;
         assert!(cancelled["isError"] == true && cancelled.to_string().contains("CANCELLED"), "{cancelled}");
         assert_eq!(state(&mut run, &approval).await, v1::approval::State::Cancelled);
 
         // Another one: the person waits, and a reviewer consents.
-        client.begin(json!({"do": "call", "name": "edit_file", "arguments": edit("three")})).await;
+        client.begin(json!({"do": "call", "name": "edit", "arguments": edit("three")})).await;
         let approval = run.clients.pending_approval(&run.run.run_id).await;
         run.clients.approve(&approval.approval_id).await.unwrap();
         let done = client.end().await;
@@ -94,7 +94,7 @@ async fn a_reviewer_who_is_faster_ends_the_question() {
     // Never answered: the client has no answers left and waits for none.
     let setup = with(stdio(&daemon, &token, &[]), json!({"mode": "legacy", "answers": [{"wait": true}]}));
     let mut client = Client::connect(setup).await;
-    client.begin(json!({"do": "call", "name": "edit_file", "arguments": edit("two")})).await;
+    client.begin(json!({"do": "call", "name": "edit", "arguments": edit("two")})).await;
     let approval = run.clients.pending_approval(&run.run.run_id).await;
     run.clients.approve(&approval.approval_id).await.unwrap();
     let done = client.end().await;
@@ -115,16 +115,16 @@ async fn whoever_started_the_bridge_decides_where_they_said_so_and_may() {
         ]);
         let setup = stdio(&daemon, &token, &["--decide-approvals"]);
         let mut client = Client::connect(with(setup, json!({"mode": mode, "answers": answers}))).await;
-        let denied = client.call("edit_file", edit(&format!("no-{mode}"))).await;
+        let denied = client.call("edit", edit(&format!("no-{mode}"))).await;
         assert!(denied["isError"] == true && text(&denied).contains("not that one"), "{mode}: {denied}");
         let asked = denied["asked"][0]["message"].as_str().unwrap();
         assert!(
             asked.contains(&format!("+no-{mode}")) && asked.contains("tester"),
             "the diff is shown: {asked}"
         );
-        let left = client.call("edit_file", edit(mode)).await;
+        let left = client.call("edit", edit(mode)).await;
         assert!(left["content"].to_string().contains("PENDING_APPROVAL"), "{mode}: {left}");
-        let approved = client.call("edit_file", edit(mode)).await;
+        let approved = client.call("edit", edit(mode)).await;
         assert_eq!(approved["_meta"]["io.cofferdam/status"], "SUCCEEDED", "{mode}: {approved}");
         let approval = approved["_meta"]["io.cofferdam/approvalId"].as_str().unwrap().to_owned();
         let settled = run.clients.approval(&approval).await;
@@ -143,7 +143,7 @@ async fn an_approver_who_is_the_requester_is_refused_as_everywhere() {
         let setup = stdio(&daemon, &token, &["--decide-approvals"]);
         let answers = json!([answer(&json!({"decision": "approve"}))]);
         let mut client = Client::connect(with(setup, json!({"mode": mode, "answers": answers}))).await;
-        let refused = client.call("edit_file", edit(mode)).await;
+        let refused = client.call("edit", edit(mode)).await;
         let said = refused["content"].to_string();
         assert!(said.contains("The decision was not taken") && said.contains("PENDING_APPROVAL"), "{said}");
         let approval = refused["_meta"]["io.cofferdam/approvalId"].as_str().unwrap().to_owned();

@@ -95,13 +95,12 @@ async fn the_python_client_lists_reads_edits_and_runs_over_http() {
         assert_eq!(client.hello["protocol"], protocol);
         let listed = client.step(json!({"do": "list"})).await;
         assert!(listed["tools"].as_array().unwrap().len() >= 5, "{listed}");
-        let read = client.call("read_file", json!({"path": "a.txt"})).await;
+        let read = client.call("read", json!({"file_path": "a.txt"})).await;
         assert!(text(&read).contains("one"), "{read}");
-        let created =
-            client.call("edit_file", json!({"path": mode, "command": "create", "content": "x\n"})).await;
+        let created = client.call("write", json!({"file_path": mode, "content": "x\n"})).await;
         assert_eq!(created["isError"], false, "{created}");
         assert_eq!(std::fs::read_to_string(workspace.join(mode)).unwrap(), "x\n");
-        let counted = client.call("bash_command", json!({"command": "wc", "args": ["-l", "a.txt"]})).await;
+        let counted = client.call("bash", json!({"command": "wc -l a.txt"})).await;
         assert!(text(&counted).contains("1 a.txt"), "{counted}");
         client.leave().await;
     }
@@ -142,7 +141,7 @@ async fn an_orderly_end_with_open_streams_is_no_attempt_by_anybody() {
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let (mut run, token) = run_with_token(&daemon, "open", &workspace).await;
     let mut client = Client::connect(with(http(port, &token), json!({"mode": "legacy"}))).await;
-    let read = client.call("read_file", json!({"path": "a.txt"})).await;
+    let read = client.call("read", json!({"file_path": "a.txt"})).await;
     assert!(text(&read).contains("one"), "{read}");
     let good = bearer(&token);
     let session = session_of(&post(port, &[("Authorization", &good)], INITIALIZE).await);
@@ -189,9 +188,9 @@ async fn the_tokens_of_two_runs_do_not_reach_each_other() {
         assert_eq!(send(port, request.as_bytes()).await.status, status, "{method}");
     }
     let kept = post(port, &[("Authorization", &a), ("Mcp-Session-Id", &session)], LIST).await;
-    assert!(kept.status == 200 && kept.body.contains("read_file"), "{} {}", kept.status, kept.body);
+    assert!(kept.status == 200 && kept.body.contains("file_path"), "{} {}", kept.status, kept.body);
     let mut client = Client::connect(http(port, &token_b)).await;
-    let read = client.call("read_file", json!({"path": "secret.txt"})).await;
+    let read = client.call("read", json!({"file_path": "secret.txt"})).await;
     assert_eq!(read["isError"], true, "{read}");
     client.leave().await;
 }

@@ -5,6 +5,7 @@ mod calls;
 mod conformance;
 mod http;
 mod python;
+mod repair;
 mod stdio;
 
 use std::path::Path;

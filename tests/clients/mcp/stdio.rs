@@ -26,23 +26,23 @@ async fn tools_are_listed_with_their_hints_and_read_edit_and_run() {
             let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
             (tool["annotations"]["readOnlyHint"].clone(), tool["annotations"]["destructiveHint"].clone())
         };
-        assert_eq!(hints("read_file"), (json!(true), json!(false)));
-        assert_eq!(hints("edit_file"), (json!(false), json!(true)));
+        assert_eq!(hints("read"), (json!(true), json!(false)));
+        assert_eq!(hints("edit"), (json!(false), json!(true)));
 
-        let read = client.call("read_file", json!({"path": "a.txt"})).await;
-        assert!(text(&read).contains("one\ntwo") && read["isError"] == false, "{read}");
-        let edit = json!({"path": "a.txt", "command": "str_replace", "old_str": "two", "new_str": mode});
-        let edited = client.call("edit_file", edit).await;
+        let read = client.call("read", json!({"file_path": "a.txt"})).await;
+        assert!(text(&read).contains("     1\tone\n     2\ttwo") && read["isError"] == false, "{read}");
+        let edit = json!({"file_path": "a.txt", "old_string": "two", "new_string": mode});
+        let edited = client.call("edit", edit).await;
         assert_eq!(edited["isError"], false, "{edited}");
-        let counted = client.call("bash_command", json!({"command": "wc", "args": ["-l", "a.txt"]})).await;
+        let counted = client.call("bash", json!({"command": "wc -l a.txt"})).await;
         assert!(text(&counted).contains("2 a.txt"), "{counted}");
 
         // A tool that fails is a result that says why, one that is none an error of the protocol.
-        let gone = client.call("read_file", json!({"path": "gone"})).await;
+        let gone = client.call("read", json!({"file_path": "gone"})).await;
         assert_eq!(gone["isError"], true, "{gone}");
         let unknown = client.call("no_such_tool", json!({})).await;
         assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
-        let wrong = client.call("read_file", json!({"path": 7})).await;
+        let wrong = client.call("read", json!({"file_path": 7})).await;
         assert!(wrong["isError"] == true && text(&wrong).contains("path"), "{wrong}");
         client.leave().await;
         let back = json!({"path": "a.txt", "content": "one\ntwo\n"});

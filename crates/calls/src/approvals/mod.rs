@@ -4,7 +4,7 @@
 //! record is durable. When it cannot be recorded, the approval is void.
 //!
 //! What waits outlives the daemon. A call is in the store, sealed, from the moment that it is asked for until it is over; that
-//! its consent is spent is there before the permit is used; and what was decided is in the audit log. `former.rs` puts the
+//! its consent is spent is there before the permit is used; and what was decided is in the audit log. `reattach.rs` puts the
 //! three together again, and `call/resume.rs` goes on with the calls. What is settled stays in the store, to be shown.
 
 mod consents;
@@ -86,11 +86,11 @@ impl Approvals {
     ) -> Result<(Approval, oneshot::Receiver<Approval>), Refusal> {
         let (settled, receiver) = oneshot::channel();
         let approval = {
-            // From the moment it is open it can be decided: whoever does so has to find who waits.
+            // The run may end before it is open: whoever cancels it has to find who waits.
             let mut waiting = self.waiting();
             let approval = self
                 .gateway
-                .request_approval(ticket, review, self.timeout)
+                .prepare_approval(ticket, review, self.timeout)
                 .map_err(|refusal| Refusal::new(refusal.reason, refusal.message))?;
             waiting.insert(approval.approval_id.clone(), settled);
             approval
@@ -100,12 +100,13 @@ impl Approvals {
             self.cancel(&approval.call_id).await;
             return Err(refusal);
         }
+        self.gateway.open_approval(&approval.approval_id);
         self.publish(&approval);
         self.wake.notify_one();
         Ok((approval, receiver))
     }
 
-    /// On record, then in the store: nobody has been shown it before.
+    /// On record, then in the store: nobody is shown it before, and nobody can decide on it.
     async fn keep(&self, approval: &Approval, ticket: &Ticket, asker: Asker) -> Result<(), Refusal> {
         let line = self.audit.record(events::requested(approval)).await?;
         let kept = Pending { approval: approval.clone(), asker, operation: ticket.operation().clone() };

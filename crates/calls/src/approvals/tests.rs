@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use audit_service::AuditLog;
 use gateway::{
-    Admission, Approval, ApprovalState, Ballot, Caller, Choice, Clock, Gateway, Level, Policy, Review,
-    Reviewer, RunScope, Ticket, UnixMillis,
+    Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Caller, Choice, Clock, DecideError, Gateway,
+    Level, Policy, Review, Reviewer, RunScope, Ticket, UnixMillis,
 };
 use identity::{CallId, RunId};
 use ops::{Operation, Write};
@@ -63,6 +63,12 @@ impl Scene {
     }
 
     async fn asks(&self) -> (Approval, oneshot::Receiver<Approval>) {
+        let (ticket, asker) = self.ticket();
+        self.approvals.ask(&ticket, Review::default(), asker).await.unwrap()
+    }
+
+    /// A call that needs consent.
+    fn ticket(&self) -> (Box<Ticket>, Asker) {
         let (call, run) = (CallId::new(), RunId::new());
         let scope = RunScope { profile: "review".to_owned(), image_id: "sha256:1".to_owned() };
         let caller = Caller {
@@ -79,8 +85,7 @@ impl Scene {
         };
         let admitted = self.gateway.admit(&scope, &caller, &call.to_string(), Operation::Write(write));
         let Admission::Ask(ticket) = admitted else { panic!("{admitted:?}") };
-        let ticket: &Ticket = &ticket;
-        self.approvals.ask(ticket, Review::default(), asker(call, run)).await.unwrap()
+        (ticket, asker(call, run))
     }
 
     fn state(&self, approval: &Approval) -> ApprovalState {
@@ -227,4 +232,50 @@ async fn an_approval_of_an_older_release_is_cancelled_and_says_so() {
     assert_eq!(shown.state, ApprovalState::Cancelled);
     assert!(shown.comment.contains("older release"), "{}", shown.comment);
     assert!(scene.store.approvals().unwrap().0.is_empty());
+}
+
+/// A daemon that is killed in between has shown nobody what the next one will not know.
+#[tokio::test]
+async fn an_approval_is_seen_and_decided_on_only_when_it_is_kept() {
+    let scene = Scene::new();
+    let (ticket, asker) = scene.ticket();
+    let id = uuid::Uuid::now_v7();
+    let review = Review { approval_id: Some(id), ..Review::default() };
+    let asking = scene.approvals.ask(&ticket, review, asker);
+    let mut asking = std::pin::pin!(asking);
+    let reviewer = Reviewer { principal: "uid:0".to_owned(), level: Level::Director, may_decide_own: false };
+    let id = id.to_string();
+    let mut steps = 0;
+    let (approval, _settled) = loop {
+        // One step of it, and then a look.
+        if let std::task::Poll::Ready(asked) = futures_util::poll!(&mut asking) {
+            break asked.unwrap();
+        }
+        steps += 1;
+        if scene.store.approvals().unwrap().0.is_empty() {
+            assert_eq!(scene.gateway.list_approvals(&ApprovalFilter::default()), []);
+            assert_eq!(scene.gateway.approval(&id), None);
+            let decided = scene.gateway.decide(&id, &reviewer, &Ballot::once(Choice::Approve, ""));
+            assert_eq!(decided, Err(DecideError::NotFound));
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(steps > 0, "it was kept without a wait, so that nothing was seen in between");
+    assert_eq!(approval.approval_id, id);
+    assert_eq!(scene.gateway.list_approvals(&ApprovalFilter::default()), [approval]);
+    assert_eq!(scene.recorded().await, [REQUESTED]);
+}
+
+/// The run ends while the call is being kept.
+#[tokio::test]
+async fn one_that_is_cancelled_before_it_is_kept_is_settled() {
+    let scene = Scene::new();
+    let (ticket, asker) = scene.ticket();
+    let call = asker.call.to_string();
+    let mut asking = std::pin::pin!(scene.approvals.ask(&ticket, Review::default(), asker));
+    assert!(futures_util::poll!(&mut asking).is_pending());
+    scene.approvals.cancel(&call).await;
+    let (approval, settled) = asking.await.unwrap();
+    assert_eq!(settled.await.unwrap().state, ApprovalState::Cancelled);
+    assert_eq!(scene.state(&approval), ApprovalState::Cancelled);
 }

@@ -13,8 +13,8 @@ const ITEMS: usize = 32;
 /// Bytes of a dialect's arguments that are looked at.
 const MAX_JSON: usize = 64 * 1024;
 /// Arguments of dialects' tools that say where or what, and hold no content.
-const NAMING: &str =
-    "path file_path filePath file directory cwd pattern query glob include command cmd args operation name";
+const NAMING: &str = "path file_path filePath file directory cwd workdir pattern query glob include command cmd args operation name action \
+     process_id";
 
 /// As it came.
 pub(super) struct Asked {

@@ -4,10 +4,10 @@ use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dialects::{Dialect, Facts, Limits, Made, ParseFailure};
+use dialects::{Dialect, Facts, Limits, Made, ParseFailure, ProcessView};
 use gateway::{Policy, Profile};
 use identity::check_client_name;
-use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
+use ops::{OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
@@ -206,6 +206,7 @@ impl ResponseFormat {
         use call_response::Status;
         let before = call.answer().response;
         let (outcome, status, usage) = match close {
+            Close::Accessed(view) => return self.accessed(before, &view),
             Close::Refused(refusal) => (Err(ToolFailure::from(refusal)), Status::Denied, None),
             Close::Broken(refusal) => (Err(ToolFailure::from(refusal)), Status::Failed, None),
             Close::Executed(finished) => {
@@ -239,6 +240,22 @@ impl ResponseFormat {
             Err(failure) => response.error = Some(failure.into()),
         }
         response
+    }
+
+    /// The answer to a call that wanted something of a process.
+    fn accessed(&self, before: CallResponse, view: &ProcessView) -> CallResponse {
+        let rendered = match self {
+            Self::Dialect { dialect: Some(dialect), .. } => dialect.render_process(view),
+            Self::Canonical | Self::Dialect { dialect: None, .. } => String::new(),
+        };
+        let result = match view {
+            ProcessView::One(process, _) => {
+                Some(OpResult::Process(ProcessResult { process_id: process.process_id.clone() }).into())
+            }
+            ProcessView::All(_) => None,
+        };
+        let status = call_response::Status::Succeeded.into();
+        CallResponse { call_id: before.call_id, status, rendered, result, ..Default::default() }
     }
 
     /// The answer to a call that waits for a reviewer, as the model sees it.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use audit_service::{AuditLog, Unavailable};
+use dialects::ProcessView;
 use gateway::{Approval, Caller};
 use identity::{CallId, Principal};
 use ops::{ExecResult, Operation};
@@ -154,6 +155,11 @@ impl Journal {
         }
     }
 
+    /// It has an effect that no operation stands for.
+    pub(super) fn affects(&mut self) {
+        self.has_effect = true;
+    }
+
     pub(super) fn asked(&mut self) {
         self.asked = true;
     }
@@ -249,6 +255,7 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
                 .reason(refusal.reason.as_str())
                 .message(&refusal.message);
         }
+        Close::Accessed(view) => return accessed(view),
         Close::Executed(finished) => finished,
     };
     match &finished.outcome {
@@ -262,6 +269,16 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
             None => Outcome::new(Status::Succeeded).facts(ops::facts(result)),
         },
     }
+}
+
+/// Which process, and how far its output was told; never what it wrote.
+fn accessed(view: &ProcessView) -> Outcome {
+    Outcome::new(Status::Succeeded).facts(match view {
+        ProcessView::One(process, [stdout, stderr]) => {
+            json!({ "process_id": process.process_id, "stdout_to": stdout.end, "stderr_to": stderr.end })
+        }
+        ProcessView::All(processes) => json!({ "processes": processes.len() }),
+    })
 }
 
 /// A command that failed is a tool that ran: the record has its output.

@@ -13,7 +13,7 @@ use crate::failure::Ended;
 pub(crate) struct ToolCall {
     #[command(flatten)]
     target: Target,
-    /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
+    /// `code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
     #[arg(value_name = "DIALECT")]
     dialect: String,
     /// The tool's name in that dialect, such as fs.read.

@@ -61,6 +61,7 @@ impl Grep {
             glob: self.glob.unwrap_or_default(),
             max_matches: self.max,
             include_ignored: self.all,
+            ..Default::default()
         };
         make(context, &self.target, self.options, Operation::Grep(operation)).await
     }

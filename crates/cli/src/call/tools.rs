@@ -17,7 +17,7 @@ pub(crate) struct Tools {
     /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN", default_value = "-")]
     run: RunRef,
-    /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default: native.
+    /// `code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default: native.
     #[arg(long, value_name = "DIALECT")]
     dialect: Option<String>,
     /// Format of this vendor's API.

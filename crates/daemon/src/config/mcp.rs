@@ -64,7 +64,7 @@ pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
     }
     let mut hosts: Vec<String> = fields.items("allowed_hosts").iter().filter_map(host).collect();
     let mut origins: Vec<String> = fields.items("allowed_origins").iter().filter_map(origin).collect();
-    let dialect = fields.text_or("dialect", "native");
+    let dialect = fields.text_or("dialect", dialects::DEFAULT);
     if dialects::find(&dialect).is_none() {
         let known = nearest(&dialect, &dialects::names());
         fields.at("dialect").problem_hint(format!("there is no dialect `{dialect}`"), Some(known));

@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use dialects::{Consent, Denied};
 use gateway::{
-    Clock as _, Effect, Gateway, McpServer, Permissions, Policy, Scope, Subject, SystemClock, Verdict, covers,
+    Clock as _, EXEC_READ_ONLY, Effect, Gateway, Grant, McpServer, Permissions, Policy, Scope, Subject,
+    SystemClock, Verdict, covers,
 };
 use ops::McpTool;
 use store::run::Spec;
@@ -34,6 +36,50 @@ impl Offered {
     /// What descriptions say of the limits.
     pub(super) fn limits(&self) -> dialects::Limits {
         self.policy.profile(&self.profile).map(calls::limits).unwrap_or_default()
+    }
+
+    /// What descriptions say of programs.
+    pub(super) fn denied(&self) -> Denied {
+        let exec = self.policy.profile(&self.profile).map(|profile| &profile.exec);
+        exec.map_or_else(Denied::default, |exec| Denied {
+            builtin: exec.deny_list.is_on(),
+            names: exec.deny.clone(),
+        })
+    }
+
+    /// What descriptions say of consent: the word of profile, role and teams on the operation as a whole. A rule for one command,
+    /// or a grant for one path, says more when a call is made.
+    pub(super) fn consent(&self, operation: &str) -> Consent {
+        let reads = operation == EXEC_READ_ONLY;
+        let name = if reads { "exec" } else { operation };
+        let Some(profile) = self.policy.profile(&self.profile).filter(|_| self.permits(name)) else {
+            return Consent::Refused;
+        };
+        let given = self.given(name, reads);
+        if given.is_none() && !self.has(Effect::Grant, name) {
+            return Consent::Refused;
+        }
+        let of_profile = match profile.operation(name) {
+            // Commands of which no rule speaks.
+            Some((_, Verdict::Allow)) if operation == "exec" => profile.exec.default,
+            Some((_, Verdict::Allow)) if reads && !profile.exec.read_only_commands => profile.exec.default,
+            Some((_, verdict)) => verdict,
+            None => Verdict::Deny,
+        };
+        match of_profile {
+            Verdict::Deny => Consent::Refused,
+            Verdict::Ask => Consent::Asked,
+            Verdict::Allow if given == Some(Grant::Ask) && !profile.unattended => Consent::Asked,
+            Verdict::Allow => Consent::Free,
+        }
+    }
+
+    /// The best that role and teams give the agent of an operation; `read_only` for the commands that only read.
+    fn given(&self, operation: &str, read_only: bool) -> Option<Grant> {
+        let of_role = self.policy.role(&self.role).and_then(|role| role.grant(operation, read_only));
+        let of_teams =
+            self.policy.teams_of(&self.agent).filter_map(|(_, team)| team.grant(operation, read_only));
+        of_role.into_iter().chain(of_teams).max()
     }
 
     /// Whether some call of this operation would not be denied for want of a permission.

@@ -99,7 +99,7 @@ impl ProcessService for Service {
         let principal = principal(&request)?;
         let v1::WriteStdinRequest { run_id, process_id, offset, data, close } = request.into_inner();
         let process = self.process(&principal, &run_id, &process_id)?;
-        Ok(Response::new(process.write(offset, data, close).await?))
+        Ok(Response::new(process.write(Some(offset), data, close).await?))
     }
 
     async fn resize_terminal(

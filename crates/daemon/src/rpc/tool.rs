@@ -47,7 +47,15 @@ impl Service {
         let offered = Offered::of(&self.calls.gateway, &record.spec);
         let (mut tools, prompt) = {
             let permitted = |operation: &str| offered.permits(operation);
-            let offer = dialects::Offer { dialect, permitted: &permitted, limits: offered.limits() };
+            let consent = |operation: &str| offered.consent(operation);
+            let (denied, limits) = (offered.denied(), offered.limits());
+            let offer = dialects::Offer {
+                dialect,
+                permitted: &permitted,
+                consent: &consent,
+                denied: &denied,
+                limits,
+            };
             (offer.list(format), offer.prompt().unwrap_or_default())
         };
         let upstream = upstreams::offer(&self.calls, run, &offered).await;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use ops::{EditChange, EditResult, EntryType, ListResult, OpResult, Operation, Outcome, ReadResult};
 
 use crate::canonical::{PENDING, render_canonical};
-use crate::reading::Rest;
+use crate::reading::{Rest, numbered};
 use text::one_line;
 
 /// Results of operations that no tool of this dialect leads to are rendered canonically.
@@ -23,7 +23,6 @@ pub(super) fn render_pending(approval_id: &str) -> String {
     format!("Pending approval {approval_id}: {PENDING}")
 }
 
-/// Lines with their numbers, as `cat -n` numbers them. A line's end is a line feed and nothing else.
 fn read(result: &ReadResult) -> String {
     if result.binary {
         return format!("(binary file: {} bytes, sha256 {})", result.size_bytes, result.sha256);
@@ -35,14 +34,10 @@ fn read(result: &ReadResult) -> String {
         Rest::InLine => Some("this line alone is too long to be shown whole".to_owned()),
         Rest::From(line) => Some(format!("go on with view_range [{line}, -1]")),
     };
-    let mut text = String::new();
-    let lines = result.content.strip_suffix('\n').unwrap_or(&result.content).split('\n');
-    for (number, line) in (result.start_line.max(1)..).zip(lines) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{number:6}\t{line}");
-    }
+    let mut text = numbered(result);
     if let Some(rest) = rest {
         let ReadResult { size_bytes, total_lines, .. } = result;
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "[truncated: the file has {size_bytes} bytes in {total_lines} lines; {rest}]");
     }
     text

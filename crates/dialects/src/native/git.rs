@@ -19,7 +19,7 @@ const STATUS_FLAGS: [&str; 5] = ["-s", "--short", "--porcelain", "-b", "--branch
 /// push. Example: {"operation": "commit", "args": ["-m", "Fix the parser"]}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GitOperation {
+pub(crate) struct GitOperation {
     /// The git command.
     operation: GitCommand,
     /// Its arguments, one string each. Default: none.

@@ -5,20 +5,19 @@ use std::fmt::Write as _;
 
 use ops::GrepMatch;
 
-use text::one_line;
-
 /// A line to print. Two matches near each other have context in common, and one may be in the other's.
 struct MatchLine<'a> {
     text: &'a str,
     is_match: bool,
 }
 
-pub(super) fn render(matches: &[GrepMatch]) -> String {
+/// `shown` says how a path is told.
+pub(crate) fn render(matches: &[GrepMatch], shown: impl Fn(&str) -> String) -> String {
     let has_context = matches.iter().any(|found| !found.before.is_empty() || !found.after.is_empty());
     let mut text = String::new();
     for of_file in matches.chunk_by(|one, next| one.path == next.path) {
         let Some(first) = of_file.first() else { continue };
-        let path = one_line(&first.path);
+        let path = shown(&first.path);
         let mut previous = None;
         for (number, line) in lines(of_file) {
             let follows = previous.is_some_and(|previous: u64| previous.checked_add(1) == Some(number));

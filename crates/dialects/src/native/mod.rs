@@ -24,6 +24,10 @@ use crate::limits::{Limits, saturated};
 use crate::made::Made;
 use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
+pub(crate) use git::GitOperation;
+pub(crate) use matches::render as render_matches;
+pub(crate) use render::render as render_outcome;
+
 pub(crate) struct Native;
 
 impl Dialect for Native {
@@ -55,7 +59,7 @@ static TOOLS: LazyLock<[Tool; 6]> = LazyLock::new(|| {
     [
         Tool::of::<ReadLines>("read_file", &["read"], Effect::Reads),
         Tool::of::<EditFile>("edit_file", &["edit"], Effect::Changes),
-        Tool::of::<git::GitOperation>(
+        Tool::of::<GitOperation>(
             "git_operation",
             &["git.status", "git.diff", "git.log", "git.show", "git.add", "git.commit"],
             Effect::Adds,

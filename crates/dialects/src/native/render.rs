@@ -14,7 +14,7 @@ use crate::reading::Rest;
 use text::one_line;
 
 /// Results of operations that no tool of this dialect leads to are rendered canonically.
-pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
+pub(crate) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
     match outcome {
         Ok(OpResult::Read(result)) => read(result),
         Ok(OpResult::List(result)) => list(result),
@@ -77,7 +77,7 @@ fn grep(result: &GrepResult) -> String {
     if result.matches.is_empty() && !result.truncated {
         return "(no matches found)".to_owned();
     }
-    let text = matches::render(&result.matches);
+    let text = matches::render(&result.matches, |path| one_line(path).into_owned());
     if result.truncated {
         let count = result.matches.len();
         return with_notes(

@@ -54,7 +54,7 @@ impl Approvals {
         memory: &Memory,
         now: UnixMillis,
     ) -> Result<Approval, DecideError> {
-        let approval = self.all.get_mut(approval_id).ok_or(DecideError::NotFound)?;
+        let approval = self.decidable(approval_id).ok_or(DecideError::NotFound)?;
         may_decide(approval, reviewer, now)?;
         if ballot.comment.chars().nth(MAX_COMMENT_CHARS).is_some() {
             return Err(DecideError::CommentTooLong);

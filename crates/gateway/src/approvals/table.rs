@@ -1,6 +1,6 @@
 //! All approvals of one daemon, in memory and bounded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ops::{Bound, Held, Operation, Reason};
@@ -36,6 +36,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
 pub(crate) struct Approvals {
     /// By approval id.
     pub(super) all: BTreeMap<String, Approval>,
+    /// Those that are not on record yet: nobody is shown them, nobody decides on them, and no time runs out for them.
+    unrecorded: BTreeSet<String>,
 }
 
 impl Approvals {
@@ -89,8 +91,32 @@ impl Approvals {
             decided_at: None,
             comment: String::new(),
         };
+        self.unrecorded.insert(approval.approval_id.clone());
         self.all.insert(approval.approval_id.clone(), approval.clone());
         Ok(approval)
+    }
+
+    /// It is on record.
+    pub(crate) fn open(&mut self, approval_id: &str) {
+        self.unrecorded.remove(approval_id);
+    }
+
+    /// Those that anybody may see.
+    fn shown(&self) -> impl Iterator<Item = &Approval> {
+        self.all.values().filter(|approval| !self.unrecorded.contains(&approval.approval_id))
+    }
+
+    /// The one of this id, if it may be decided on at all.
+    pub(super) fn decidable(&mut self, approval_id: &str) -> Option<&mut Approval> {
+        self.all.get_mut(approval_id).filter(|_| !self.unrecorded.contains(approval_id))
+    }
+
+    /// Those that wait for a decision.
+    fn pending(&mut self) -> impl Iterator<Item = &mut Approval> {
+        let Self { all, unrecorded } = self;
+        all.values_mut().filter(|approval| {
+            approval.state == ApprovalState::Pending && !unrecorded.contains(&approval.approval_id)
+        })
     }
 
     fn room_for(&self, ticket: &Ticket, bytes: usize) -> Result<(), Refusal> {
@@ -221,7 +247,7 @@ impl Approvals {
 
     pub(crate) fn expire_due(&mut self, now: UnixMillis) -> Vec<Approval> {
         let mut expired = Vec::new();
-        for approval in self.all.values_mut().filter(|approval| approval.state == ApprovalState::Pending) {
+        for approval in self.pending() {
             if now >= approval.expires_at {
                 approval.state = ApprovalState::Expired;
                 approval.decided_at = Some(now);
@@ -240,7 +266,7 @@ impl Approvals {
 
     pub(crate) fn reminders_due(&mut self, now: UnixMillis) -> Vec<Approval> {
         let mut due = Vec::new();
-        for approval in self.all.values_mut().filter(|approval| approval.state == ApprovalState::Pending) {
+        for approval in self.pending() {
             if approval.remind
                 && !approval.reminded
                 && now >= half_time(approval)
@@ -254,7 +280,7 @@ impl Approvals {
     }
 
     pub(crate) fn next_due(&self) -> Option<UnixMillis> {
-        let pending = self.all.values().filter(|approval| approval.state == ApprovalState::Pending);
+        let pending = self.shown().filter(|approval| approval.state == ApprovalState::Pending);
         pending
             .map(|approval| {
                 let reminds = approval.remind && !approval.reminded;
@@ -274,12 +300,15 @@ impl Approvals {
             }
             cancelled.push(approval.clone());
         }
+        for approval in &cancelled {
+            self.unrecorded.remove(&approval.approval_id);
+        }
         self.forget_oldest();
         cancelled
     }
 
     pub(crate) fn get(&self, approval_id: &str) -> Option<&Approval> {
-        self.all.get(approval_id)
+        self.all.get(approval_id).filter(|approval| !self.unrecorded.contains(&approval.approval_id))
     }
 
     pub(crate) fn list(&self, filter: &ApprovalFilter) -> Vec<Approval> {
@@ -287,7 +316,7 @@ impl Approvals {
             filter.state.is_none_or(|state| approval.state == state)
                 && filter.run_id.as_ref().is_none_or(|run_id| approval.run_id == *run_id)
         };
-        let mut found: Vec<Approval> = self.all.values().filter(wanted).cloned().collect();
+        let mut found: Vec<Approval> = self.shown().filter(wanted).cloned().collect();
         found.sort_by_key(|approval| approval.created_at);
         found
     }

@@ -406,3 +406,29 @@ fn damaged_records_are_not_restored() {
     );
     assert_eq!(restore(vec![approval]), Ok(()));
 }
+
+#[test]
+fn one_that_is_not_open_is_not_seen_not_decided_on_and_does_not_expire() {
+    let scene = Scene::new();
+    let ticket = scene.ticket("c");
+    let approval = scene.gateway.prepare_approval(&ticket, review(), None).unwrap();
+    let id = &approval.approval_id;
+    assert_eq!(scene.gateway.approval(id), None);
+    assert_eq!(scene.gateway.list_approvals(&ApprovalFilter::default()), []);
+    assert_eq!(scene.decide(id, Choice::Approve), Err(DecideError::NotFound));
+    assert_eq!(scene.redeem(id, &ticket), Err(Reason::PreconditionFailed));
+    scene.clock.advance(60 * MINUTE);
+    assert_eq!(scene.gateway.next_due(), None);
+    assert_eq!((scene.gateway.reminders_due(), scene.gateway.expire_due()), (vec![], vec![]));
+    // It counts among those that wait all the same.
+    let again = scene.gateway.prepare_approval(&ticket, review(), None).unwrap_err();
+    assert_eq!(again.reason, Reason::AlreadyExists);
+
+    scene.gateway.open_approval(id);
+    assert_eq!(scene.gateway.approval(id), Some(approval.clone()));
+    assert_eq!(scene.decide(id, Choice::Approve), Err(DecideError::Expired));
+    // One that is cancelled before it is open is shown as such.
+    let late = scene.gateway.prepare_approval(&scene.ticket("late"), review(), None).unwrap();
+    assert_eq!(scene.gateway.cancel_call("late").len(), 1);
+    assert_eq!(scene.state(&late.approval_id).0, ApprovalState::Cancelled);
+}

@@ -100,6 +100,7 @@ fn grep(at: &str) -> Operation {
         glob: None,
         max_matches: 50,
         include_ignored: false,
+        one_per_file: false,
     })
 }
 

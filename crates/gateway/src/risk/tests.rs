@@ -34,6 +34,7 @@ fn grep(at: &str, glob: Option<&str>) -> Operation {
         glob: glob.map(str::to_owned),
         max_matches: 50,
         include_ignored: false,
+        one_per_file: false,
     })
 }
 

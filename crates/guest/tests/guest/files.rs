@@ -71,6 +71,7 @@ async fn directories_are_listed_and_searched() {
         glob: None,
         max_matches: 10,
         include_ignored: false,
+        one_per_file: false,
     };
     let Ok(OpResult::Grep(found)) = guest.call(Operation::Grep(grep)).await else { panic!("not searched") };
     let places: Vec<_> = found.matches.iter().map(|found| (found.path.as_str(), found.line)).collect();

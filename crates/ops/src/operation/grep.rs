@@ -14,6 +14,7 @@ const MAX_PATTERN: usize = 4_096;
 
 /// Find text in files.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // as the API has it: each is a flag of its own
 pub struct Grep {
     /// Directory or file.
     pub path: SandboxPath,
@@ -33,6 +34,8 @@ pub struct Grep {
     pub max_matches: u32,
     /// Search hidden and ignored files, too.
     pub include_ignored: bool,
+    /// Only the first match of each file; `max_matches` counts files.
+    pub one_per_file: bool,
 }
 
 impl Request for Grep {
@@ -57,6 +60,7 @@ impl Request for Grep {
             glob: Some(message.glob).filter(|glob| !glob.is_empty()),
             max_matches: within("grep.max_matches", message.max_matches, 50, 1, 1_000)?,
             include_ignored: message.include_ignored,
+            one_per_file: message.one_per_file,
         })
     }
 
@@ -71,6 +75,7 @@ impl Request for Grep {
             glob: self.glob.clone().unwrap_or_default(),
             max_matches: Some(self.max_matches),
             include_ignored: self.include_ignored,
+            one_per_file: self.one_per_file,
         }
     }
 

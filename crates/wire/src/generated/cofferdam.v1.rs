@@ -4947,6 +4947,9 @@ pub struct GrepRequest {
     /// Search hidden files, `.git`, `node_modules` and what ignore files exclude, too.
     #[prost(bool, tag = "9")]
     pub include_ignored: bool,
+    /// Only the first match of each file: which files have one. `max_matches` then counts files. Default: all matches.
+    #[prost(bool, tag = "10")]
+    pub one_per_file: bool,
 }
 impl ::prost::Name for GrepRequest {
     const NAME: &'static str = "GrepRequest";
@@ -6064,7 +6067,7 @@ pub struct ListToolsRequest {
     /// Required.
     #[prost(string, tag = "1")]
     pub run_id: ::prost::alloc::string::String,
-    /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default `native`.
+    /// `code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default `native`.
     #[prost(string, tag = "2")]
     pub dialect: ::prost::alloc::string::String,
     /// Default OPENAI.
@@ -6216,7 +6219,7 @@ impl ::prost::Name for CallRequest {
 /// A tool call in an agent's own dialect.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DialectCall {
-    /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
+    /// `code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
     #[prost(string, tag = "1")]
     pub dialect: ::prost::alloc::string::String,
     /// The tool's name in that dialect, such as `fs.read`; or that of an upstream server's tool as ListTools says it:

@@ -33,7 +33,8 @@ pub(super) struct Matches<'a> {
 impl<'a> Matches<'a> {
     /// `room`: bytes that fit into an answer.
     pub(super) fn new(path: &'a str, grep: &Grep, room: usize) -> Self {
-        let (before, after, left) = (grep.before as usize, grep.after as usize, grep.max_matches as usize);
+        let (before, after) = (grep.before as usize, grep.after as usize);
+        let left = if grep.one_per_file { 1 } else { grep.max_matches as usize };
         let (recent, found) = (VecDeque::new(), Vec::new());
         Self { path, before, after, left, room, recent, found, open: 0, more: false, binary: false }
     }

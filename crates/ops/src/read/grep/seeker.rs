@@ -132,7 +132,9 @@ impl Tools {
         if matches.binary {
             return Sought::Skipped;
         }
-        Sought::Searched { matches: matches.found, more: matches.more, cut: searched.is_err() }
+        // More of the same file is not wanted.
+        let more = matches.more && !grep.one_per_file;
+        Sought::Searched { matches: matches.found, more, cut: searched.is_err() }
     }
 }
 

@@ -16,6 +16,7 @@ fn request(pattern: &str) -> Grep {
         glob: None,
         max_matches: 50,
         include_ignored: false,
+        one_per_file: false,
     }
 }
 
@@ -289,4 +290,18 @@ fn the_deadline_ends_every_thread() {
     while searching() {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn one_match_of_each_file_tells_which_have_any() {
+    let scene = Scene::new();
+    scene.file("a", "x\n".repeat(100));
+    scene.file("b", "y\nx 1\nx 2\n");
+    scene.file("c", "y");
+    scene.file("d", "x");
+    let files = Grep { one_per_file: true, ..request("x") };
+    assert_eq!(places(&scene, &files), ["a:1", "b:2", "d:1"]);
+    assert!(!found(&scene, &files).truncated);
+    let two = found(&scene, &Grep { max_matches: 2, ..files });
+    assert_eq!((two.matches.len(), two.truncated), (2, true));
 }

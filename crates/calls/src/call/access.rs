@@ -1,0 +1,123 @@
+//! A call that wants something of a process that was started before: its output, its input, its end. Nobody judges it, for the start
+//! was judged with all of it, as with `ProcessService`. It is a call in all else: on record, and found by its id and request id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dialects::{Portion, ProcessAccess, ProcessView};
+use processes::{Part, Process};
+use refusal::Refusal;
+use wire::v1::call_request::Request;
+use wire::v1::process::State;
+use wire::v1::signal_process_request::Signal;
+use wire::v1::{self, CallRequest};
+
+use super::record::{Journal, Times};
+use super::{CallTask, Close, is_for_another};
+
+/// How long an answer to input waits for what the process says to it.
+const REPLY: Duration = Duration::from_secs(1);
+/// For a process that is asked to end. Then everything of it is ended.
+const POLITELY: Duration = Duration::from_secs(3);
+/// For the end of everything of it.
+const FORCED: Duration = Duration::from_secs(15);
+
+/// What a request wants of a process.
+pub(super) fn of(request: &CallRequest) -> Option<ProcessAccess> {
+    let Some(Request::Dialect(call)) = &request.request else { return None };
+    dialects::find(&call.dialect)?.process_access(&call.name, &call.arguments_json)
+}
+
+impl CallTask {
+    pub(super) async fn access(
+        &self,
+        access: ProcessAccess,
+        agent_id: &str,
+        journal: &mut Journal,
+        times: &mut Times,
+    ) -> Close {
+        match self.accessed(access, agent_id, journal, times).await {
+            Ok(view) => Close::Accessed(Box::new(view)),
+            Err(refusal) => Close::Refused(refusal),
+        }
+    }
+
+    async fn accessed(
+        &self,
+        access: ProcessAccess,
+        agent_id: &str,
+        journal: &mut Journal,
+        times: &mut Times,
+    ) -> Result<ProcessView, Refusal> {
+        let run = self.calls.runs.get(self.call.run)?;
+        if !is_for_another(agent_id, &run.spec) {
+            journal.caller(&self.caller(&run.spec));
+        }
+        self.check_agent(agent_id, &run.spec)?;
+        if matches!(access, ProcessAccess::Input { .. } | ProcessAccess::Stop { .. }) {
+            journal.affects();
+        }
+        times.queued();
+        let process = match access.process_id() {
+            Some(id) => Some(self.calls.processes.get(self.call.run, id)?),
+            None => None,
+        };
+        journal.open(&self.calls.audit, times).await?;
+        let cancelled = self.call.cancel.clone();
+        let view = cancelled.run_until_cancelled(self.speak(process, access)).await;
+        times.executed();
+        view.unwrap_or_else(|| Err(Refusal::new(ops::Reason::Cancelled, "the call was cancelled")))
+    }
+
+    async fn speak(
+        &self,
+        process: Option<Arc<Process>>,
+        access: ProcessAccess,
+    ) -> Result<ProcessView, Refusal> {
+        let Some(process) = process else {
+            return Ok(ProcessView::All(self.calls.processes.list(self.call.run, "")));
+        };
+        let now = process.now();
+        let until_now = [now.stdout_bytes, now.stderr_bytes];
+        let from = match access {
+            ProcessAccess::Output { after, wait, .. } => {
+                process.more(after.unwrap_or(until_now), wait).await;
+                after
+            }
+            ProcessAccess::Input { text, close, .. } => {
+                process.write(None, text.into_bytes(), close).await?;
+                process.more(until_now, REPLY).await;
+                Some(until_now)
+            }
+            ProcessAccess::Stop { .. } => {
+                end(&process).await;
+                Some(until_now)
+            }
+            ProcessAccess::List => None,
+        };
+        let most = usize::try_from(self.limits().max_output_bytes).unwrap_or(usize::MAX);
+        // In this order: what is said of it holds for all of its output.
+        let mut now = process.now();
+        let parts = process.parts(from, most).await?;
+        [now.stdout_bytes, now.stderr_bytes] = [&parts[0], &parts[1]].map(|part| part.end + part.more);
+        Ok(ProcessView::One(Box::new(now), parts.map(portion)))
+    }
+}
+
+/// Asks it to end, and sees that it does. One that has ended meanwhile is as wanted.
+async fn end(process: &Process) {
+    for (signal, patience) in [(Signal::Term, POLITELY), (Signal::Kill, FORCED)] {
+        if process.signal(signal).await.is_err() || ended(&process.wait(patience).await) {
+            return;
+        }
+    }
+}
+
+fn ended(process: &v1::Process) -> bool {
+    process.state() != State::Running
+}
+
+fn portion(part: Part) -> Portion {
+    let Part { skipped, bytes, end, more } = part;
+    Portion { skipped, text: String::from_utf8_lossy(&bytes).into_owned(), end, more }
+}

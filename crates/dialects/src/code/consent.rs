@@ -1,0 +1,70 @@
+//! What a description says of the policy: which calls of a tool wait for a person, and which are refused.
+
+use crate::list::{Consent, Offer};
+use crate::tool::Tool;
+
+/// Examples end a description; what the policy says comes before them.
+const EXAMPLE: &str = " Example: ";
+
+/// The description of a tool with what the policy says to it.
+pub(super) fn told(tool: &Tool, description: &str, offer: &Offer<'_>) -> String {
+    let said = [consent(tool, offer), denied_programs(tool, offer)].concat();
+    match description.split_once(EXAMPLE) {
+        Some((text, example)) => format!("{text}{said}{EXAMPLE}{example}"),
+        None => format!("{description}{said}"),
+    }
+}
+
+fn consent(tool: &Tool, offer: &Offer<'_>) -> String {
+    let parts = tool.operations.iter().filter(|name| **name != "exec.read_only");
+    // In a foreground without processes there is no word of them.
+    let parts = parts.filter(|name| tool.name == "process" || **name != "process" || (offer.permitted)(name));
+    let of = |name: &&str| if (offer.permitted)(name) { (offer.consent)(name) } else { Consent::Refused };
+    let parts: Vec<(&str, Consent)> = parts.map(|name| (*name, of(name))).collect();
+    let those = |consent: Consent| {
+        let names = parts.iter().filter(move |(_, said)| *said == consent);
+        names.map(|(name, _)| part(name)).collect::<Vec<_>>()
+    };
+    let (asked, refused) = (those(Consent::Asked), those(Consent::Refused));
+    let mut said = String::new();
+    // Of commands, rules of the policy may let some run.
+    let has_rules = parts.iter().any(|(name, _)| *name == "exec");
+    if asked.len() == parts.len() && !has_rules {
+        said.push_str(" A person has to approve each call first.");
+    } else if !asked.is_empty() {
+        said = format!(" A person has to approve first: {}.", asked.join("; "));
+    }
+    if !refused.is_empty() {
+        said = format!("{said} Refused here: {}.", refused.join("; "));
+    }
+    let only_some = parts.iter().any(|(name, consent)| *name == "exec" && *consent != Consent::Free);
+    if only_some && (offer.consent)("exec.read_only") == Consent::Free {
+        said.push_str(" One plain cat, head, tail, find or wc that only reads runs at once.");
+    }
+    said
+}
+
+/// What an operation is within its tool.
+fn part(operation: &str) -> &str {
+    match operation {
+        "exec" => "commands of which the policy does not speak by name",
+        "shell" => "more than one plain command (pipes, redirections, &&, variables, wildcards)",
+        "process" => "run_in_background",
+        "list" => "listing",
+        name => name.rsplit('.').next().unwrap_or(name),
+    }
+}
+
+fn denied_programs(tool: &Tool, offer: &Offer<'_>) -> String {
+    let runs = ["exec", "process"].iter().any(|name| tool.operations.contains(name));
+    let builtin = "rm, unlink, shred, dd, sudo, su, mount, chroot, mkfs, adduser, reboot and their like";
+    let names = offer.denied.names.iter().map(|name| text::excerpt(name));
+    let all: Vec<String> =
+        offer.denied.builtin.then(|| builtin.to_owned()).into_iter().chain(names).collect();
+    if !runs || all.is_empty() {
+        return String::new();
+    }
+    let instead =
+        if offer.denied.builtin && (offer.permitted)("patch") { "; patch can delete files" } else { "" };
+    format!(" These programs never run: {}{instead}.", all.join(", "))
+}

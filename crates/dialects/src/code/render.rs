@@ -1,0 +1,199 @@
+//! Outcomes as plain text.
+
+use std::fmt::Write as _;
+
+use ops::{
+    EditResult, EntryType, ExecResult, FileChange, GlobResult, GrepResult, ListResult, OpResult, Operation,
+    Outcome, PatchResult, ProcessResult, ReadResult, WriteResult,
+};
+use text::one_line;
+
+use super::{in_container, snippet};
+use crate::canonical::{PENDING, render_canonical};
+use crate::limits::grouped;
+use crate::native;
+use crate::reading::{Rest, numbered};
+
+/// Results of operations that no tool of this dialect leads to are rendered canonically.
+pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
+    match outcome {
+        Ok(OpResult::Read(result)) => read(result),
+        Ok(OpResult::List(result)) => list(result),
+        Ok(OpResult::Glob(result)) => glob(result),
+        Ok(OpResult::Grep(result)) => grep(operation, result),
+        Ok(OpResult::Exec(result) | OpResult::Shell(result)) => command(operation, result),
+        Ok(OpResult::Write(result)) => write(result),
+        Ok(OpResult::Edit(result)) => edit(result),
+        Ok(OpResult::Patch(result)) => patch(result),
+        Ok(OpResult::Process(result)) => process(result),
+        Ok(OpResult::Git(_) | OpResult::Mcp(_)) => native::render_outcome(operation, outcome),
+        Ok(OpResult::Delete(_)) => render_canonical(outcome),
+        Err(failure) => format!("Error: {}", failure.message),
+    }
+}
+
+pub(super) fn render_pending(approval_id: &str) -> String {
+    format!("Pending approval {approval_id}: {PENDING}")
+}
+
+fn read(result: &ReadResult) -> String {
+    let ReadResult { size_bytes, total_lines, .. } = result;
+    if result.binary {
+        return format!("(binary file: {size_bytes} bytes, sha256 {})", result.sha256);
+    }
+    let rest = match Rest::of(result) {
+        Rest::None if result.content.is_empty() => return "(empty file)".to_owned(),
+        Rest::BeyondEnd => return format!("(nothing there: the file has {total_lines} lines)"),
+        Rest::None if result.end_line > 0 && result.end_line < *total_lines => {
+            return format!("{}[the file has {total_lines} lines]\n", numbered(result));
+        }
+        Rest::None => return numbered(result),
+        Rest::InLine => "this line alone is too long to be shown whole; search it with grep".to_owned(),
+        Rest::From(line) => format!("go on with offset {line}, or search it with grep"),
+    };
+    format!(
+        "{}[truncated: the file has {size_bytes} bytes in {total_lines} lines; {rest}]\n",
+        numbered(result)
+    )
+}
+
+fn list(result: &ListResult) -> String {
+    if result.entries.is_empty() {
+        return "(empty directory)".to_owned();
+    }
+    let mut text = String::new();
+    for entry in &result.entries {
+        let mark = if entry.r#type() == EntryType::Directory { "/" } else { "" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
+    }
+    if result.truncated {
+        let (shown, all) = (result.entries.len(), result.total_entries);
+        let _ =
+            writeln!(text, "[truncated: {shown} of {all} or more entries; read a subdirectory, or use glob]");
+    }
+    text
+}
+
+fn glob(result: &GlobResult) -> String {
+    if result.paths.is_empty() && !result.truncated {
+        return "(no files found)".to_owned();
+    }
+    let mut text = String::new();
+    for path in &result.paths {
+        text.push_str(&in_container(path));
+        text.push('\n');
+    }
+    if result.truncated {
+        let shown = result.paths.len();
+        let _ = writeln!(text, "[stopped after {shown} paths; narrow the pattern or the path]");
+    }
+    text
+}
+
+fn grep(operation: Option<&Operation>, result: &GrepResult) -> String {
+    if result.matches.is_empty() && !result.truncated {
+        return "(no matches found)".to_owned();
+    }
+    let paths_alone = matches!(operation, Some(Operation::Grep(grep)) if grep.one_per_file);
+    let mut text = String::new();
+    if paths_alone {
+        for found in &result.matches {
+            text.push_str(&in_container(&found.path));
+            text.push('\n');
+        }
+    } else {
+        text = native::render_matches(&result.matches, in_container);
+    }
+    if result.truncated {
+        let (shown, noun) = (result.matches.len(), if paths_alone { "files" } else { "matches" });
+        let _ = writeln!(
+            text,
+            "[stopped after {shown} {noun}; narrow the pattern or the path, or raise head_limit]"
+        );
+    }
+    text
+}
+
+/// Output first, then how it ended.
+fn command(operation: Option<&Operation>, result: &ExecResult) -> String {
+    let mut text = result.stdout.clone();
+    if !result.stderr.is_empty() {
+        note(&mut text, "[stderr]");
+        text.push('\n');
+        text.push_str(&result.stderr);
+    }
+    if text.is_empty() {
+        text.push_str("(no output)");
+    }
+    let left_out = result.stdout_omitted_bytes.saturating_add(result.stderr_omitted_bytes);
+    if left_out > 0 {
+        let left_out = grouped(left_out);
+        let how =
+            "to see them send the output to a file, such as > /state/out.txt 2>&1, and read parts of it";
+        note(&mut text, &format!("[truncated: {left_out} bytes of the middle are left out; {how}]"));
+    }
+    if result.timed_out {
+        let after = operation.and_then(Operation::command_timeout);
+        let after = after.map_or_else(String::new, |after| format!(" after {} seconds", after.as_secs_f64()));
+        note(&mut text, &format!("[timed out{after}: it and all that it started were ended]"));
+    } else {
+        let by = if result.ended_by.is_empty() { String::new() } else { format!(" ({})", result.ended_by) };
+        let ended = match (result.exit_code, result.signal) {
+            (_, Some(signal)) => format!("[ended by signal {signal}{by}]"),
+            (Some(code), None) => format!("[exit code {code}]"),
+            (None, None) => "[ended without an exit code]".to_owned(),
+        };
+        note(&mut text, &ended);
+    }
+    if !result.hint.is_empty() {
+        note(&mut text, &format!("[{}]", result.hint));
+    }
+    text
+}
+
+/// `note` on a line of its own after `text`.
+fn note(text: &mut String, note: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(note);
+}
+
+fn write(result: &WriteResult) -> String {
+    let verb = if result.created { "Created" } else { "Wrote" };
+    format!("{verb} {} ({} bytes)", in_container(&result.path), grouped(result.bytes_written))
+}
+
+fn edit(result: &EditResult) -> String {
+    let path = in_container(&result.path);
+    let places = match result.replacements {
+        0 | 1 => String::new(),
+        many => format!(" in {many} places"),
+    };
+    let lines = snippet::of(&result.diff);
+    let cut = if result.diff_truncated { "[more lines have changed]\n" } else { "" };
+    format!("Edited {path}{places}. The lines are now:\n{lines}{cut}")
+}
+
+fn patch(result: &PatchResult) -> String {
+    let mut text = "Applied the patch:\n".to_owned();
+    for file in &result.files {
+        let path = in_container(&file.path);
+        let _ = match file.change() {
+            FileChange::Created => writeln!(text, "A {path}"),
+            FileChange::Deleted => writeln!(text, "D {path}"),
+            FileChange::Moved => writeln!(text, "R {} -> {path}", in_container(&file.moved_from)),
+            FileChange::Updated | FileChange::Unspecified => writeln!(text, "M {path}"),
+        };
+    }
+    for said in &result.notes {
+        let _ = writeln!(text, "[{}]", one_line(said));
+    }
+    text
+}
+
+fn process(result: &ProcessResult) -> String {
+    let id = &result.process_id;
+    format!("Started process {id}. Its output: process {{\"action\": \"output\", \"process_id\": \"{id}\"}}")
+}
