@@ -19,14 +19,16 @@ PATIENCE = 60.0
 class Daemon:
     """A cofferd with a directory of its own."""
 
-    def __init__(self, config: str = "") -> None:
+    def __init__(self, config: str = "", tcp: str = "") -> None:
+        """`tcp`: keys of `listen.tcp`."""
         self.place = Path(tempfile.mkdtemp(prefix="cofferdam-sdk-", dir="/var/tmp"))
         self.roots = self.place / "roots"
         self.roots.mkdir()
         self.endpoint = f"unix:{self.place}/cofferd.sock"
         (self.place / "cofferd.yaml").write_text(
-            f'listen: {{ unix: {{ path: {self.place}/cofferd.sock, mode: "0660" }} }}\n'
-            f"state_dir: {self.place}/state\nworkspace_roots: [{self.roots}]\n"
+            f'listen:\n  unix: {{ path: {self.place}/cofferd.sock, mode: "0660" }}\n'
+            + (f"  tcp: {{ {tcp} }}\n" if tcp else "")
+            + f"state_dir: {self.place}/state\nworkspace_roots: [{self.roots}]\n"
             f"approvals: {{ allow_self_approval: true }}\n{config}"
         )
         self.child: subprocess.Popen[bytes] | None = None

@@ -20,10 +20,11 @@ SCENARIOS = [
     for scenario in yaml.safe_load(file.read_text())
 ]
 WORKSPACES: Mapping[str, Any] = {"bind": cofferdam.Bind, "clone": cofferdam.Clone, "overlay": cofferdam.Overlay}
+MANAGED: Mapping[str, Any] = {"managed": cofferdam.Managed(), "kept": cofferdam.Managed(keep=True)}
 
 
 def filled(value: Any, saved: Mapping[str, Any]) -> Any:
-    """With `{$saved: name.attribute}`, `{$repeat: [text, times]}` and `{$bytes: hex}` replaced by their values."""
+    """With `{$saved: name.attribute}`, `{$repeat: [text, times]}` and others replaced by their values."""
     if isinstance(value, dict):
         if "$saved" in value:
             name, *attributes = value["$saved"].split(".")
@@ -36,6 +37,8 @@ def filled(value: Any, saved: Mapping[str, Any]) -> Any:
             return text * times
         if "$bytes" in value:
             return bytes.fromhex(value["$bytes"])
+        if "$size" in value:
+            return cofferdam.PtySize(*value["$size"])
         return {key: filled(inner, saved) for key, inner in value.items()}
     if isinstance(value, list):
         return [filled(inner, saved) for inner in value]
@@ -68,13 +71,21 @@ async def settled(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+def is_directory(path: str) -> bool:
+    return Path(path).is_dir()
+
+
 async def play(scenario: Mapping[str, Any], kind: Any, place: Path) -> None:
     saved: dict[str, Any] = {}
     sandbox = await settled(kind.create(**wanted(scenario, place)))
     try:
         for number, step in enumerate(scenario["steps"], 1):
+            if "directory" in step:
+                assert is_directory(filled(step["directory"], saved)) == step["exists"], f"step {number}"
+                continue
             where = f"step {number}, {step['call']}"
             target = sandbox if "options" not in step else sandbox.with_options(**step["options"])
+            target = saved[step["of"]] if "of" in step else target
             for name in step["call"].split("."):
                 target = getattr(target, name)
             arguments = filled(step.get("with", {}), saved)
@@ -86,15 +97,16 @@ async def play(scenario: Mapping[str, Any], kind: Any, place: Path) -> None:
                     await settled(target(**arguments))
                 assert isinstance(caught.value, cofferdam.CofferdamError)
                 check(caught.value, {k: v for k, v in filled(step["raises"], saved).items() if k != "kind"}, where)
-                found: Any = caught.value
+                outcome: Any = caught.value
             else:
-                found = await settled(target(**arguments))
+                outcome = await settled(target(**arguments))
                 if "gives" in step:
-                    check(found, filled(step["gives"], saved), where)
+                    check(outcome, filled(step["gives"], saved), where)
             for name, pieces in heard.items():
-                check("".join(pieces), filled(step["hears"][name], saved), f"{where}, {name}")
+                whole = pieces[0][:0].join(pieces) if pieces else ""
+                check(whole, filled(step["hears"][name], saved), f"{where}, {name}")
             if "save" in step:
-                saved[step["save"]] = found
+                saved[step["save"]] = outcome
     finally:
         await settled(sandbox.kill())
 
@@ -102,9 +114,9 @@ async def play(scenario: Mapping[str, Any], kind: Any, place: Path) -> None:
 def wanted(scenario: Mapping[str, Any], place: Path) -> dict[str, Any]:
     """The arguments of `create`, with a workspace of these files."""
     arguments: dict[str, Any] = {"profile": "open", **scenario.get("sandbox", {})}
-    kind = arguments.pop("workspace", None)
-    if kind is None:
-        return arguments
+    kind = arguments.pop("workspace", "managed")
+    if kind in MANAGED:
+        return {**arguments, "workspace": MANAGED[kind]}
     for path, content in scenario.get("files", {}).items():
         file = place / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 PACKAGE = "cofferdam.v1"
 # Where the first path of a method's comment leads: file → service → method.
 SERVICE, METHOD = 6, 2
-# What begins so changes nothing, or comes to the same if it is done twice.
-REPEATABLE = re.compile(r"(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]")
+# These change nothing, or come to the same if they are done twice: input has its offset, and a terminal one size.
+REPEATABLE = re.compile(
+    r"(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]"
+    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal)$"
+)
 # Streams of requests are for terminals, which the operator's own command line opens.
 LEFT_OUT = {"OpenTerminal"}
 

@@ -21,12 +21,13 @@ NAMES = {
     "AsyncGenerator": "Generator",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
+    "AsyncDataCallback": "DataCallback",
     "AsyncOutputCallback": "OutputCallback",
     "StopAsyncIteration": "StopIteration",
     "_async": "_sync",
 }
 DROPPED = {"async", "await"}
-OURS = re.compile(r"\bAsync(?=(Client|Sandbox)\b)")
+OURS = re.compile(r"\bAsync(?=(Client|Sandbox|CommandHandle)\b)")
 # In docstrings: examples and names.
 WORDS = re.compile(r"\b(async|await) (?=\w)")
 NOTICE = "# Generated from the asynchronous half by tools/unasync.py: change that half.\n"

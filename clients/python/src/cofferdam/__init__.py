@@ -5,8 +5,10 @@ whole API, with the messages of `cofferdam.v1`.
 """
 
 from cofferdam._async.client import AsyncClient
+from cofferdam._async.handle import AsyncCommandHandle
 from cofferdam._async.sandbox import AsyncSandbox
 from cofferdam._sync.client import Client
+from cofferdam._sync.handle import CommandHandle
 from cofferdam._sync.sandbox import Sandbox
 from cofferdam.errors import (
     AlreadyExists,
@@ -44,6 +46,7 @@ from cofferdam.types import (
     CallInfo,
     ChangedFile,
     Clone,
+    CommandOutput,
     CommandResult,
     Diff,
     EditInfo,
@@ -56,8 +59,11 @@ from cofferdam.types import (
     Overlay,
     PatchedFile,
     PatchInfo,
+    ProcessInfo,
+    PtySize,
     RemoveInfo,
     RunInfo,
+    Tls,
     ToolOutput,
     WriteInfo,
 )
@@ -68,6 +74,7 @@ __all__ = [
     "ApprovalInfo",
     "ApprovalRequired",
     "AsyncClient",
+    "AsyncCommandHandle",
     "AsyncSandbox",
     "AuditEvent",
     "AuthenticationFailed",
@@ -80,8 +87,10 @@ __all__ = [
     "CofferdamError",
     "CommandError",
     "CommandFailed",
+    "CommandHandle",
     "CommandInterrupted",
     "CommandNotAllowed",
+    "CommandOutput",
     "CommandResult",
     "CommandStopped",
     "CommandTimedOut",
@@ -106,6 +115,8 @@ __all__ = [
     "PatchInfo",
     "PatchedFile",
     "PreconditionFailed",
+    "ProcessInfo",
+    "PtySize",
     "RateLimited",
     "RemoveInfo",
     "RunInfo",
@@ -113,6 +124,7 @@ __all__ = [
     "Sandbox",
     "SandboxViolation",
     "TimedOut",
+    "Tls",
     "ToolOutput",
     "Unavailable",
     "WriteInfo",

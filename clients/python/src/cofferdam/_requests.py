@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from cofferdam import v1
 from cofferdam.errors import InvalidArgument
-from cofferdam.types import Bind, Clone, Limits, Managed, Overlay, Workspace
+from cofferdam.types import Bind, Clone, Limits, Managed, Overlay, PtySize, Workspace
 
 
 def new_id() -> str:
@@ -83,6 +83,31 @@ def command(
     if not cmd:
         raise InvalidArgument("cmd: a command has at least a program", reason="INVALID_ARGUMENT")
     return v1.Operation(exec=v1.ExecRequest(command=cmd[0], args=cmd[1:], **common))
+
+
+def process(
+    cmd: str | Sequence[str],
+    cwd: str | None,
+    env: Mapping[str, str],
+    timeout: float | None,
+    tag: str | None,
+    *,
+    stdin: bool = False,
+    terminal: PtySize | None = None,
+) -> v1.Operation:
+    """The same for a process that stays."""
+    size = None if terminal is None else terminal_size(terminal)
+    common: dict[str, Any] = {"cwd": cwd or "", "env": env, "timeout_ms": millis(timeout), "tag": tag or ""}
+    common |= {"stdin": stdin, "terminal": size}
+    if isinstance(cmd, str):
+        return v1.Operation(process=v1.ProcessRequest(script=cmd, **common))
+    if not cmd:
+        raise InvalidArgument("cmd: a command has at least a program", reason="INVALID_ARGUMENT")
+    return v1.Operation(process=v1.ProcessRequest(command=cmd[0], args=cmd[1:], **common))
+
+
+def terminal_size(size: PtySize) -> v1.TerminalSize:
+    return v1.TerminalSize(rows=size.rows, columns=size.cols)
 
 
 def patch(change: str) -> v1.Operation:

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, cast
 
 from google.protobuf.duration_pb2 import Duration
@@ -72,6 +72,51 @@ def command(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> CommandR
         peak_memory_bytes=result.peak_memory_bytes,
         processes_ended=result.kill.ended,
         hint=result.hint,
+    )
+
+
+def process_info(process: v1.Process) -> types.ProcessInfo:
+    request = process.request
+    state = v1.Process.State.Name(process.state).lower()
+    return types.ProcessInfo(
+        process_id=process.process_id,
+        state=cast(types.ProcessState, state),
+        cmd=request.script or (request.command, *request.args),
+        cwd=path(request.cwd or "@project"),
+        tag=request.tag or None,
+        pty=request.HasField("terminal"),
+        started_at=when(process.started_at),
+        ended_at=when(process.ended_at),
+        exit_code=process.exit_code if process.HasField("exit_code") else None,
+        signal=process.signal if process.HasField("signal") else None,
+        ended_by=process.ended_by,
+        failure=process.failure,
+        stdout_size=process.stdout_bytes,
+        stderr_size=process.stderr_bytes,
+        stdin_size=process.stdin_bytes,
+        stdin_open=process.stdin_open,
+        cpu_time=process.cpu_time_us / 1e6,
+        peak_memory_bytes=process.peak_memory_bytes,
+    )
+
+
+def process(process: v1.Process, stdout: bytes, stderr: bytes) -> CommandResult:
+    """How a process ended, with the output that the daemon has kept of it."""
+    info = process_info(process)
+    lasted = info.ended_at - info.started_at if info.ended_at and info.started_at else timedelta()
+    return CommandResult(
+        call_id=info.process_id,
+        exit_code=info.exit_code,
+        stdout_bytes=stdout,
+        stderr_bytes=stderr,
+        signal=info.signal,
+        timed_out=info.ended_by == "timeout",
+        ended_by=info.ended_by,
+        omitted_bytes=max(0, info.stdout_size + info.stderr_size - len(stdout) - len(stderr)),
+        duration=lasted.total_seconds(),
+        cpu_time=info.cpu_time,
+        peak_memory_bytes=info.peak_memory_bytes,
+        processes_ended=process.kill.ended,
     )
 
 
@@ -169,6 +214,8 @@ def any_result(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> types
             return removed(result.delete)
         case "git":
             return git(result.git)
+        case "process":
+            return result.process.process_id
     return None
 
 

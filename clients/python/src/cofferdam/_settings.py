@@ -1,14 +1,19 @@
 """Where the daemon is, who asks, and how patiently."""
 
+import ipaddress
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from cofferdam.errors import InvalidArgument
+from cofferdam.types import Tls
 
 DEFAULT_ENDPOINT = "unix:/run/cofferdam/cofferd.sock"
 ENDPOINT_VARIABLE = "COFFERDAM_ENDPOINT"
 TOKEN_VARIABLE = "COFFERDAM_TOKEN"
+TLS_VARIABLE = "COFFERDAM_TLS"
 
 # A whole file of 8 MiB as base64 is the largest answer; the daemon has limits of its own.
 LARGEST_MESSAGE = 64 * 1024 * 1024
@@ -23,13 +28,33 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     # The SDK repeats calls itself: it knows which ones it may.
     ("grpc.enable_retries", 0),
 ]
+# Signs of life, as `coffer` asks for them: a network may lose a connection without a word.
+NETWORK_OPTIONS: list[tuple[str, int | str]] = [
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """The contents of the files of `Tls`."""
+
+    ca: bytes | None
+    cert: bytes | None
+    key: bytes | None
 
 
 @dataclass(frozen=True)
 class Settings:
     """The settings of a client. Validated once, here."""
 
+    #: As the user writes it.
     endpoint: str
+    #: As gRPC takes it.
+    target: str
+    #: None: in the clear, which is for this host alone.
+    certificates: Certificates | None
     token: str | None
     request_timeout: float
     patience: float
@@ -38,28 +63,87 @@ class Settings:
     def metadata(self) -> tuple[tuple[str, str], ...]:
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
+    @property
+    def options(self) -> list[tuple[str, int | str]]:
+        """Of the channel."""
+        return CHANNEL_OPTIONS if self.target.startswith("unix:") else CHANNEL_OPTIONS + NETWORK_OPTIONS
+
     def __repr__(self) -> str:
         return f"Settings(endpoint={self.endpoint!r}, token={'…' if self.token else None!r})"
 
 
-def settings(endpoint: str | None, token: str | None, request_timeout: float, patience: float) -> Settings:
+def settings(
+    endpoint: str | None, token: str | None, tls: str | Path | Tls | None, request_timeout: float, patience: float
+) -> Settings:
     """The arguments, else the environment, else the defaults."""
     endpoint = endpoint or os.environ.get(ENDPOINT_VARIABLE) or DEFAULT_ENDPOINT
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
-        raise InvalidArgument("token: has characters that no token has", reason="INVALID_ARGUMENT")
-    return Settings(_socket(endpoint), token, request_timeout, patience)
+        raise _invalid("token: has characters that no token has")
+    certificates = None
+    if endpoint.startswith("https://"):
+        target = _authority(endpoint)
+        certificates = _certificates(tls or os.environ.get(TLS_VARIABLE) or Tls())
+    elif tls is not None:
+        raise _invalid("tls: is for an endpoint that begins with https://")
+    elif endpoint.startswith("http://"):
+        target = _authority(endpoint)
+        if not _is_this_host(urlsplit(endpoint).hostname or ""):
+            raise _invalid(f"endpoint: {endpoint!r} is not this host: use https for another")
+    else:
+        endpoint = target = _socket(endpoint)
+    return Settings(endpoint, target, certificates, token, request_timeout, patience)
+
+
+def _invalid(message: str) -> InvalidArgument:
+    return InvalidArgument(message, reason="INVALID_ARGUMENT")
+
+
+def _authority(endpoint: str) -> str:
+    """Host and port."""
+    try:
+        parts = urlsplit(endpoint)
+        whole = parts.port is not None and parts.hostname and not (parts.username or parts.query or parts.fragment)
+    except ValueError:
+        whole = False
+    if not whole or parts.path.strip("/"):
+        raise _invalid(f"endpoint: one over a network looks like https://cofferd.example.org:7443, not {endpoint!r}")
+    return parts.netloc
+
+
+def _is_this_host(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _certificates(tls: str | Path | Tls) -> Certificates:
+    if not isinstance(tls, Tls):
+        directory = Path(tls)
+        cert = directory / "cert.pem"
+        # A directory with an authority alone is for a client that has a token.
+        pair = (cert, directory / "key.pem") if cert.exists() else (None, None)
+        tls = Tls(directory / "ca.pem", *pair)
+    if (tls.cert is None) != (tls.key is None):
+        raise _invalid("tls: a certificate and its key belong together")
+    return Certificates(*(None if file is None else _content(file) for file in (tls.ca, tls.cert, tls.key)))
+
+
+def _content(file: str | Path) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise _invalid(f"tls: {file} cannot be read: {error.strerror}") from None
 
 
 def _socket(endpoint: str) -> str:
     path = endpoint.removeprefix("unix:")
     if path == endpoint:
-        raise InvalidArgument(
-            f"endpoint: {endpoint!r} is no Unix socket; one looks like {DEFAULT_ENDPOINT}", reason="INVALID_ARGUMENT"
-        )
+        raise _invalid(f"endpoint: {endpoint!r} looks neither like {DEFAULT_ENDPOINT} nor like https://example.org:7443")
     path = "/" + path.lstrip("/") if path.startswith("//") else path
     if not path.startswith("/"):
-        raise InvalidArgument("endpoint: the path of a socket must be absolute", reason="INVALID_ARGUMENT")
+        raise _invalid("endpoint: the path of a socket must be absolute")
     return f"unix:{path}"
 
 

@@ -56,7 +56,7 @@ class CofferdamError(Exception):
 class DaemonUnreachable(CofferdamError, ConnectionError):
     """No daemon answers, or the connection to it was lost and it did not come back."""
 
-    HINT = "See `systemctl status cofferd`, or name its socket with COFFERDAM_ENDPOINT."
+    HINT = "See `systemctl status cofferd`, or name its endpoint with COFFERDAM_ENDPOINT."
 
 
 class AuthenticationFailed(CofferdamError):

@@ -152,6 +152,82 @@ class CommandResult:
 
 
 @dataclass(frozen=True)
+class CommandOutput:
+    """A piece of the output of a command, as it came."""
+
+    #: A terminal shows both as `stdout`.
+    stream: Literal["stdout", "stderr"]
+    #: Raw.
+    data: bytes
+    #: As UTF-8, with U+FFFD in place of other bytes. A character comes with its last byte.
+    text: str
+
+
+@dataclass(frozen=True)
+class PtySize:
+    """The size of a terminal in characters, 1 to 10,000 each."""
+
+    rows: int = 24
+    cols: int = 80
+
+
+ProcessState: TypeAlias = Literal["running", "ended", "interrupted"]
+Signal: TypeAlias = Literal["HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "TSTP"]
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """A command in the background, or a terminal, as it is now."""
+
+    #: The id of the call that started it, too.
+    process_id: str
+    #: `interrupted`: it was lost, and the daemon has ended what was left of it.
+    state: ProcessState
+    #: A script, or a program and its arguments.
+    cmd: str | tuple[str, ...]
+    cwd: str
+    #: The name that it was given, to find it by.
+    tag: str | None
+    #: It has a terminal.
+    pty: bool
+    started_at: datetime | None
+    #: None while it runs.
+    ended_at: datetime | None
+    #: 128 and the signal's number where one ended it; None while it runs, and where nobody knows.
+    exit_code: int | None
+    signal: int | None
+    #: Cause of its end: `timeout`, `killed`, `run-ended` or `interrupted`; empty: itself.
+    ended_by: str
+    #: Why it was lost; empty otherwise.
+    failure: str
+    #: Bytes that it has written to standard output or its terminal.
+    stdout_size: int
+    #: Bytes that it has written to standard error.
+    stderr_size: int
+    #: Bytes that it was given to read.
+    stdin_size: int
+    #: It can be given more.
+    stdin_open: bool
+    #: Seconds of processor time, of it and all that it started; 0 while it runs.
+    cpu_time: float
+    #: Peak memory of its largest process, bytes; 0 while it runs.
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files that prove who the daemon and its client are, for an `https` endpoint; `coffer tls init` makes them.
+
+    `ca`: who must have signed the daemon's certificate. Default: an authority that gRPC itself trusts.
+    `cert`, `key`: the client's certificate and its key. Default: none, which is for a client that has a token.
+    """
+
+    ca: str | Path | None = None
+    cert: str | Path | None = None
+    key: str | Path | None = None
+
+
+@dataclass(frozen=True)
 class Found(Sequence[Item], Generic[Item]):
     """A list that may have been cut: `truncated` says so, and `hint` how to get the rest."""
 

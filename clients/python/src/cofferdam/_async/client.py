@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 
 from typing_extensions import Self
 
 from cofferdam._async import rpc
+from cofferdam._async.stdin import Stdins
 from cofferdam._async.transport import Transport
 from cofferdam._settings import settings
+from cofferdam.types import Tls
 
 
 class AsyncClient:
@@ -23,19 +26,25 @@ class AsyncClient:
         endpoint: str | None = None,
         token: str | None = None,
         *,
+        tls: str | Path | Tls | None = None,
         request_timeout: float = 60.0,
         reconnect_timeout: float = 30.0,
     ) -> None:
         """Connects with the first call.
 
-        `endpoint`: such as `unix:/run/cofferdam/cofferd.sock`; default: `COFFERDAM_ENDPOINT`, else this path.
-        `token`: default: `COFFERDAM_TOKEN`, else none: then the daemon goes by the user of this process.
+        `endpoint`: such as `unix:/run/cofferdam/cofferd.sock`, `https://cofferd.example.org:7443`, or on this host
+        `http://127.0.0.1:7443`; default: `COFFERDAM_ENDPOINT`, else this path.
+        `token`: default: `COFFERDAM_TOKEN`, else none: then the daemon goes by the client's certificate, or on a socket by
+        the user of this process.
+        `tls`: for https: a directory with ca.pem, cert.pem and key.pem, as `coffer tls init` makes one for each client
+        (without the last two: for a client with a token), or `Tls(…)`; default: `COFFERDAM_TLS`.
         `request_timeout`: seconds for one answer, where no command and no person is waited for.
         `reconnect_timeout`: seconds for which a daemon that went away is waited for. 0: it is not.
 
-        Raises `InvalidArgument` for an endpoint or token that cannot be one.
+        Raises `InvalidArgument` for an endpoint or token that cannot be one, and for files that cannot be read.
         """
-        self._transport = Transport(settings(endpoint, token, request_timeout, reconnect_timeout))
+        self._transport = Transport(settings(endpoint, token, tls, request_timeout, reconnect_timeout))
+        self._stdins = Stdins()
         self.alerts = rpc.AlertService(self._transport)
         self.approvals = rpc.ApprovalService(self._transport)
         self.audit = rpc.AuditService(self._transport)

@@ -414,19 +414,19 @@ _PROCESS_SERVICE_START_PROCESS = Method(
     "/cofferdam.v1.ProcessService/StartProcess", v1.StartProcessRequest, v1.StartProcessResponse, False
 )
 _PROCESS_SERVICE_ATTACH_PROCESS = Method(
-    "/cofferdam.v1.ProcessService/AttachProcess", v1.AttachProcessRequest, v1.AttachProcessResponse, False
+    "/cofferdam.v1.ProcessService/AttachProcess", v1.AttachProcessRequest, v1.AttachProcessResponse, True
 )
 _PROCESS_SERVICE_WRITE_STDIN = Method(
-    "/cofferdam.v1.ProcessService/WriteStdin", v1.WriteStdinRequest, v1.WriteStdinResponse, False
+    "/cofferdam.v1.ProcessService/WriteStdin", v1.WriteStdinRequest, v1.WriteStdinResponse, True
 )
 _PROCESS_SERVICE_RESIZE_TERMINAL = Method(
-    "/cofferdam.v1.ProcessService/ResizeTerminal", v1.ResizeTerminalRequest, v1.ResizeTerminalResponse, False
+    "/cofferdam.v1.ProcessService/ResizeTerminal", v1.ResizeTerminalRequest, v1.ResizeTerminalResponse, True
 )
 _PROCESS_SERVICE_SIGNAL_PROCESS = Method(
     "/cofferdam.v1.ProcessService/SignalProcess", v1.SignalProcessRequest, v1.SignalProcessResponse, False
 )
 _PROCESS_SERVICE_WAIT_PROCESS = Method(
-    "/cofferdam.v1.ProcessService/WaitProcess", v1.WaitProcessRequest, v1.WaitProcessResponse, False
+    "/cofferdam.v1.ProcessService/WaitProcess", v1.WaitProcessRequest, v1.WaitProcessResponse, True
 )
 _PROCESS_SERVICE_LIST_PROCESSES = Method(
     "/cofferdam.v1.ProcessService/ListProcesses", v1.ListProcessesRequest, v1.ListProcessesResponse, True

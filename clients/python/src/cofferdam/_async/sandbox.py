@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from cofferdam._async.client import AsyncClient
 from cofferdam._async.commands import Commands
 from cofferdam._async.files import Files
 from cofferdam._async.git import Git
+from cofferdam._async.pty import Pty
 from cofferdam._async.search import Search
 from cofferdam._options import Options
 from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
@@ -32,6 +34,7 @@ from cofferdam.types import (
     PatchInfo,
     RunInfo,
     RunState,
+    Tls,
     ToolOutput,
     Workspace,
 )
@@ -81,6 +84,7 @@ class AsyncSandbox:
         self.commands = Commands(self._caller)
         self.files = Files(self._caller)
         self.git = Git(self._caller)
+        self.pty = Pty(self._caller)
         self.search = Search(self._caller)
 
     @classmethod
@@ -102,6 +106,7 @@ class AsyncSandbox:
         wait_for_approval: bool = False,
         endpoint: str | None = None,
         token: str | None = None,
+        tls: str | Path | Tls | None = None,
         client: AsyncClient | None = None,
     ) -> Self:
         """Makes a sandbox and returns when it is ready.
@@ -117,7 +122,8 @@ class AsyncSandbox:
         `pkg_path`: a directory of the host to show as `/pkg`.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
-        `client`, else `endpoint` and `token`: the daemon; default: see `AsyncClient`. A client that is given stays open.
+        `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `AsyncClient`. A client that is given stays
+        open.
 
         Raises `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
         Cancelled, it leaves no run behind.
@@ -142,7 +148,7 @@ class AsyncSandbox:
             issue_token=issue_token,
         )
         owns_client = client is None
-        client = AsyncClient(endpoint, token) if client is None else client
+        client = AsyncClient(endpoint, token, tls=tls) if client is None else client
         stays = workspace.stays if isinstance(workspace, Managed) else not isinstance(workspace, Clone) or workspace.keep
         options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
@@ -169,6 +175,7 @@ class AsyncSandbox:
         wait_for_approval: bool = False,
         endpoint: str | None = None,
         token: str | None = None,
+        tls: str | Path | Tls | None = None,
         client: AsyncClient | None = None,
     ) -> Self:
         """A sandbox that is there already. Changes nothing in it: its `timeout` and its state stay as they are.
@@ -178,7 +185,7 @@ class AsyncSandbox:
         Raises `NotFound` where there is no such run.
         """
         owns_client = client is None
-        client = AsyncClient(endpoint, token) if client is None else client
+        client = AsyncClient(endpoint, token, tls=tls) if client is None else client
         options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=False)
         try:
@@ -200,11 +207,12 @@ class AsyncSandbox:
         metadata: Mapping[str, str] | None = None,
         endpoint: str | None = None,
         token: str | None = None,
+        tls: str | Path | Tls | None = None,
         client: AsyncClient | None = None,
     ) -> AsyncGenerator[RunInfo, None]:
         """The runs that the caller may see, newest first: in this state (None: any), and with this metadata."""
         owns_client = client is None
-        client = AsyncClient(endpoint, token) if client is None else client
+        client = AsyncClient(endpoint, token, tls=tls) if client is None else client
         request = v1.ListRunsRequest(page_size=1000)
         if state is not None:
             request.state = v1.Run.State.Value(state.upper())

@@ -7,30 +7,57 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import grpc
 import grpc.aio
 
 from cofferdam._method import Method, Request, Response
-from cofferdam._settings import CHANNEL_OPTIONS, Patience, Settings
+from cofferdam._settings import Patience, Settings
 from cofferdam._status import refused
 from cofferdam.errors import DaemonUnreachable
 
 #: Takes a piece of output as text; may be asynchronous.
 AsyncOutputCallback: TypeAlias = Callable[[str], Awaitable[None] | None]
+#: Takes a piece of output, raw; may be asynchronous.
+AsyncDataCallback: TypeAlias = Callable[[bytes], Awaitable[None] | None]
 
 Result = TypeVar("Result")
+Piece = TypeVar("Piece", str, bytes)
 
+Lock = asyncio.Lock
 sleep = asyncio.sleep
 
 # How long `close` waits for the work that cancelled calls have begun, seconds.
 LAST_WAIT = 5.0
 
 
-async def tell(callback: AsyncOutputCallback, text: str) -> None:
-    told = callback(text)
+async def tell(callback: Callable[[Piece], Awaitable[None] | None], piece: Piece) -> None:
+    told = callback(piece)
     if inspect.isawaitable(told):
         await told
+
+
+class Background:
+    """Work beside its caller's: a task."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._task = asyncio.ensure_future(work())
+
+    async def wait(self, timeout: float | None) -> bool:
+        """Whether it has ended by itself, after so many seconds at most. Raises its error."""
+        if self._task is not asyncio.current_task():
+            await asyncio.wait([self._task], timeout=timeout)
+        if not self._task.done() or self._task.cancelled():
+            return False
+        self._task.result()
+        return True
+
+    async def end(self) -> None:
+        """Ends it, and waits for that, unless the work itself calls this."""
+        self._task.cancel()
+        if self._task is not asyncio.current_task():
+            await asyncio.wait([self._task])
 
 
 class Transport:
@@ -42,6 +69,7 @@ class Transport:
         self._callables: dict[str, Any] = {}
         self._connected = False
         self._afterwards: set[asyncio.Task[Any]] = set()
+        self._backgrounds: WeakSet[Background] = WeakSet()
 
     async def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
         """One answer. Repeated while the daemon is gone if nothing can happen twice by it."""
@@ -93,6 +121,12 @@ class Transport:
         """Does the work to its end. A caller that is cancelled does not wait for it."""
         return await asyncio.shield(self._begun(work))
 
+    def background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Background:
+        """Begins work that `close` ends."""
+        begun = Background(work)
+        self._backgrounds.add(begun)
+        return begun
+
     def _begun(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         task = asyncio.ensure_future(work)
         self._afterwards.add(task)
@@ -101,7 +135,7 @@ class Transport:
 
     def _callable(self, method: Method[Any, Any], stream: bool) -> Any:
         if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self.settings.endpoint, options=CHANNEL_OPTIONS)
+            self._channel = self._open()
         make = self._channel.unary_stream if stream else self._channel.unary_unary
         made: Any = make(
             method.path,
@@ -111,7 +145,17 @@ class Transport:
         self._callables[method.path] = made
         return made
 
+    def _open(self) -> grpc.aio.Channel:
+        it = self.settings
+        if it.certificates is None:
+            return grpc.aio.insecure_channel(it.target, options=it.options)
+        files = it.certificates
+        credentials = grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
+        return grpc.aio.secure_channel(it.target, credentials, options=it.options)
+
     async def close(self) -> None:
+        for background in list(self._backgrounds):
+            await background.end()
         # One of them may be the caller.
         others = {task for task in self._afterwards if task is not asyncio.current_task()}
         if others:

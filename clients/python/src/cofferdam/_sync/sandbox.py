@@ -7,6 +7,7 @@ import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from cofferdam._sync.client import Client
 from cofferdam._sync.commands import Commands
 from cofferdam._sync.files import Files
 from cofferdam._sync.git import Git
+from cofferdam._sync.pty import Pty
 from cofferdam._sync.search import Search
 from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
 from cofferdam.types import (
@@ -33,6 +35,7 @@ from cofferdam.types import (
     PatchInfo,
     RunInfo,
     RunState,
+    Tls,
     ToolOutput,
     Workspace,
 )
@@ -80,6 +83,7 @@ class Sandbox:
         self.commands = Commands(self._caller)
         self.files = Files(self._caller)
         self.git = Git(self._caller)
+        self.pty = Pty(self._caller)
         self.search = Search(self._caller)
 
     @classmethod
@@ -101,6 +105,7 @@ class Sandbox:
         wait_for_approval: bool = False,
         endpoint: str | None = None,
         token: str | None = None,
+        tls: str | Path | Tls | None = None,
         client: Client | None = None,
     ) -> Self:
         """Makes a sandbox and returns when it is ready.
@@ -116,7 +121,8 @@ class Sandbox:
         `pkg_path`: a directory of the host to show as `/pkg`.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
-        `client`, else `endpoint` and `token`: the daemon; default: see `Client`. A client that is given stays open.
+        `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `Client`. A client that is given stays
+        open.
 
         Raises `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
         Cancelled, it leaves no run behind.
@@ -141,7 +147,7 @@ class Sandbox:
             issue_token=issue_token,
         )
         owns_client = client is None
-        client = Client(endpoint, token) if client is None else client
+        client = Client(endpoint, token, tls=tls) if client is None else client
         stays = workspace.stays if isinstance(workspace, Managed) else not isinstance(workspace, Clone) or workspace.keep
         options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
@@ -168,6 +174,7 @@ class Sandbox:
         wait_for_approval: bool = False,
         endpoint: str | None = None,
         token: str | None = None,
+        tls: str | Path | Tls | None = None,
         client: Client | None = None,
     ) -> Self:
         """A sandbox that is there already. Changes nothing in it: its `timeout` and its state stay as they are.
@@ -177,7 +184,7 @@ class Sandbox:
         Raises `NotFound` where there is no such run.
         """
         owns_client = client is None
-        client = Client(endpoint, token) if client is None else client
+        client = Client(endpoint, token, tls=tls) if client is None else client
         options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=False)
         try:
@@ -199,11 +206,12 @@ class Sandbox:
         metadata: Mapping[str, str] | None = None,
         endpoint: str | None = None,
         token: str | None = None,
+        tls: str | Path | Tls | None = None,
         client: Client | None = None,
     ) -> Generator[RunInfo, None]:
         """The runs that the caller may see, newest first: in this state (None: any), and with this metadata."""
         owns_client = client is None
-        client = Client(endpoint, token) if client is None else client
+        client = Client(endpoint, token, tls=tls) if client is None else client
         request = v1.ListRunsRequest(page_size=1000)
         if state is not None:
             request.state = v1.Run.State.Value(state.upper())

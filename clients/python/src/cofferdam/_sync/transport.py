@@ -7,24 +7,93 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import grpc
 
 from cofferdam._method import Method, Request, Response
-from cofferdam._settings import CHANNEL_OPTIONS, Patience, Settings
+from cofferdam._settings import Patience, Settings
 from cofferdam._status import refused
-from cofferdam.errors import DaemonUnreachable
+from cofferdam.errors import Cancelled, DaemonUnreachable
 
 #: Takes a piece of output as text.
 OutputCallback: TypeAlias = Callable[[str], None]
+#: Takes a piece of output, raw.
+DataCallback: TypeAlias = Callable[[bytes], None]
 
 Result = TypeVar("Result")
+Piece = TypeVar("Piece", str, bytes)
 
-sleep = time.sleep
+Lock = threading.Lock
 
 
-def tell(callback: OutputCallback, text: str) -> None:
-    callback(text)
+def sleep(seconds: float) -> None:
+    background = Background.current()
+    if background is None:
+        time.sleep(seconds)
+    else:
+        background.sleep(seconds)
+
+
+def tell(callback: Callable[[Piece], None], piece: Piece) -> None:
+    callback(piece)
+
+
+class Background:
+    """Work beside its caller's: a thread. Ending it ends the stream that the work reads."""
+
+    _here = threading.local()
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._error: BaseException | None = None
+        self._call: Any = None
+        self._holding = threading.Lock()
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cofferdam", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def current(cls) -> "Background | None":
+        """The one whose work calls this."""
+        return getattr(cls._here, "it", None)
+
+    def _run(self) -> None:
+        self._here.it = self
+        try:
+            self._work()
+        except BaseException as error:
+            self._error = error
+
+    def hold(self, call: Any) -> None:
+        """The work reads this stream now."""
+        with self._holding:
+            self._call = call
+            if self._is_ending.is_set():
+                call.cancel()
+
+    def sleep(self, seconds: float) -> None:
+        if self._is_ending.wait(seconds):
+            raise Cancelled("it was ended")
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether it has ended by itself, after so many seconds at most. Raises its error."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        if self._thread.is_alive() or self._is_ending.is_set():
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def end(self) -> None:
+        """Ends it, and waits for that, unless the work itself calls this."""
+        with self._holding:
+            self._is_ending.set()
+            if self._call is not None:
+                self._call.cancel()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
 
 class Transport:
@@ -36,6 +105,7 @@ class Transport:
         self._callables: dict[str, Any] = {}
         self._connected = False
         self._opening = threading.Lock()
+        self._backgrounds: WeakSet[Background] = WeakSet()
 
     def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
         """One answer. Repeated while the daemon is gone if nothing can happen twice by it."""
@@ -63,6 +133,9 @@ class Transport:
         call = (self._callables.get(method.path) or self._callable(method, stream=True))(
             request, timeout=timeout, metadata=self.settings.metadata
         )
+        background = Background.current()
+        if background is not None:
+            background.hold(call)
         try:
             for response in call:
                 self._connected = True
@@ -86,10 +159,17 @@ class Transport:
         """The work is done already."""
         return work
 
+    def background(self, work: Callable[[], None]) -> Background:
+        """Begins work that `close` ends."""
+        begun = Background(work)
+        with self._opening:
+            self._backgrounds.add(begun)
+        return begun
+
     def _callable(self, method: Method[Any, Any], stream: bool) -> Any:
         with self._opening:
             if self._channel is None:
-                self._channel = grpc.insecure_channel(self.settings.endpoint, options=CHANNEL_OPTIONS)
+                self._channel = self._open()
             make = self._channel.unary_stream if stream else self._channel.unary_unary
         made: Any = make(
             method.path,
@@ -99,7 +179,19 @@ class Transport:
         self._callables[method.path] = made
         return made
 
+    def _open(self) -> grpc.Channel:
+        it = self.settings
+        if it.certificates is None:
+            return grpc.insecure_channel(it.target, options=it.options)
+        files = it.certificates
+        credentials = grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
+        return grpc.secure_channel(it.target, credentials, options=it.options)
+
     def close(self) -> None:
+        with self._opening:
+            backgrounds = list(self._backgrounds)
+        for background in backgrounds:
+            background.end()
         channel, self._channel = self._channel, None
         self._callables.clear()
         if channel is not None:
