@@ -1,9 +1,10 @@
 """A cofferd that a test starts and ends.
 
-COFFERDAM_TEST_COFFERD names the program.
+COFFERDAM_TEST_COFFERD names the program; `coffer` is beside it.
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,11 @@ from pathlib import Path
 import grpc
 
 PATIENCE = 60.0
+
+
+def coffer(*arguments: str) -> str:
+    program = Path(os.environ["COFFERDAM_TEST_COFFERD"]).with_name("coffer")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout.strip()
 
 
 class Daemon:
@@ -50,6 +56,15 @@ class Daemon:
                     continue
                 return
         raise AssertionError((self.place / "log").read_text())
+
+    def coffer(self, *arguments: str) -> str:
+        """What `coffer` prints, with this daemon."""
+        return coffer("--endpoint", self.endpoint, *arguments)
+
+    @property
+    def port(self) -> int:
+        """Where it listens on TCP."""
+        return int(re.findall(r"listens on TCP.*address=\S+:(\d+)", (self.place / "log").read_text())[-1])
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         assert self.child is not None

@@ -29,7 +29,7 @@ from cofferdam._options import Options
 SANDBOXES = 100
 
 
-@pytest.mark.parametrize("endpoint", ["/run/cofferd.sock", "https://example.org:7443", "unix:relative.sock", "unix:"])
+@pytest.mark.parametrize("endpoint", ["/run/cofferd.sock", "unix:relative.sock", "unix:"])
 def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
     with pytest.raises(InvalidArgument, match="endpoint"):
         Client(endpoint)

@@ -225,8 +225,9 @@ def mortal_with_policy(tmp_path: Path) -> Iterator[Daemon]:
 
 async def test_fifty_streams_lose_no_byte_over_a_killed_daemon(mortal: Daemon) -> None:
     async with await AsyncSandbox.create(profile="harness", endpoint=mortal.endpoint) as sandbox:
-        script = "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; done; read line; " + COUNT.replace(str(LINES), "20000")
-        heads = [asyncio.Event() for _ in range(STREAMS)]
+        count = COUNT.replace(str(LINES), "20000")
+        script = f"for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; done; read line; {count}; read line"
+        heads, back = [asyncio.Event() for _ in range(STREAMS)], asyncio.Event()
         heard = [""] * STREAMS
 
         async def one(number: int) -> None:
@@ -238,6 +239,8 @@ async def test_fifty_streams_lose_no_byte_over_a_killed_daemon(mortal: Daemon) -
             handle = await sandbox.commands.run(script, background=True, stdin_open=True, on_stdout=hear)
             await heads[number].wait()
             await handle.send_stdin("go\n")
+            await back.wait()
+            await handle.send_stdin("end\n")
             result = await handle.wait(timeout=120)
             assert result.exit_code == 0
             assert heard[number] == result.stdout
@@ -246,6 +249,7 @@ async def test_fifty_streams_lose_no_byte_over_a_killed_daemon(mortal: Daemon) -
         await asyncio.gather(*(head.wait() for head in heads))
         await asyncio.to_thread(mortal.end, signal.SIGKILL)
         await asyncio.to_thread(mortal.launch)
+        back.set()
         await work
         expected = "".join(f"{number}\n" for number in (*range(1, 11), *range(20_000)))
         assert heard == [expected] * STREAMS

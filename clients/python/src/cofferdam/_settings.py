@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -42,7 +42,7 @@ class Certificates:
 
     ca: bytes | None
     cert: bytes | None
-    key: bytes | None
+    key: bytes | None = field(repr=False)
 
 
 @dataclass(frozen=True)
