@@ -55,7 +55,7 @@ export class Approvals {
     const { client, runId } = this.#caller;
     const make = async function* (signal: AbortSignal): AsyncGenerator<ApprovalInfo, void> {
       const begin = () => client.approvals.watchApprovals({ runId }, { signal });
-      for await (const change of resumed(client.transport, begin, true, signal)) {
+      for await (const change of resumed(client.transport, begin, () => false, signal)) {
         yield results.approval(change.approval);
       }
     };

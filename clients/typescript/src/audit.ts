@@ -34,7 +34,7 @@ export class Audit {
     const filter = { runId, kinds: [...kinds] };
     const make = async function* (signal: AbortSignal): AsyncGenerator<AuditEvent, void> {
       const begin = () => client.audit.streamEvents({ afterSequence, follow, filter }, { signal });
-      for await (const { event } of resumed(client.transport, begin, follow, signal)) {
+      for await (const { event } of resumed(client.transport, begin, () => !follow, signal)) {
         const record = results.present(event);
         afterSequence = record.sequence;
         yield results.event(record);

@@ -34,6 +34,8 @@ import {
 
 /** Most bytes of a stream that `GetCall` gives at once. */
 export const PIECE = 1024 * 1024;
+// Seconds. The daemon ends a read itself; this is for a daemon that hangs.
+const READ_TIMEOUT = 600;
 // Seconds for the message that ends a call whose caller has gone, and for the id of a call that has just begun.
 const CANCEL_TIMEOUT = 5;
 
@@ -263,19 +265,28 @@ export class Caller {
           : { case: "dialect", value: asked.dialect },
     });
     const { request: made } = request;
+    const signal = either(listener.signal, this.options.signal);
     // A call that only reads can be repeated as it is. The daemon knows any other by its id.
     if (made.case !== "operation" || !onlyReads(made.value.kind)) {
       request.requestId = randomUUID().replaceAll("-", "");
+    } else if (!request.waitForApproval) {
+      // As one answer: there is no output to follow.
+      request.cancelOnDisconnect = true;
+      const options = { timeout: READ_TIMEOUT, signal, repeatable: true };
+      const response = await this.client.transport.unary(ToolService.method.call, request, options);
+      return { response, stdout: new Uint8Array(), stderr: new Uint8Array() };
     }
-    const signal = either(listener.signal, this.options.signal);
     return await new Call(this.client, request, { ...listener, signal }).outcome();
   }
 
   /** The result of an operation of this kind. Throws for a tool that failed, too. */
-  async result<K extends Kind>(operation: OperationInit & { kind: { case: K } }): Promise<Value<K>> {
-    const { response } = await this.call({ operation });
+  async result<K extends Kind>(
+    operation: OperationInit & { kind: { case: K } },
+    signal?: AbortSignal,
+  ): Promise<Value<K>> {
+    const { response } = await this.call({ operation }, { signal });
     const { case: kind } = operation.kind;
-    succeeded(response, kind !== "git");
+    succeeded(response, kind !== "git" && kind !== "process");
     const result = present(response.result).kind;
     if (result.case !== kind) {
       const message = "the call has succeeded, but the daemon has dropped its result to make room";

@@ -2,6 +2,7 @@
 
 import type { DescMessage, DescMethod, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { type ClientOptions, Settings } from "./settings.js";
+import { Stdins } from "./stdin.js";
 import { Stream } from "./stream.js";
 import { type RequestOptions, Transport } from "./transport.js";
 import * as v1 from "./v1.js";
@@ -60,16 +61,22 @@ export class Client implements AsyncDisposable {
   readonly trash: Service<typeof v1.TrashService>;
   /** @internal */
   readonly transport: Transport;
+  /** @internal */
+  readonly stdins = new Stdins();
 
   /**
    * Connects with the first call.
    *
-   * `endpoint`: such as `unix:/run/cofferdam/cofferd.sock`; default: `COFFERDAM_ENDPOINT`, else this path.
-   * `token`: default: `COFFERDAM_TOKEN`, else none: then the daemon goes by the user of this process.
+   * `endpoint`: such as `unix:/run/cofferdam/cofferd.sock`, `https://cofferd.example.org:7443`, or on this host
+   * `http://127.0.0.1:7443`; default: `COFFERDAM_ENDPOINT`, else this path.
+   * `token`: default: `COFFERDAM_TOKEN`, else none: then the daemon goes by the client's certificate, or on a socket by the
+   * user of this process.
+   * `tls`: for https: a directory with ca.pem, cert.pem and key.pem, as `coffer tls init` makes one for each client (without
+   * the last two: for a client with a token), or these files by name; default: `COFFERDAM_TLS`.
    * `requestTimeout`: seconds for one answer, where no command and no person is waited for; default 60.
    * `reconnectTimeout`: seconds for which a daemon that went away is waited for; default 30. 0: it is not.
    *
-   * Throws `InvalidArgument` for an endpoint or token that cannot be one.
+   * Throws `InvalidArgument` for an endpoint or token that cannot be one, and for files that cannot be read.
    */
   constructor(options: ClientOptions = {}) {
     this.transport = new Transport(new Settings(options));

@@ -20,7 +20,7 @@ export interface ErrorFacts {
 export class CofferdamError extends Error {
   /** Stable reason such as `COMMAND_NOT_ALLOWED`; empty where the daemon gave none. */
   readonly reason: string;
-  /** The call in the audit log; null where no call was made, or its id did not arrive. */
+  /** The call in the audit log; null where there is none, or the daemon does not tell: of a read that it refused. */
   callId: string | null;
   /** How to go on. */
   readonly hint: string;
@@ -54,7 +54,7 @@ export class CofferdamError extends Error {
 /** No daemon answers, or the connection to it was lost and it did not come back. */
 export class DaemonUnreachable extends CofferdamError {
   protected static override readonly HINT =
-    "See `systemctl status cofferd`, or name its socket with COFFERDAM_ENDPOINT.";
+    "See `systemctl status cofferd`, or name its endpoint with COFFERDAM_ENDPOINT.";
 }
 
 /** The token is unknown, or its run has ended. */

@@ -8,10 +8,12 @@ export type { Approvals } from "./approvals.js";
 export type { Audit, AuditOptions } from "./audit.js";
 export type { Calls } from "./calls.js";
 export { Client, type Service } from "./client.js";
-export type { Commands, RunOptions } from "./commands.js";
+export type { BackgroundOptions, Commands, ConnectedOptions, RunOptions, StartOptions } from "./commands.js";
 export * from "./errors.js";
 export type { Files, FrontmatterOptions, ListOptions, WriteOptions } from "./files.js";
 export type { Git, GitOptions } from "./git.js";
+export type { CommandHandle, WaitOptions } from "./handle.js";
+export type { Pty, PtyOptions } from "./pty.js";
 export {
   type Connection,
   type ConnectOptions,
@@ -21,7 +23,7 @@ export {
   type SandboxOptions,
 } from "./sandbox.js";
 export type { GlobOptions, GrepOptions, Search } from "./search.js";
-export type { ClientOptions } from "./settings.js";
+export type { ClientOptions, Tls } from "./settings.js";
 export type { Stream } from "./stream.js";
 export type { RequestOptions } from "./transport.js";
 export * from "./types.js";

@@ -4,19 +4,41 @@
 export class Output {
   /** Offset of the next byte. */
   next = 0;
+  readonly #keep: boolean;
   readonly #pieces: Uint8Array[] = [];
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
+  /** `keep`: it is wanted whole in the end. */
+  constructor(keep = true) {
+    this.#keep = keep;
+  }
+
   /** The new part of this piece, as text. A character comes with its last byte. */
   take(offset: number, data: Uint8Array): string {
+    return this.text(this.fresh(offset, data));
+  }
+
+  /** The new part of this piece. */
+  fresh(offset: number, data: Uint8Array): Uint8Array {
     const fresh = data.subarray(Math.max(0, this.next - offset));
-    if (fresh.length === 0) {
-      return "";
+    if (fresh.length > 0) {
+      // After a gap, which the daemon could not keep.
+      this.next = Math.max(this.next, offset) + fresh.length;
+      if (this.#keep) {
+        this.#pieces.push(fresh);
+      }
     }
-    // After a gap, which the daemon could not keep.
-    this.next = Math.max(this.next, offset) + fresh.length;
-    this.#pieces.push(fresh);
-    return this.#decoder.decode(fresh, { stream: true });
+    return fresh;
+  }
+
+  /** What it adds to the text so far. */
+  text(data: Uint8Array): string {
+    return this.#decoder.decode(data, { stream: true });
+  }
+
+  /** There is nothing before this offset. */
+  skip(end: number): void {
+    this.next = Math.max(this.next, end);
   }
 
   /** The rest of a last character that is not whole. */

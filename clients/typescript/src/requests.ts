@@ -4,8 +4,8 @@ import { randomBytes } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Duration, durationFromMs } from "@bufbuild/protobuf/wkt";
 import { InvalidArgument } from "./errors.js";
-import type { Limits, Workspace } from "./types.js";
-import type { LimitsSchema, OperationSchema, WorkspaceSchema } from "./v1.js";
+import type { Limits, PtySize, Workspace } from "./types.js";
+import type { LimitsSchema, OperationSchema, TerminalSizeSchema, WorkspaceSchema } from "./v1.js";
 
 export type OperationInit = MessageInitShape<typeof OperationSchema>;
 type Kind = NonNullable<OperationInit["kind"]>;
@@ -27,7 +27,7 @@ function millis(seconds: number | undefined): bigint | undefined {
   return seconds === undefined ? undefined : BigInt(Math.max(1, Math.round(positive("timeout", seconds) * 1000)));
 }
 
-function positive(name: string, seconds: number): number {
+export function positive(name: string, seconds: number): number {
   // Also false for NaN.
   if (!(seconds > 0 && seconds < 1e9)) {
     throw new InvalidArgument(`${name}: must be a positive number of seconds, not ${seconds}`);
@@ -93,8 +93,7 @@ export function command(
   },
 ): OperationInit {
   const { cwd, env, stdin, timeout } = options;
-  const input = typeof stdin === "string" ? new TextEncoder().encode(stdin) : stdin;
-  const common = { cwd, env, stdin: input, timeoutMs: millis(timeout) };
+  const common = { cwd, env, stdin: stdin === undefined ? undefined : raw(stdin), timeoutMs: millis(timeout) };
   if (typeof cmd === "string") {
     return { kind: { case: "shell", value: { script: cmd, ...common } } };
   }
@@ -103,6 +102,44 @@ export function command(
     throw new InvalidArgument("cmd: a command has at least a program");
   }
   return { kind: { case: "exec", value: { command: program, args, ...common } } };
+}
+
+/** The same for a process that stays. */
+export function process(
+  cmd: string | readonly string[],
+  options: {
+    cwd?: string;
+    env: Record<string, string>;
+    timeout?: number;
+    tag?: string;
+    stdin?: boolean;
+    terminal?: PtySize;
+  },
+): OperationInit & { kind: { case: "process" } } {
+  const { cwd, env, timeout, tag, stdin = false, terminal } = options;
+  const size = terminal && terminalSize(terminal);
+  const common = { cwd, env, tag, stdin, terminal: size, timeoutMs: millis(timeout) };
+  if (typeof cmd === "string") {
+    return { kind: { case: "process", value: { script: cmd, ...common } } };
+  }
+  const [command, ...args] = cmd;
+  if (command === undefined) {
+    throw new InvalidArgument("cmd: a command has at least a program");
+  }
+  return { kind: { case: "process", value: { command, args, ...common } } };
+}
+
+export function terminalSize(size: PtySize): MessageInitShape<typeof TerminalSizeSchema> {
+  for (const number of [size.rows, size.cols]) {
+    if (!Number.isInteger(number) || number < 1 || number > 10_000) {
+      throw new InvalidArgument(`size: must be 1 to 10,000 rows and columns, not ${number}`);
+    }
+  }
+  return { rows: size.rows, columns: size.cols };
+}
+
+export function raw(data: string | Uint8Array): Uint8Array {
+  return typeof data === "string" ? new TextEncoder().encode(data) : data;
 }
 
 export function patch(change: string): OperationInit & { kind: { case: "patch" } } {

@@ -74,6 +74,52 @@ export function command(response: v1.CallResponse, stdout: Uint8Array, stderr: U
   });
 }
 
+export function processInfo(process: v1.Process | undefined): types.ProcessInfo {
+  const it = present(process);
+  const { script = "", command = "", args = [], cwd = "", tag = "", terminal } = it.request ?? {};
+  return {
+    processId: it.processId,
+    state: word(v1.Process_State, it.state),
+    cmd: script || [command, ...args],
+    cwd: path(cwd || "@project"),
+    tag: tag || null,
+    pty: terminal !== undefined,
+    startedAt: when(it.startedAt),
+    endedAt: when(it.endedAt),
+    exitCode: it.exitCode ?? null,
+    signal: it.signal ?? null,
+    endedBy: it.endedBy,
+    failure: it.failure,
+    stdoutSize: Number(it.stdoutBytes),
+    stderrSize: Number(it.stderrBytes),
+    stdinSize: Number(it.stdinBytes),
+    stdinOpen: it.stdinOpen,
+    cpuTime: Number(it.cpuTimeUs) / 1e6,
+    peakMemoryBytes: Number(it.peakMemoryBytes),
+  };
+}
+
+/** How a process ended, with the output that the daemon has kept of it. */
+export function ended(process: v1.Process, stdout: Uint8Array, stderr: Uint8Array): types.CommandResult {
+  const info = processInfo(process);
+  return new types.CommandResult({
+    callId: info.processId,
+    exitCode: info.exitCode,
+    stdoutBytes: stdout,
+    stderrBytes: stderr,
+    signal: info.signal,
+    timedOut: info.endedBy === "timeout",
+    endedBy: info.endedBy,
+    limitsHit: [],
+    omittedBytes: Math.max(0, info.stdoutSize + info.stderrSize - stdout.length - stderr.length),
+    duration: ((info.endedAt?.getTime() ?? 0) - (info.startedAt?.getTime() ?? 0)) / 1000,
+    cpuTime: info.cpuTime,
+    peakMemoryBytes: info.peakMemoryBytes,
+    processesEnded: process.kill?.ended ?? 0,
+    hint: "",
+  });
+}
+
 export function content(read: v1.ReadResult): Uint8Array {
   return Buffer.from(read.content, read.encoding === v1.ContentEncoding.BASE64 ? "base64" : "utf8");
 }
@@ -171,6 +217,8 @@ function anyResult(response: v1.CallResponse, stdout: Uint8Array, stderr: Uint8A
       return removed(kind.value);
     case "git":
       return git(kind.value);
+    case "process":
+      return kind.value.processId;
     default:
       return null;
   }

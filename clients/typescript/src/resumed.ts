@@ -4,13 +4,13 @@ import { DaemonUnreachable } from "./errors.js";
 import { sleep, type Transport } from "./transport.js";
 
 /**
- * The items of the stream that `begin` makes, and makes again when it is lost. `endless`: its end is a loss, too. It is
- * for `begin` to go on from the last item that was given.
+ * The items of the stream that `begin` makes, and makes again when it is lost, or has ended and is not `whole`. It is for
+ * `begin` to go on from the last item that was given.
  */
 export async function* resumed<T>(
   transport: Transport,
   begin: () => AsyncIterable<T>,
-  endless: boolean,
+  whole: () => boolean,
   signal: AbortSignal,
 ): AsyncGenerator<T, void> {
   const patience = transport.patience();
@@ -20,7 +20,7 @@ export async function* resumed<T>(
         patience.restore();
         yield item;
       }
-      if (!endless) {
+      if (whole()) {
         return;
       }
       throw new DaemonUnreachable("the daemon ended the stream");

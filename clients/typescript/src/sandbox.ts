@@ -10,9 +10,11 @@ import { CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound } 
 import { Files } from "./files.js";
 import { Git } from "./git.js";
 import type { Options } from "./options.js";
+import { Pty } from "./pty.js";
 import * as requests from "./requests.js";
 import * as results from "./results.js";
 import { Search } from "./search.js";
+import type { Tls } from "./settings.js";
 import { Stream } from "./stream.js";
 import {
   type Diff,
@@ -50,6 +52,7 @@ export interface Connection {
   client?: Client;
   endpoint?: string;
   token?: string;
+  tls?: string | Tls;
 }
 
 export interface ConnectOptions extends Connection {
@@ -135,6 +138,7 @@ export class Sandbox implements AsyncDisposable {
   readonly commands: Commands;
   readonly files: Files;
   readonly git: Git;
+  readonly pty: Pty;
   readonly search: Search;
   /** Its id, a UUIDv7; `connect` takes it. */
   readonly runId: string;
@@ -154,6 +158,7 @@ export class Sandbox implements AsyncDisposable {
     this.commands = new Commands(this.#caller);
     this.files = new Files(this.#caller);
     this.git = new Git(this.#caller);
+    this.pty = new Pty(this.#caller);
     this.search = new Search(this.#caller);
   }
 
@@ -434,9 +439,9 @@ export class Sandbox implements AsyncDisposable {
 }
 
 function connection(options: Connection): { client: Client; ownsClient: boolean } {
-  const { client, endpoint, token } = options;
+  const { client, endpoint, token, tls } = options;
   return client === undefined
-    ? { client: new Client({ endpoint, token }), ownsClient: true }
+    ? { client: new Client({ endpoint, token, tls }), ownsClient: true }
     : { client, ownsClient: false };
 }
 

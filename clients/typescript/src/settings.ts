@@ -1,16 +1,21 @@
 /** Where the daemon is, who asks, and how patiently. */
 
+import { existsSync, readFileSync } from "node:fs";
+import { BlockList, isIP } from "node:net";
+import { join } from "node:path";
+import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
 import { InvalidArgument } from "./errors.js";
 
 const DEFAULT_ENDPOINT = "unix:/run/cofferdam/cofferd.sock";
 const ENDPOINT_VARIABLE = "COFFERDAM_ENDPOINT";
 const TOKEN_VARIABLE = "COFFERDAM_TOKEN";
+const TLS_VARIABLE = "COFFERDAM_TLS";
 
 // A whole file of 8 MiB as base64 is the largest answer; the daemon has limits of its own.
 const LARGEST_MESSAGE = 64 * 1024 * 1024;
 
 /** A daemon that restarts is back within a second: no reason to wait longer for the next attempt. */
-export const CHANNEL_OPTIONS = {
+const CHANNEL_OPTIONS = {
   "grpc.max_receive_message_length": LARGEST_MESSAGE,
   "grpc.max_send_message_length": LARGEST_MESSAGE,
   "grpc.initial_reconnect_backoff_ms": 100,
@@ -22,24 +27,61 @@ export const CHANNEL_OPTIONS = {
   "grpc.use_local_subchannel_pool": 1,
 } as const;
 
+/** Signs of life, as `coffer` asks for them: a network may lose a connection without a word. */
+const NETWORK_OPTIONS = {
+  ...CHANNEL_OPTIONS,
+  "grpc.keepalive_time_ms": 30_000,
+  "grpc.keepalive_timeout_ms": 20_000,
+} as const;
+
+/** Files that prove who the daemon and its client are, for an `https` endpoint; `coffer tls init` makes them. */
+export interface Tls {
+  /** Who must have signed the daemon's certificate. Default: an authority that Node.js trusts. */
+  ca?: string;
+  /** The client's certificate. Default: none, which is for a client that has a token. */
+  cert?: string;
+  /** Its key. */
+  key?: string;
+}
+
 /** Options of a client; see `Client`. */
 export interface ClientOptions {
   endpoint?: string;
   token?: string;
+  tls?: string | Tls;
   requestTimeout?: number;
   reconnectTimeout?: number;
 }
 
 /** The settings of a client. Validated once, here. */
 export class Settings {
+  /** As the user writes it. */
   readonly endpoint: string;
+  /** As gRPC takes it. */
+  readonly target: string;
   readonly requestTimeout: number;
   readonly reconnectTimeout: number;
+  readonly #credentials: ChannelCredentials;
   readonly #token: string | undefined;
 
   /** The arguments, else the environment, else the defaults. */
   constructor(options: ClientOptions) {
-    this.endpoint = socket(options.endpoint || process.env[ENDPOINT_VARIABLE] || DEFAULT_ENDPOINT);
+    this.endpoint = options.endpoint || process.env[ENDPOINT_VARIABLE] || DEFAULT_ENDPOINT;
+    this.#credentials = credentials.createInsecure();
+    if (this.endpoint.startsWith("https://")) {
+      this.target = authority(this.endpoint);
+      this.#credentials = trusted(options.tls ?? (process.env[TLS_VARIABLE] || {}));
+    } else if (options.tls !== undefined) {
+      throw new InvalidArgument("tls: is for an endpoint that begins with https://");
+    } else if (this.endpoint.startsWith("http://")) {
+      this.target = authority(this.endpoint);
+      if (!isThisHost(new URL(this.endpoint).hostname)) {
+        throw new InvalidArgument(`endpoint: ${this.endpoint} is not this host: use https for another`);
+      }
+    } else {
+      this.endpoint = socket(this.endpoint);
+      this.target = this.endpoint;
+    }
     this.requestTimeout = options.requestTimeout ?? 60;
     this.reconnectTimeout = options.reconnectTimeout ?? 30;
     this.#token = options.token || process.env[TOKEN_VARIABLE] || undefined;
@@ -51,12 +93,69 @@ export class Settings {
   get authorization(): string | undefined {
     return this.#token === undefined ? undefined : `Bearer ${this.#token}`;
   }
+
+  get credentials(): ChannelCredentials {
+    return this.#credentials;
+  }
+
+  /** Options of the channel. */
+  get channel(): typeof CHANNEL_OPTIONS | typeof NETWORK_OPTIONS {
+    return this.target.startsWith("unix:") ? CHANNEL_OPTIONS : NETWORK_OPTIONS;
+  }
+}
+
+/** Host and port. */
+function authority(endpoint: string): string {
+  const [, host, port] = /^https?:\/\/([\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})\/?$/.exec(endpoint) ?? [];
+  if (host === undefined || Number(port) > 65_535 || (host.startsWith("[") && isIP(host.slice(1, -1)) !== 6)) {
+    const example = "https://cofferd.example.org:7443";
+    throw new InvalidArgument(`endpoint: one over a network looks like ${example}, not ${JSON.stringify(endpoint)}`);
+  }
+  return `${host}:${port}`;
+}
+
+function isThisHost(name: string): boolean {
+  const loopback = new BlockList();
+  loopback.addSubnet("127.0.0.0", 8, "ipv4");
+  loopback.addAddress("::1", "ipv6");
+  const host = name.replace(/^\[|\]$/g, "");
+  return host === "localhost" || (isIP(host) !== 0 && loopback.check(host, isIP(host) === 6 ? "ipv6" : "ipv4"));
+}
+
+function trusted(tls: string | Tls): ChannelCredentials {
+  const { ca, cert, key } = typeof tls === "string" ? filesOf(tls) : tls;
+  if ((cert === undefined) !== (key === undefined)) {
+    throw new InvalidArgument("tls: a certificate and its key belong together");
+  }
+  try {
+    return credentials.createSsl(content(ca), content(key), content(cert));
+  } catch (error) {
+    throw error instanceof InvalidArgument ? error : new InvalidArgument("tls: the files hold no certificate and key");
+  }
+}
+
+/** A directory with an authority alone is for a client that has a token. */
+function filesOf(directory: string): Tls {
+  const ca = join(directory, "ca.pem");
+  const cert = join(directory, "cert.pem");
+  return existsSync(cert) ? { ca, cert, key: join(directory, "key.pem") } : { ca };
+}
+
+function content(file: string | undefined): Buffer | null {
+  try {
+    return file === undefined ? null : readFileSync(file);
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : error;
+    throw new InvalidArgument(`tls: ${file} cannot be read: ${code}`);
+  }
 }
 
 function socket(endpoint: string): string {
   if (!endpoint.startsWith("unix:")) {
     const said = JSON.stringify(endpoint);
-    throw new InvalidArgument(`endpoint: ${said} is no Unix socket; one looks like ${DEFAULT_ENDPOINT}`);
+    throw new InvalidArgument(
+      `endpoint: ${said} looks neither like ${DEFAULT_ENDPOINT} nor like https://example.org:7443`,
+    );
   }
   const path = endpoint.slice("unix:".length).replace(/^\/{2,}/, "/");
   if (!path.startsWith("/")) {

@@ -53,7 +53,8 @@ export function refused(error: unknown): unknown {
   }
   const { info, retryAfter } = factsOf(error);
   if (info !== null) {
-    return madeOf(info.reason, error.details, { details: info.metadata, retryAfter });
+    const callId = info.metadata["call_id"] ?? null;
+    return madeOf(info.reason, error.details, { details: info.metadata, retryAfter, callId });
   }
   if (error.code === status.UNIMPLEMENTED) {
     return new errors.CofferdamError(error.details, { hint: "The daemon is older than this client; update it." });

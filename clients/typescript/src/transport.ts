@@ -10,9 +10,9 @@ import {
   type MessageShape,
   toBinary,
 } from "@bufbuild/protobuf";
-import { Client as Channel, connectivityState, credentials, Metadata } from "@grpc/grpc-js";
+import { Client as Channel, connectivityState, Metadata } from "@grpc/grpc-js";
 import { DaemonUnreachable } from "./errors.js";
-import { CHANNEL_OPTIONS, Patience, type Settings } from "./settings.js";
+import { Patience, type Settings } from "./settings.js";
 import { refused } from "./status.js";
 
 /** Options of one request. */
@@ -26,8 +26,10 @@ export interface RequestOptions {
 /** A method with one request. */
 export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & { input: I; output: O };
 
-// Methods that change nothing, or come to the same if they are done twice. Others are repeated by their request id only.
-const REPEATABLE = /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]/;
+// Methods that change nothing, or come to the same if they are done twice: input has its offset, and a terminal one size.
+// Others are repeated by their request id only.
+const REPEATABLE =
+  /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]|^(WaitProcess|WriteStdin|ResizeTerminal)$/;
 // How long `close` waits for the work that cancelled calls have begun, seconds.
 const LAST_WAIT = 5;
 // How often a channel that connects is looked at, seconds.
@@ -45,14 +47,15 @@ export class Transport {
     this.settings = settings;
   }
 
-  /** One answer. Repeated while the daemon is gone if nothing can happen twice by it. */
+  /** One answer. Repeated while the daemon is gone if nothing can happen twice by it, or the caller says so. */
   async unary<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
     init: MessageInitShape<I>,
-    options: RequestOptions = {},
+    options: RequestOptions & { repeatable?: boolean } = {},
   ): Promise<MessageShape<O>> {
     const request = create(method.input, init);
-    const mayRepeat = REPEATABLE.test(method.name) || ("requestId" in request && Boolean(request.requestId));
+    const named = "requestId" in request && Boolean(request.requestId);
+    const mayRepeat = named || (options.repeatable ?? REPEATABLE.test(method.name));
     let patience: Patience | null = null;
     if (!mayRepeat) {
       await this.#reconnected(options.signal);
@@ -177,7 +180,7 @@ export class Transport {
   }
 
   #open(): Channel {
-    this.#channel ??= new Channel(this.settings.endpoint, credentials.createInsecure(), CHANNEL_OPTIONS);
+    this.#channel ??= new Channel(this.settings.target, this.settings.credentials, this.settings.channel);
     return this.#channel;
   }
 

@@ -171,6 +171,62 @@ function text(bytes: Uint8Array): string {
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }
 
+/** A piece of the output of a command, as it came. */
+export interface CommandOutput {
+  /** A terminal shows both as `stdout`. */
+  stream: "stdout" | "stderr";
+  /** Raw. */
+  data: Uint8Array;
+  /** As UTF-8, with U+FFFD in place of other bytes. A character comes with its last byte. */
+  text: string;
+}
+
+/** The size of a terminal in characters, 1 to 10,000 each. */
+export interface PtySize {
+  rows: number;
+  cols: number;
+}
+
+export type ProcessState = "running" | "ended" | "interrupted";
+export type Signal = "HUP" | "INT" | "QUIT" | "KILL" | "USR1" | "USR2" | "TERM" | "CONT" | "STOP" | "TSTP";
+
+/** A command in the background, or a terminal, as it is now. */
+export interface ProcessInfo {
+  /** The id of the call that started it, too. */
+  processId: string;
+  /** `interrupted`: it was lost, and the daemon has ended what was left of it. */
+  state: ProcessState;
+  /** A script, or a program and its arguments. */
+  cmd: string | readonly string[];
+  cwd: string;
+  /** The name that it was given, to find it by. */
+  tag: string | null;
+  /** It has a terminal. */
+  pty: boolean;
+  startedAt: Date | null;
+  /** null while it runs. */
+  endedAt: Date | null;
+  /** 128 and the signal's number where one ended it; null while it runs, and where nobody knows. */
+  exitCode: number | null;
+  signal: number | null;
+  /** Cause of its end: `timeout`, `killed`, `run-ended` or `interrupted`; empty: itself. */
+  endedBy: string;
+  /** Why it was lost; empty otherwise. */
+  failure: string;
+  /** Bytes that it has written to standard output or its terminal. */
+  stdoutSize: number;
+  /** Bytes that it has written to standard error. */
+  stderrSize: number;
+  /** Bytes that it was given to read. */
+  stdinSize: number;
+  /** It can be given more. */
+  stdinOpen: boolean;
+  /** Seconds of processor time, of it and all that it started; 0 while it runs. */
+  cpuTime: number;
+  /** Peak memory of its largest process, bytes; 0 while it runs. */
+  peakMemoryBytes: number;
+}
+
 /** A list that may have been cut: `truncated` says so, and `hint` how to get the rest. */
 export class Found<Item> implements Iterable<Item> {
   readonly items: readonly Item[];
@@ -376,3 +432,6 @@ export interface Diff {
 
 /** Takes a piece of output as text; may be asynchronous. */
 export type OutputCallback = (text: string) => unknown;
+
+/** Takes a piece of output, raw; may be asynchronous. */
+export type DataCallback = (data: Uint8Array) => unknown;

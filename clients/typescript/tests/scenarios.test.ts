@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import * as sdk from "@cofferdam/sdk";
-import { Bind, Clone, CofferdamError, type CreateOptions, Overlay, Sandbox } from "@cofferdam/sdk";
+import { Bind, Clone, CofferdamError, type CreateOptions, Managed, Overlay, Sandbox } from "@cofferdam/sdk";
 import { parse } from "yaml";
 import { repository, shared } from "./daemon.js";
 import { camel, check, filled, named, type Scenario, type Values } from "./table.js";
@@ -23,7 +23,10 @@ const POSITIONS: Readonly<Record<string, readonly string[]>> = {
   callTool: ["name", "arguments"],
   "calls.get": ["callId"],
   "calls.wait": ["callId"],
+  "commands.connect": ["processId"],
+  "commands.kill": ["processId"],
   "commands.run": ["cmd"],
+  "commands.sendStdin": ["processId", "data"],
   edit: ["path", "old", "new"],
   "files.exists": ["path"],
   "files.list": ["path"],
@@ -37,8 +40,14 @@ const POSITIONS: Readonly<Record<string, readonly string[]>> = {
   "git.show": ["revision"],
   insert: ["path", "afterLine", "text"],
   patch: ["change"],
+  "pty.kill": ["processId"],
+  "pty.resize": ["processId", "size"],
+  "pty.sendStdin": ["processId", "data"],
+  resize: ["size"],
   "search.glob": ["pattern"],
   "search.grep": ["pattern"],
+  sendSignal: ["signal"],
+  sendStdin: ["data"],
   tools: ["format"],
 };
 
@@ -55,8 +64,13 @@ async function play(scenario: Scenario, place: string): Promise<void> {
   const saved: Values = {};
   await using sandbox = await Sandbox.create(wanted(scenario, place));
   for (const [number, step] of scenario.steps.entries()) {
+    if (step.directory !== undefined) {
+      assert.equal(existsSync(filled(step.directory, saved) as string), step.exists, `step ${number + 1}`);
+      continue;
+    }
     const where = `step ${number + 1}, ${step.call}`;
-    const target = step.options === undefined ? sandbox : sandbox.withOptions(named(step.options));
+    const object = step.options === undefined ? sandbox : sandbox.withOptions(named(step.options));
+    const target = step.of === undefined ? object : saved[step.of];
     const values = named(filled(step.with ?? {}, saved) as Values);
     const heard = new Map(Object.keys(step.hears ?? {}).map((name) => [name, ""]));
     for (const name of heard.keys()) {
@@ -79,15 +93,13 @@ async function play(scenario: Scenario, place: string): Promise<void> {
 }
 
 /** The result, or the error if one is expected. */
-async function outcome(sandbox: Sandbox, name: string, values: Values, kind: string | undefined, where: string) {
+async function outcome(target: unknown, name: string, values: Values, kind: string | undefined, where: string) {
   const taken = POSITIONS[name] ?? [];
   const positions = taken.map((argument) => values[argument]);
   const options = Object.fromEntries(Object.entries(values).filter(([argument]) => !taken.includes(argument)));
-  const [method, object = sandbox] = name
-    .split(".")
-    .reverse()
-    .map((part, at) => (at === 0 ? part : Reflect.get(sandbox, part)));
-  const call = async () => await object[method](...positions, options);
+  const [method = "", part] = name.split(".").reverse();
+  const object = part === undefined ? target : Reflect.get(target as object, part);
+  const call = async () => await Reflect.get(object as object, method).call(object, ...positions, options);
   if (kind === undefined) {
     return await call();
   }
@@ -104,10 +116,10 @@ async function outcome(sandbox: Sandbox, name: string, values: Values, kind: str
 
 /** The arguments of `create`, with a workspace of these files. */
 function wanted(scenario: Scenario, place: string): CreateOptions {
-  const { workspace, ...rest } = scenario.sandbox ?? {};
+  const { workspace = "managed", ...rest } = scenario.sandbox ?? {};
   const options: CreateOptions = { profile: "open", ...named(rest) };
-  if (workspace === undefined) {
-    return options;
+  if (workspace === "managed" || workspace === "kept") {
+    return { ...options, workspace: workspace === "kept" ? Managed({ keep: true }) : Managed() };
   }
   mkdirSync(place);
   for (const [path, content] of Object.entries(scenario.files ?? {})) {

@@ -6,6 +6,9 @@ export type Values = Record<string, unknown>;
 
 export interface Step {
   call: string;
+  of?: string;
+  directory?: unknown;
+  exists?: boolean;
   with?: Values;
   options?: Values;
   gives?: unknown;
@@ -16,7 +19,7 @@ export interface Step {
 
 export interface Scenario {
   name: string;
-  sandbox?: Values & { workspace?: "bind" | "clone" | "overlay" };
+  sandbox?: Values & { workspace?: "bind" | "clone" | "overlay" | "managed" | "kept" };
   files?: Record<string, string>;
   repository?: boolean;
   steps: Step[];
@@ -32,7 +35,7 @@ export function named(values: Values): Values {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [camel(name), value]));
 }
 
-/** With `{$saved: name.attribute}`, `{$repeat: [text, times]}` and `{$bytes: hex}` replaced by their values. */
+/** With `{$saved: name.attribute}`, `{$repeat: [text, times]}` and others replaced by their values. */
 export function filled(value: unknown, saved: Values): unknown {
   if (Array.isArray(value)) {
     return value.map((inner) => filled(inner, saved));
@@ -49,6 +52,10 @@ export function filled(value: unknown, saved: Values): unknown {
   }
   if (typeof value["$bytes"] === "string") {
     return new Uint8Array(Buffer.from(value["$bytes"], "hex"));
+  }
+  if (Array.isArray(value["$size"])) {
+    const [rows, cols] = value["$size"] as [number, number];
+    return { rows, cols };
   }
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, filled(inner, saved)]));
 }
