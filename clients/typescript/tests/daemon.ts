@@ -12,7 +12,7 @@ import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 
@@ -25,14 +25,18 @@ export class Daemon implements AsyncDisposable {
   readonly endpoint = `unix:${this.place}/cofferd.sock`;
   #child: ChildProcess | null = null;
 
-  static async start(): Promise<Daemon> {
+  /** `config`: further lines of its configuration; `tcp`: keys of `listen.tcp`. */
+  static async start(further: { config?: string[]; tcp?: string } = {}): Promise<Daemon> {
     const daemon = new Daemon();
     mkdirSync(daemon.roots);
     const config = [
-      `listen: { unix: { path: ${daemon.place}/cofferd.sock, mode: "0660" } }`,
+      "listen:",
+      `  unix: { path: ${daemon.place}/cofferd.sock, mode: "0660" }`,
+      ...(further.tcp === undefined ? [] : [`  tcp: { ${further.tcp} }`]),
       `state_dir: ${daemon.place}/state`,
       `workspace_roots: [${daemon.roots}]`,
       "approvals: { allow_self_approval: true }",
+      ...(further.config ?? []),
     ];
     writeFileSync(join(daemon.place, "cofferd.yaml"), `${config.join("\n")}\n`);
     await daemon.launch();
@@ -61,6 +65,17 @@ export class Daemon implements AsyncDisposable {
     });
   }
 
+  /** What `coffer` prints, with this daemon. */
+  coffer(...words: string[]): string {
+    return coffer("--endpoint", this.endpoint, ...words);
+  }
+
+  /** Where it listens on TCP. */
+  get port(): number {
+    const found = [...readFileSync(join(this.place, "log"), "utf8").matchAll(/listens on TCP.*address=\S+:(\d+)/g)];
+    return Number(found.at(-1)?.[1]);
+  }
+
   async end(how: NodeJS.Signals = "SIGTERM"): Promise<void> {
     const child = this.#child;
     assert(child);
@@ -87,6 +102,12 @@ export class Daemon implements AsyncDisposable {
     }
     rmSync(this.place, { recursive: true });
   }
+}
+
+/** The `coffer` beside the `cofferd`. */
+export function coffer(...words: string[]): string {
+  const program = join(dirname(process.env["COFFERDAM_TEST_COFFERD"] ?? ""), "coffer");
+  return execFileSync(program, words, { encoding: "utf8" }).trim();
 }
 
 function lines(text: string): string[] {
