@@ -147,6 +147,12 @@ export class CommandHandle implements AsyncIterable<CommandOutput>, AsyncDisposa
     return judged(process, results.ended(process, reading.stdout.whole(), reading.stderr.whole()), check);
   }
 
+  /** @internal Waits for its end alone. */
+  async ended(): Promise<ProcessInfo> {
+    await this.#process.ended(undefined, this.#process.signal());
+    return await this.info();
+  }
+
   /**
    * Gives it something to read; needs `stdinOpen: true` or a terminal. Resolves when it has all of it.
    *
