@@ -48,6 +48,16 @@ async fn lost_connections_and_daemons_lose_nothing_and_repeat_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn commands_in_the_background_outlive_connections_clients_and_daemons() {
+    pass("processes").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_reaches_the_daemon_over_tls_by_certificate_or_token() {
+    pass("endpoints").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bad_tokens_broken_callbacks_and_cancelled_calls_do_no_harm() {
     pass("hostile").await;
 }
@@ -67,6 +77,7 @@ fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let tests: BTreeSet<_> = files.filter(|file| file.starts_with("test_")).collect();
-    let known = ["connections", "errors", "hostile", "integrations", "readme", "scenarios"];
+    let known =
+        ["connections", "endpoints", "errors", "hostile", "integrations", "processes", "readme", "scenarios"];
     assert_eq!(tests, known.map(|name| format!("test_{name}.py")).into());
 }

@@ -76,6 +76,21 @@ async fn lost_connections_and_daemons_lose_nothing_and_repeat_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn commands_in_the_background_outlive_connections_clients_and_daemons() {
+    pass("processes").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_reaches_the_daemon_over_tls_by_certificate_or_token() {
+    pass("endpoints").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_claude_agent_sdk_finds_its_process_in_a_sandbox() {
+    pass("claude").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bad_tokens_broken_callbacks_and_aborted_calls_do_no_harm() {
     pass("hostile").await;
 }
@@ -95,6 +110,6 @@ fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let tests: BTreeSet<_> = files.filter(|file| file.ends_with(".test.ts")).collect();
-    let known = ["ai", "connections", "hostile", "readme", "scenarios"];
+    let known = ["ai", "claude", "connections", "endpoints", "hostile", "processes", "readme", "scenarios"];
     assert_eq!(tests, known.map(|name| format!("{name}.test.ts")).into());
 }

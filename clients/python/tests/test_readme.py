@@ -27,8 +27,8 @@ def repository(mortal: Daemon) -> Path:
     return place
 
 
-def test_there_are_three() -> None:
-    assert len(EXAMPLES) == 3
+def test_there_are_four() -> None:
+    assert len(EXAMPLES) == 4
 
 
 def test_the_first_example(
@@ -71,3 +71,12 @@ def test_the_asynchronous_example() -> None:
     sandbox = asyncio.run(names["example"]())
     with pytest.raises(cofferdam.NotFound):
         cofferdam.Sandbox.connect(sandbox.run_id)
+
+
+def test_commands_in_the_background(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"Sandbox": cofferdam.Sandbox, "PtySize": cofferdam.PtySize}
+    exec(compile(EXAMPLES[3], "README.md", "exec"), names)
+    said = capsys.readouterr().out
+    assert said.startswith("['counter']\n2\n")
+    assert "40 120" in said
+    assert said.endswith("0\n")

@@ -44,8 +44,8 @@ async function said(name: string, text: string): Promise<string> {
   return (await run(process.execPath, [join(directory, "example.js")], { env })).stdout;
 }
 
-test("there are three", () => {
-  assert.equal(EXAMPLES.length, 3);
+test("there are four", () => {
+  assert.equal(EXAMPLES.length, 4);
 });
 
 test("the first example", async () => {
@@ -104,4 +104,11 @@ test("the example for the AI SDK", async () => {
     console.log(text);`,
   );
   assert.equal(told, "said\n");
+});
+
+test("commands in the background", async () => {
+  const told = await said("background", EXAMPLES[3] ?? "");
+  assert.match(told, /^\[ 'counter' \]\n2\n/);
+  assert.match(told, /40 120/);
+  assert.match(told, /\n0\n$/);
 });
