@@ -5,6 +5,7 @@
 use ::audit;
 
 mod grpcio;
+mod grpclib;
 mod grpcurl;
 mod mcp;
 mod ocsf;

@@ -86,6 +86,11 @@ async fn it_reaches_the_daemon_over_tls_by_certificate_or_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn stock_clients_of_node_js_connect_by_the_socket_and_over_tcp() {
+    pass("stock").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_claude_agent_sdk_finds_its_process_in_a_sandbox() {
     pass("claude").await;
 }
@@ -110,6 +115,7 @@ fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let tests: BTreeSet<_> = files.filter(|file| file.ends_with(".test.ts")).collect();
-    let known = ["ai", "claude", "connections", "endpoints", "hostile", "processes", "readme", "scenarios"];
+    let known =
+        ["ai", "claude", "connections", "endpoints", "hostile", "processes", "readme", "scenarios", "stock"];
     assert_eq!(tests, known.map(|name| format!("{name}.test.ts")).into());
 }
