@@ -68,6 +68,11 @@ async fn the_integrations_work_as_far_as_no_framework_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_model_repairs_a_hundred_rollouts_run_and_bots_approve_and_review() {
+    pass("examples").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_examples_of_its_readme_work_as_they_stand() {
     pass("readme").await;
 }
@@ -77,7 +82,16 @@ fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let tests: BTreeSet<_> = files.filter(|file| file.starts_with("test_")).collect();
-    let known =
-        ["connections", "endpoints", "errors", "hostile", "integrations", "processes", "readme", "scenarios"];
+    let known = [
+        "connections",
+        "endpoints",
+        "errors",
+        "examples",
+        "hostile",
+        "integrations",
+        "processes",
+        "readme",
+        "scenarios",
+    ];
     assert_eq!(tests, known.map(|name| format!("test_{name}.py")).into());
 }

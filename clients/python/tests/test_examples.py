@@ -1,0 +1,134 @@
+"""The examples of this repository, as they stand."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from cofferdam import ApprovalDenied, Sandbox
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SOURCE = Path(__file__).parents[1] / "src"
+#: Of rollouts: the daemon of the tests has other work.
+NUMBER = 100
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
+
+
+def ran(example: str, *arguments: str, code: int = 0) -> str:
+    command = [sys.executable, str(EXAMPLES / example), *arguments]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stderr) == (code, ""), done.stdout
+    return done.stdout
+
+
+def test_all_are_run() -> None:
+    source = Path(__file__).read_text()
+    for example in EXAMPLES.glob("*.py"):
+        assert f'"{example.name}"' in source
+        assert f"({example.name})" in (EXAMPLES / "README.md").read_text()
+
+
+def test_a_model_repairs_a_program() -> None:
+    said = ran("repair_loop.py")
+    assert "multiply" in said
+    assert "passed" in said
+
+
+def test_rollouts_run_side_by_side() -> None:
+    *lines, summary = ran("rollouts.py", str(NUMBER)).splitlines()
+    results = [json.loads(line) for line in lines]
+    assert sorted(result["seed"] for result in results) == list(range(NUMBER))
+    assert len({result["run_id"] for result in results}) == NUMBER
+    assert {result["reward"] for result in results} == {0.0, 1.0}
+    assert summary.startswith(f"{NUMBER} rollouts in ")
+    assert not list(Sandbox.list(metadata={"seed": "0"}))
+
+
+def test_a_chat_decides() -> None:
+    command = [sys.executable, str(EXAMPLES / "approver_bot.py")]
+    pipe = subprocess.PIPE
+    with (
+        Sandbox.create(profile="strict", agent_id="chatty", wait_for_approval=True) as sandbox,
+        subprocess.Popen(command, env=environment(), stdin=pipe, stdout=pipe, text=True) as bot,
+    ):
+        assert bot.stdin is not None
+        assert bot.stdout is not None
+
+        def say(text: str) -> None:
+            assert bot.stdin is not None
+            print(text, file=bot.stdin, flush=True)
+
+        def hear(pattern: str) -> str:
+            assert bot.stdout is not None
+            for line in bot.stdout:
+                if found := re.search(pattern, line):
+                    return found[1]
+            pytest.fail(f"the bot does not say {pattern}")
+
+        def write() -> None:
+            outcomes.append(sandbox.files.write("a.txt", "hi"))
+
+        outcomes: list[object] = []
+        writing = threading.Thread(target=write)
+        writing.start()
+        say("nonsense")
+        asked = hear(r"(\w{8}): chatty asks for write")
+        say(f"yes {asked}")
+        hear(f"({asked}): approved")
+        writing.join(timeout=30)
+        assert len(outcomes) == 1
+
+        def refused() -> None:
+            with pytest.raises(ApprovalDenied, match="not today"):
+                sandbox.files.write("b.txt", "hi")
+            outcomes.append(None)
+
+        writing = threading.Thread(target=refused)
+        writing.start()
+        asked = hear(r"(\w{8}): chatty asks for write")
+        say(f"no {asked} not today")
+        hear(f"({asked}): denied")
+        writing.join(timeout=30)
+        assert outcomes[1:] == [None]
+        bot.stdin.close()
+        assert bot.wait(timeout=30) == 0
+
+
+def test_a_commit_is_reviewed(roots: Path) -> None:
+    place = roots / "reviewed"
+    place.mkdir()
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+        subprocess.run(["git", *identity, *words], cwd=place, check=True)
+
+    git("init", "-q", "-b", "main")
+    (place / "a.py").write_text("def area():\n    pass\n")
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    (place / "b.py").write_text(f"# One.\n\ndef area():\n    token = 'abc'\n    return {'1' * 200}\n")
+    git("add", "-A")
+    git("commit", "-q", "-m", "second")
+    found = [json.loads(line) for line in ran("review_bot.py", str(place), code=1).splitlines()]
+    assert [(one["path"], one["line"], one["remark"].split(":")[0].split(" ")[0]) for one in found] == [
+        ("b.py", 3, "is"),
+        ("b.py", 4, "looks"),
+        ("b.py", 5, "is"),
+    ]
+    assert "a.py:1" in found[0]["remark"]
+    (place / "a.py").write_text("def area(sides):\n    pass\n")
+    git("commit", "-q", "-a", "-m", "third")
+    assert "b.py:3" in ran("review_bot.py", str(place), code=1)
+    (place / "c.py").write_text("x = 1\n")
+    git("add", "-A")
+    git("commit", "-q", "-m", "fourth")
+    assert ran("review_bot.py", str(place)) == ""
+    assert ran("review_bot.py", str(place), "HEAD~2", code=1).count("\n") == 3
