@@ -271,6 +271,34 @@ async def test_a_wait_that_is_cancelled_ends_nothing() -> None:
         assert (await handle.wait()).stdout == "on\n"
 
 
+async def test_a_command_that_is_never_given_out_ends() -> None:
+    async with await AsyncSandbox.create(profile="harness") as sandbox:
+        run = sandbox.commands.run(["sleep", "1000"], background=True, stdin=b"x" * 3_000_000)
+        starting = asyncio.create_task(run)
+        for _ in range(500):
+            if found := await sandbox.commands.list():
+                break
+            await asyncio.sleep(0.02)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        handle = await sandbox.commands.connect(found[0].process_id)
+        assert (await handle.wait(timeout=20)).ended_by == "killed"
+
+
+async def test_a_callback_may_close_the_client() -> None:
+    sandbox = await AsyncSandbox.create(profile="harness")
+    closed = asyncio.Event()
+
+    async def close(told: str) -> None:
+        await sandbox.close()
+        closed.set()
+
+    await sandbox.commands.run("echo up; sleep 1000", background=True, on_stdout=close)
+    await asyncio.wait_for(closed.wait(), 20)
+    await sandbox.kill()
+
+
 async def test_a_terminal_is_heard_while_it_is_typed_at(image: str) -> None:
     async with await AsyncSandbox.create(profile="harness", image=image) as sandbox:
         shown = bytearray()

@@ -150,6 +150,8 @@ async function feed(process: Process, data: string | Uint8Array, close: boolean)
     await process.send(data, close);
   } catch (error) {
     if (!(error instanceof PreconditionFailed)) {
+      // Nobody has its handle.
+      process.abandon();
       throw error;
     }
   }

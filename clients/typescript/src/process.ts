@@ -176,7 +176,7 @@ export class Process {
     await this.#rpc.signalProcess({ ...this.#at, signal: SIGNALS[name] }, { signal: this.signal() });
   }
 
-  /** Also where the sandbox object is being ended. */
+  /** Whatever the signal of the sandbox object says. */
   async kill(): Promise<boolean> {
     const { signalProcess } = ProcessService.method;
     try {
@@ -193,6 +193,11 @@ export class Process {
       }
       throw error;
     }
+  }
+
+  /** Ends it although its caller has gone. */
+  abandon(): void {
+    this.#caller.client.transport.afterwards(() => this.kill());
   }
 
   async resize(size: PtySize): Promise<void> {

@@ -317,7 +317,7 @@ export class Sandbox implements AsyncDisposable {
   /**
    * The tools that the agent may use, as a vendor's API takes them, without those that policy denies.
    *
-   * `dialect`: names and shapes of the tools: `native` (the default), `fs`, `exec`, `gateway` or `editor`.
+   * `dialect`: names and shapes of the tools: `native` (the default), `fs`, `exec`, `gateway`, `forge` or `editor`.
    */
   async tools(
     format: keyof typeof FORMATS = "openai",

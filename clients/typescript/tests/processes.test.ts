@@ -94,6 +94,21 @@ test("a command need not read what it is given", async () => {
   assert.equal((await handle.wait()).exitCode, 0);
 });
 
+test("a command that is never given out ends", async () => {
+  await using sandbox = await Sandbox.create({ profile: "harness" });
+  const end = new AbortController();
+  const bounded = sandbox.withOptions({ signal: end.signal });
+  const start = bounded.commands.run(["sleep", "1000"], { background: true, stdin: new Uint8Array(3_000_000) });
+  const refused = assert.rejects(start, /enough/);
+  await eventually(async () => (await sandbox.commands.list()).length > 0, "it does not begin");
+  end.abort(new RangeError("enough"));
+  await refused;
+  const [found] = await sandbox.commands.list();
+  assert(found);
+  const handle = await sandbox.commands.connect(found.processId);
+  assert.equal((await handle.wait({ timeout: 20 })).endedBy, "killed");
+});
+
 test("output beyond the part that is kept is counted", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   const size = 150_000_000;

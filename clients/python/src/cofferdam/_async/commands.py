@@ -9,7 +9,7 @@ from cofferdam._async.caller import PENDING, SUCCEEDED, Caller, Outcome, succeed
 from cofferdam._async.handle import AsyncCommandHandle, Listener, failed
 from cofferdam._async.process import Process, connect, start
 from cofferdam._async.transport import AsyncOutputCallback
-from cofferdam.errors import InvalidArgument, PreconditionFailed
+from cofferdam.errors import CofferdamError, InvalidArgument, PreconditionFailed
 from cofferdam.types import CommandResult, ProcessInfo
 
 
@@ -137,8 +137,19 @@ class Commands:
 
 async def _feed(process: Process, data: str | bytes, *, close: bool) -> None:
     """As a shell does with a pipe: a command need not read what it is given."""
-    with suppress(PreconditionFailed):
+    try:
         await process.send(data, close=close)
+    except PreconditionFailed:
+        return
+    except BaseException:
+        # Nobody has its handle.
+        process.transport.afterwards(_end(process))
+        raise
+
+
+async def _end(process: Process) -> None:
+    with suppress(CofferdamError):
+        await process.kill()
 
 
 def _judged(outcome: Outcome) -> CommandResult:

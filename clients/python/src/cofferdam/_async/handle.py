@@ -55,6 +55,7 @@ class AsyncCommandHandle:
         self._process = process
         self._listener = listener
         self._exit_code: int | None = None
+        self._disconnected = False
         self._pump = process.transport.background(self._listen) if listener.hears else None
 
     @property
@@ -99,7 +100,9 @@ class AsyncCommandHandle:
             await self._pump.wait(left(until))
         listener = Listener(on_stdout, on_stderr)
         if listener.hears:
-            await self._tell(listener, until)
+            async with aclosing(self._process.read(Reading(keep=False), follow=True, until=until)) as heard:
+                async for piece in heard:
+                    await listener.hear(piece)
         await self._process.ended(until)
         reading = Reading(keep=True)
         async with aclosing(self._process.read(reading, follow=False)) as pieces:
@@ -136,6 +139,7 @@ class AsyncCommandHandle:
 
     async def disconnect(self) -> None:
         """Ends its callbacks. The command goes on; `commands.connect` finds it again."""
+        self._disconnected = True
         pump, self._pump = self._pump, None
         if pump is not None:
             await pump.end()
@@ -160,13 +164,13 @@ class AsyncCommandHandle:
         return f"{type(self).__name__}({self.process_id!r})"
 
     async def _listen(self) -> None:
-        await self._tell(self._listener, None)
-
-    async def _tell(self, listener: Listener, until: float | None) -> None:
         reading = Reading(keep=False)
-        async with aclosing(self._process.read(reading, follow=True, until=until)) as pieces:
+        async with aclosing(self._process.read(reading, follow=True)) as pieces:
             async for piece in pieces:
-                await listener.hear(piece)
+                await self._listener.hear(piece)
+                # Perhaps by the callback itself.
+                if self._disconnected:
+                    return
         if reading.process is not None:
             self._seen(reading.process)
 

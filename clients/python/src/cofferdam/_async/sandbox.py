@@ -303,7 +303,7 @@ class AsyncSandbox:
     ) -> Sequence[dict[str, Any]]:
         """The tools that the agent may use, as a vendor's API takes them, without those that policy denies.
 
-        `dialect`: names and shapes of the tools: `native`, `fs`, `exec`, `gateway` or `editor`.
+        `dialect`: names and shapes of the tools: `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
         """
         request = v1.ListToolsRequest(run_id=self._run_id, dialect=dialect, format=FORMATS[format])
         listed: Sequence[dict[str, Any]] = json.loads((await self._client.tools.list_tools(request)).tools_json)

@@ -7,7 +7,6 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
-from weakref import WeakSet
 
 import grpc
 import grpc.aio
@@ -41,8 +40,8 @@ async def tell(callback: Callable[[Piece], Awaitable[None] | None], piece: Piece
 class Background:
     """Work beside its caller's: a task."""
 
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._task = asyncio.ensure_future(work())
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = asyncio.ensure_future(work)
 
     async def wait(self, timeout: float | None) -> bool:
         """Whether it has ended by itself, after so many seconds at most. Raises its error."""
@@ -54,10 +53,13 @@ class Background:
         return True
 
     async def end(self) -> None:
-        """Ends it, and waits for that, unless the work itself calls this."""
-        self._task.cancel()
+        """Ends it, and waits for that. Not where the work itself calls this: it has to return."""
         if self._task is not asyncio.current_task():
+            self._task.cancel()
             await asyncio.wait([self._task])
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        self._task.add_done_callback(lambda _: callback())
 
 
 class Transport:
@@ -69,7 +71,7 @@ class Transport:
         self._callables: dict[str, Any] = {}
         self._connected = False
         self._afterwards: set[asyncio.Task[Any]] = set()
-        self._backgrounds: WeakSet[Background] = WeakSet()
+        self._backgrounds: set[Background] = set()
 
     async def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
         """One answer. Repeated while the daemon is gone if nothing can happen twice by it."""
@@ -123,8 +125,10 @@ class Transport:
 
     def background(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Background:
         """Begins work that `close` ends."""
-        begun = Background(work)
+        begun = Background(work())
+        # The event loop does not keep a task that nobody waits for.
         self._backgrounds.add(begun)
+        begun.when_done(lambda: self._backgrounds.discard(begun))
         return begun
 
     def _begun(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:

@@ -10,7 +10,7 @@ from cofferdam._sync.caller import PENDING, SUCCEEDED, Caller, Outcome, succeede
 from cofferdam._sync.handle import CommandHandle, Listener, failed
 from cofferdam._sync.process import Process, connect, start
 from cofferdam._sync.transport import OutputCallback
-from cofferdam.errors import InvalidArgument, PreconditionFailed
+from cofferdam.errors import CofferdamError, InvalidArgument, PreconditionFailed
 from cofferdam.types import CommandResult, ProcessInfo
 
 
@@ -138,8 +138,19 @@ class Commands:
 
 def _feed(process: Process, data: str | bytes, *, close: bool) -> None:
     """As a shell does with a pipe: a command need not read what it is given."""
-    with suppress(PreconditionFailed):
+    try:
         process.send(data, close=close)
+    except PreconditionFailed:
+        return
+    except BaseException:
+        # Nobody has its handle.
+        process.transport.afterwards(_end(process))
+        raise
+
+
+def _end(process: Process) -> None:
+    with suppress(CofferdamError):
+        process.kill()
 
 
 def _judged(outcome: Outcome) -> CommandResult:

@@ -56,6 +56,7 @@ class CommandHandle:
         self._process = process
         self._listener = listener
         self._exit_code: int | None = None
+        self._disconnected = False
         self._pump = process.transport.background(self._listen) if listener.hears else None
 
     @property
@@ -100,7 +101,9 @@ class CommandHandle:
             self._pump.wait(left(until))
         listener = Listener(on_stdout, on_stderr)
         if listener.hears:
-            self._tell(listener, until)
+            with closing(self._process.read(Reading(keep=False), follow=True, until=until)) as heard:
+                for piece in heard:
+                    listener.hear(piece)
         self._process.ended(until)
         reading = Reading(keep=True)
         with closing(self._process.read(reading, follow=False)) as pieces:
@@ -137,6 +140,7 @@ class CommandHandle:
 
     def disconnect(self) -> None:
         """Ends its callbacks. The command goes on; `commands.connect` finds it again."""
+        self._disconnected = True
         pump, self._pump = self._pump, None
         if pump is not None:
             pump.end()
@@ -159,13 +163,13 @@ class CommandHandle:
         return f"{type(self).__name__}({self.process_id!r})"
 
     def _listen(self) -> None:
-        self._tell(self._listener, None)
-
-    def _tell(self, listener: Listener, until: float | None) -> None:
         reading = Reading(keep=False)
-        with closing(self._process.read(reading, follow=True, until=until)) as pieces:
+        with closing(self._process.read(reading, follow=True)) as pieces:
             for piece in pieces:
-                listener.hear(piece)
+                self._listener.hear(piece)
+                # Perhaps by the callback itself.
+                if self._disconnected:
+                    return
         if reading.process is not None:
             self._seen(reading.process)
 

@@ -300,7 +300,7 @@ class Sandbox:
     ) -> Sequence[dict[str, Any]]:
         """The tools that the agent may use, as a vendor's API takes them, without those that policy denies.
 
-        `dialect`: names and shapes of the tools: `native`, `fs`, `exec`, `gateway` or `editor`.
+        `dialect`: names and shapes of the tools: `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
         """
         request = v1.ListToolsRequest(run_id=self._run_id, dialect=dialect, format=FORMATS[format])
         listed: Sequence[dict[str, Any]] = json.loads((self._client.tools.list_tools(request)).tools_json)

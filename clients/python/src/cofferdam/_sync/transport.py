@@ -87,13 +87,14 @@ class Background:
         return True
 
     def end(self) -> None:
-        """Ends it, and waits for that, unless the work itself calls this."""
+        """Ends it, and waits for that. Not where the work itself calls this: it has to return."""
+        if self._thread is threading.current_thread():
+            return
         with self._holding:
             self._is_ending.set()
             if self._call is not None:
                 self._call.cancel()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        self._thread.join()
 
 
 class Transport:
