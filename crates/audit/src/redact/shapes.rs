@@ -312,8 +312,15 @@ fn matches<'a>(
         .captures_iter(text.as_bytes())
         .filter_map(|captures| captures.name("s").or_else(|| captures.get(0)).map(|found| found.range()))
         // A class of bytes can end amid a character.
-        .map(|at| text.floor_char_boundary(at.start)..text.ceil_char_boundary(at.end))
+        .map(|at| whole_characters(text, at))
         .filter(|at| (shape.accepts)(&text[at.clone()]))
+}
+
+/// The smallest range of whole characters that contains `at`.
+fn whole_characters(text: &str, at: Range<usize>) -> Range<usize> {
+    let start = (0..=at.start).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    let end = (at.end..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+    start..end
 }
 
 #[cfg(test)]

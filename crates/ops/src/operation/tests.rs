@@ -313,9 +313,9 @@ fn request() -> impl Strategy<Value = Kind> {
             let [include_hidden, include_symlinks] = include;
             Kind::List(ListRequest { path, depth, include_hidden, include_symlinks, max_entries })
         }),
-        (text(), text(), any::<[bool; 3]>(), number(), text()).prop_map(
+        (text(), text(), any::<[bool; 4]>(), number(), text()).prop_map(
             |(path, pattern, flags, number, glob)| {
-                let [regex, case_insensitive, include_ignored] = flags;
+                let [regex, case_insensitive, include_ignored, one_per_file] = flags;
                 let (before, after, max_matches) = (number, number, number);
                 Kind::Grep(GrepRequest {
                     path,
@@ -327,6 +327,7 @@ fn request() -> impl Strategy<Value = Kind> {
                     glob,
                     max_matches,
                     include_ignored,
+                    one_per_file,
                 })
             }
         ),

@@ -66,6 +66,7 @@ mod tests {
             glob: None,
             max_matches: 1,
             include_ignored: false,
+            one_per_file: false,
         };
         Compiled::new(&grep).unwrap().block
     }
