@@ -276,7 +276,8 @@ async def test_a_command_that_is_never_given_out_ends() -> None:
         run = sandbox.commands.run(["sleep", "1000"], background=True, stdin=b"x" * 3_000_000)
         starting = asyncio.create_task(run)
         for _ in range(500):
-            if found := await sandbox.commands.list():
+            found = await sandbox.commands.list()
+            if found and found[0].stdin_size:
                 break
             await asyncio.sleep(0.02)
         starting.cancel()

@@ -28,6 +28,7 @@ import {
   type CallResponse,
   type DialectCallSchema,
   type Result,
+  SignalProcessRequest_Signal,
   CallResponse_Status as Status,
   ToolService,
 } from "./v1.js";
@@ -38,6 +39,8 @@ export const PIECE = 1024 * 1024;
 const READ_TIMEOUT = 600;
 // Seconds for the message that ends a call whose caller has gone, and for the id of a call that has just begun.
 const CANCEL_TIMEOUT = 5;
+// How often it is asked meanwhile whether the call is over.
+const ENDINGS = 100;
 
 /** Callbacks for the output of a call, and the signal that ends it. */
 export interface Listener {
@@ -230,10 +233,27 @@ class Call {
     await this.#cancel();
   }
 
+  /** Ends it, and a process that it has started. */
   async #cancel(): Promise<void> {
-    if (this.#callId !== "") {
-      await this.#client.tools.cancelCall({ callId: this.#callId }, { timeout: CANCEL_TIMEOUT });
+    const callId = this.#callId;
+    const { runId, request } = this.#request;
+    const { tools, processes } = this.#client;
+    if (callId === "") {
+      return;
     }
+    await tools.cancelCall({ callId }, { timeout: CANCEL_TIMEOUT });
+    if (request.case !== "operation" || request.value.kind.case !== "process") {
+      return;
+    }
+    // One that is there already is not the call's any more.
+    for (let asked = 0; asked < ENDINGS; asked++) {
+      if ((await tools.getCall({ callId })).call?.status !== Status.RUNNING) {
+        break;
+      }
+      await sleep(CANCEL_TIMEOUT / ENDINGS);
+    }
+    const kill = { runId, processId: callId, signal: SignalProcessRequest_Signal.KILL };
+    await processes.signalProcess(kill, { timeout: CANCEL_TIMEOUT });
   }
 }
 

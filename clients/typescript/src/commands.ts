@@ -51,7 +51,7 @@ export interface BackgroundOptions extends StartOptions {
   onStderr?: OutputCallback;
   /** A name to find it by in `list`: at most 64 letters, digits, `.`, `_` and `-`. */
   tag?: string;
-  /** Aborting it ends the start. A command that has begun goes on. */
+  /** Aborting it ends the start, and leaves no command behind. After the start it has no meaning. */
   signal?: AbortSignal;
 }
 

@@ -22,7 +22,7 @@ export interface PtyOptions extends StartOptions {
   timeout?: number;
   /** A name to find it by in `commands.list`: at most 64 letters, digits, `.`, `_` and `-`. */
   tag?: string;
-  /** Aborting it ends the start. A terminal that is there stays. */
+  /** Aborting it ends the start, and leaves no terminal behind. After the start it has no meaning. */
   signal?: AbortSignal;
 }
 

@@ -16,6 +16,7 @@ import * as results from "./results.js";
 import { Search } from "./search.js";
 import type { Tls } from "./settings.js";
 import { Stream } from "./stream.js";
+import { sleep } from "./transport.js";
 import {
   type Diff,
   type EditInfo,
@@ -31,6 +32,9 @@ import { ListToolsRequest_Format, Run_State } from "./v1.js";
 
 // Seconds. Making a container is the engine's, which may have others to make first.
 const CREATE_TIMEOUT = 300;
+// How often a run that nobody wants any more is looked for, and seconds between.
+const ABANDONINGS = 20;
+const ABANDONING_PAUSE = 0.1;
 
 const FORMATS = {
   openai: ListToolsRequest_Format.OPENAI,
@@ -200,7 +204,7 @@ export class Sandbox implements AsyncDisposable {
       // A refusal leaves no run.
       const refused = error instanceof CofferdamError && !(error instanceof DaemonUnreachable);
       if (!refused) {
-        client.transport.afterwards(() => client.runs.stopRun({ runId }));
+        client.transport.afterwards(() => abandon(client, runId));
       }
       if (ownsClient) {
         // It waits for that; the caller does not.
@@ -443,6 +447,20 @@ function connection(options: Connection): { client: Client; ownsClient: boolean 
   return client === undefined
     ? { client: new Client({ endpoint, token, tls }), ownsClient: true }
     : { client, ownsClient: false };
+}
+
+/** Ends a run that nobody wants any more. */
+async function abandon(client: Client, runId: string): Promise<void> {
+  for (let attempt = 0; attempt < ABANDONINGS; attempt++) {
+    try {
+      await client.runs.stopRun({ runId });
+      return;
+    } catch (error) {
+      // The daemon may not have begun with it.
+      none(error);
+      await sleep(ABANDONING_PAUSE);
+    }
+  }
 }
 
 function initial(options: ConnectOptions): Options {

@@ -107,6 +107,16 @@ test("a command that is never given out ends", async () => {
   assert(found);
   const handle = await sandbox.commands.connect(found.processId);
   assert.equal((await handle.wait({ timeout: 20 })).endedBy, "killed");
+  // Aborted at any time, none is left.
+  for (let number = 0; number < 20; number++) {
+    const signal = AbortSignal.timeout(number);
+    await sandbox.commands.run(["sleep", "1000"], { background: true, signal }).then(
+      (begun) => begun.kill(),
+      (error) => assert(error instanceof DOMException, String(error)),
+    );
+  }
+  const alive = async () => (await sandbox.commands.list()).some((one) => one.state === "running");
+  await eventually(async () => !(await alive()), "one lives");
 });
 
 test("output beyond the part that is kept is counted", async () => {

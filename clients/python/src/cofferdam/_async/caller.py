@@ -35,6 +35,8 @@ READ = Method("/cofferdam.v1.ToolService/Call", v1.CallRequest, v1.CallResponse,
 READ_TIMEOUT = 600.0
 # Seconds for the message that ends a call whose caller has gone.
 CANCEL_TIMEOUT = 5.0
+# How often it is asked meanwhile whether the call is over.
+ENDINGS = 100
 
 
 @dataclass
@@ -76,7 +78,7 @@ class Call:
             if isinstance(error, CofferdamError) and not self._telling:
                 error.call_id = error.call_id or self._call_id or None
             elif self._call_id:
-                self._transport.afterwards(cancel(self._client, self._call_id))
+                self._transport.afterwards(self._end())
             raise
         return Outcome(response, self._stdout.whole(), self._stderr.whole())
 
@@ -153,11 +155,21 @@ class Call:
             await tell(callback, text)
             self._telling = False
 
-
-async def cancel(client: AsyncClient, call_id: str) -> None:
-    """Ends a call whose caller has gone."""
-    with suppress(CofferdamError):
-        await client.tools.cancel_call(v1.CancelCallRequest(call_id=call_id), timeout=CANCEL_TIMEOUT)
+    async def _end(self) -> None:
+        """Ends a call whose caller has gone, and a process that it has started."""
+        tools, call_id = self._client.tools, self._call_id
+        with suppress(CofferdamError):
+            await tools.cancel_call(v1.CancelCallRequest(call_id=call_id), timeout=CANCEL_TIMEOUT)
+            if not self._request.operation.HasField("process"):
+                return
+            # One that is there already is not the call's any more.
+            for _ in range(ENDINGS):
+                if (await tools.get_call(v1.GetCallRequest(call_id=call_id))).call.status != RUNNING:
+                    break
+                await sleep(CANCEL_TIMEOUT / ENDINGS)
+            number = v1.SignalProcessRequest.Signal.KILL
+            kill = v1.SignalProcessRequest(run_id=self._request.run_id, process_id=call_id, signal=number)
+            await self._client.processes.signal_process(kill, timeout=CANCEL_TIMEOUT)
 
 
 class Caller:

@@ -23,6 +23,7 @@ from cofferdam._async.files import Files
 from cofferdam._async.git import Git
 from cofferdam._async.pty import Pty
 from cofferdam._async.search import Search
+from cofferdam._async.transport import sleep
 from cofferdam._options import Options
 from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
 from cofferdam.types import (
@@ -41,6 +42,9 @@ from cofferdam.types import (
 
 # Seconds. Making a container is the engine's, which may have others to make first.
 CREATE_TIMEOUT = 300.0
+# How often a run that nobody wants any more is looked for, and seconds between.
+ABANDONINGS = 20
+ABANDONING_PAUSE = 0.1
 
 FORMATS = {
     "openai": v1.ListToolsRequest.Format.OPENAI,
@@ -391,7 +395,13 @@ class AsyncSandbox:
 
     async def _abandon(self) -> None:
         with suppress(CofferdamError):
-            await self._client.runs.stop_run(v1.StopRunRequest(run_id=self._run_id))
+            for _ in range(ABANDONINGS):
+                try:
+                    await self._client.runs.stop_run(v1.StopRunRequest(run_id=self._run_id))
+                    break
+                except NotFound:
+                    # The daemon may not have begun with it.
+                    await sleep(ABANDONING_PAUSE)
         await self.close()
 
     async def __aenter__(self) -> Self:

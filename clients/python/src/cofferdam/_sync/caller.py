@@ -36,6 +36,8 @@ READ = Method("/cofferdam.v1.ToolService/Call", v1.CallRequest, v1.CallResponse,
 READ_TIMEOUT = 600.0
 # Seconds for the message that ends a call whose caller has gone.
 CANCEL_TIMEOUT = 5.0
+# How often it is asked meanwhile whether the call is over.
+ENDINGS = 100
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Call:
             if isinstance(error, CofferdamError) and not self._telling:
                 error.call_id = error.call_id or self._call_id or None
             elif self._call_id:
-                self._transport.afterwards(cancel(self._client, self._call_id))
+                self._transport.afterwards(self._end())
             raise
         return Outcome(response, self._stdout.whole(), self._stderr.whole())
 
@@ -154,11 +156,21 @@ class Call:
             tell(callback, text)
             self._telling = False
 
-
-def cancel(client: Client, call_id: str) -> None:
-    """Ends a call whose caller has gone."""
-    with suppress(CofferdamError):
-        client.tools.cancel_call(v1.CancelCallRequest(call_id=call_id), timeout=CANCEL_TIMEOUT)
+    def _end(self) -> None:
+        """Ends a call whose caller has gone, and a process that it has started."""
+        tools, call_id = self._client.tools, self._call_id
+        with suppress(CofferdamError):
+            tools.cancel_call(v1.CancelCallRequest(call_id=call_id), timeout=CANCEL_TIMEOUT)
+            if not self._request.operation.HasField("process"):
+                return
+            # One that is there already is not the call's any more.
+            for _ in range(ENDINGS):
+                if (tools.get_call(v1.GetCallRequest(call_id=call_id))).call.status != RUNNING:
+                    break
+                sleep(CANCEL_TIMEOUT / ENDINGS)
+            number = v1.SignalProcessRequest.Signal.KILL
+            kill = v1.SignalProcessRequest(run_id=self._request.run_id, process_id=call_id, signal=number)
+            self._client.processes.signal_process(kill, timeout=CANCEL_TIMEOUT)
 
 
 class Caller:

@@ -25,6 +25,7 @@ from cofferdam._sync.files import Files
 from cofferdam._sync.git import Git
 from cofferdam._sync.pty import Pty
 from cofferdam._sync.search import Search
+from cofferdam._sync.transport import sleep
 from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
 from cofferdam.types import (
     Clone,
@@ -42,6 +43,9 @@ from cofferdam.types import (
 
 # Seconds. Making a container is the engine's, which may have others to make first.
 CREATE_TIMEOUT = 300.0
+# How often a run that nobody wants any more is looked for, and seconds between.
+ABANDONINGS = 20
+ABANDONING_PAUSE = 0.1
 
 FORMATS = {
     "openai": v1.ListToolsRequest.Format.OPENAI,
@@ -388,7 +392,13 @@ class Sandbox:
 
     def _abandon(self) -> None:
         with suppress(CofferdamError):
-            self._client.runs.stop_run(v1.StopRunRequest(run_id=self._run_id))
+            for _ in range(ABANDONINGS):
+                try:
+                    self._client.runs.stop_run(v1.StopRunRequest(run_id=self._run_id))
+                    break
+                except NotFound:
+                    # The daemon may not have begun with it.
+                    sleep(ABANDONING_PAUSE)
         self.close()
 
     def __enter__(self) -> Self:
