@@ -3,7 +3,7 @@
     approver_bot.py
 
 The chat is this terminal: `Chat` is the part to replace by a chat tool's own client. The bot needs the API role `approver`
-(`coffer token create bot --role approver`), and whoever writes in the chat decides. Answers:
+(`coffer token create bot --role approver`), and everybody who writes in the chat decides. Answers:
 
     yes ID              consents
     no ID REASON        refuses; the agent is told the reason

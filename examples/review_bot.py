@@ -50,7 +50,7 @@ def added(diff: str) -> Iterator[Line]:
 
 
 def remarks(sandbox: Sandbox, line: Line) -> Iterator[str]:
-    """What is to be said of a line. A reviewer may look at the whole repository."""
+    """The remarks on a line. A reviewer may look at the whole repository."""
     if len(line.text) > LONGEST:
         yield f"is longer than {LONGEST} characters"
     if re.search(r"(password|secret|token)\s*=\s*[\"'][^\"']+", line.text, flags=re.I):

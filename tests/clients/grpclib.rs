@@ -4,7 +4,7 @@ use harness::{Certificates, Daemon, RunHandle, Setup, v1};
 
 use crate::tool_lists::python;
 
-/// What it is shown of the runs, reads and hears of a stream.
+/// Lists the runs, reads a file and streams the output of a command.
 async fn lists_reads_and_streams(endpoint: &str, run: &RunHandle, secured: &[&str]) {
     let at = |path: &str| format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
     let client = tokio::process::Command::new(python())

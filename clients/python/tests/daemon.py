@@ -58,7 +58,7 @@ class Daemon:
         raise AssertionError((self.place / "log").read_text())
 
     def coffer(self, *arguments: str) -> str:
-        """What `coffer` prints, with this daemon."""
+        """The output of `coffer` with this daemon."""
         return coffer("--endpoint", self.endpoint, *arguments)
 
     @property

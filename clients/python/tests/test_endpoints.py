@@ -102,7 +102,7 @@ def test_in_the_clear_a_token_is_needed(plain: Daemon) -> None:
         Sandbox.create(profile="open", endpoint=f"http://localhost:{plain.port}")
 
 
-def test_who_has_no_right_has_none(secured: Daemon, certificates: Path) -> None:
+def test_a_client_without_a_right_has_none(secured: Daemon, certificates: Path) -> None:
     endpoint, authority = f"https://localhost:{secured.port}", Tls(ca=certificates / "server" / "ca.pem")
     ways: list[tuple[Path | Tls, str | None]] = [
         (authority, None),

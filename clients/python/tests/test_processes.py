@@ -83,7 +83,7 @@ def test_input_comes_once_over_connections_that_break(proxy: Proxy) -> None:
         assert handle.wait().stdout == "".join(f"{number}\n" for number in range(20)) + "x" * 1_000_000
 
 
-def test_those_who_send_at_the_same_time_send_one_after_the_other(sandbox: Sandbox) -> None:
+def test_senders_at_the_same_time_take_turns(sandbox: Sandbox) -> None:
     handle = sandbox.commands.run(["cat"], background=True, stdin_open=True)
     lines = [f"{number:03}\n" for number in range(100)]
     with ThreadPoolExecutor(8) as threads:
@@ -117,7 +117,7 @@ def test_a_handle_outlives_its_client(endpoint: str) -> None:
         assert "".join(heard) == "early\nlate\n", "all callbacks are over when it is waited for"
 
 
-def test_what_a_callback_raises_ends_callbacks_and_not_the_command(sandbox: Sandbox) -> None:
+def test_a_callback_that_raises_ends_callbacks_and_not_the_command(sandbox: Sandbox) -> None:
     def broken(told: str) -> None:
         raise ZeroDivisionError(told)
 

@@ -9,7 +9,7 @@ import type { Sandbox } from "./sandbox.js";
 import { sleep } from "./transport.js";
 import type { CommandOutput, ProcessInfo, Signal } from "./types.js";
 
-/** What the Claude Agent SDK asks for: its own `SpawnOptions`. */
+/** The request of the Claude Agent SDK: its own `SpawnOptions`. */
 export interface ClaudeSpawnOptions {
   command: string;
   args: string[];
@@ -42,7 +42,7 @@ const SIGNALS: ReadonlyMap<number, NodeJS.Signals> = new Map<number, NodeJS.Sign
   [15, "SIGTERM"],
 ]);
 const MOUNTS = /^\/(workspace|state|pkg)(\/|$)/;
-// Seconds for those who read the output to come to its end before they are told the exit.
+// Seconds for the reader of the output to come to its end, before the exit is told.
 const GRACE = 2;
 
 /**

@@ -45,7 +45,7 @@ export interface BackgroundOptions extends StartOptions {
   stdinOpen?: boolean;
   /** Seconds until the command and everything that it started is ended, at most a day. Default: when its sandbox ends. */
   timeout?: number;
-  /** Is given the standard output as text meanwhile. What it throws ends the callbacks, and `wait()` throws it. */
+  /** Is given the standard output as text meanwhile. If it throws, no callback is called again, and `wait()` throws the same. */
   onStdout?: OutputCallback;
   /** Is given the standard error likewise. */
   onStderr?: OutputCallback;

@@ -52,7 +52,7 @@ class Pump {
         throw error;
       }
     });
-    // Rejected for those who wait.
+    // `done` tells the error.
     this.#work.catch(() => {});
   }
 
@@ -157,8 +157,8 @@ export class CommandHandle implements AsyncIterable<CommandOutput>, AsyncDisposa
    * Gives it something to read; needs `stdinOpen: true` or a terminal. Resolves when it has all of it.
    *
    * `close`: and end of file after that. A terminal's end of file is a byte, Ctrl-D: `"\x04"`.
-   * What is sent at the same time by this client comes one after the other; nothing comes twice, also if a connection is
-   * lost. Throws `PreconditionFailed` where the process has ended or closed its input.
+   * Several calls of this client at once take turns, and no byte comes twice, also if a connection is lost.
+   * Throws `PreconditionFailed` where the process has ended or closed its input.
    */
   async sendStdin(data: string | Uint8Array, options: { close?: boolean } = {}): Promise<void> {
     await this.#process.send(data, options.close ?? false);

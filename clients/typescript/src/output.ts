@@ -31,7 +31,7 @@ export class Output {
     return fresh;
   }
 
-  /** What it adds to the text so far. */
+  /** The text that it adds to the one so far. */
   text(data: Uint8Array): string {
     return this.#decoder.decode(data, { stream: true });
   }

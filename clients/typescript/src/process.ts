@@ -59,7 +59,7 @@ export class Reading {
     this.stderr = new Output(keep);
   }
 
-  /** What is new. */
+  /** The new part, if there is one. */
   take({ event }: AttachProcessResponse): CommandOutput | null {
     if (event.case === "output") {
       const stream = this.#of(event.value.stream);
@@ -124,7 +124,7 @@ export class Process {
     return await now(this.#rpc, this.#at, this.signal());
   }
 
-  /** What there is, or with `follow` all until its end, over any number of connections. Throws `TimedOut`. */
+  /** The output so far, or with `follow` all until its end, over any number of connections. Throws `TimedOut`. */
   async *read(
     reading: Reading,
     options: { follow: boolean; until?: Deadline; signal: AbortSignal },

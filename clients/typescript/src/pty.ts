@@ -16,7 +16,7 @@ export interface PtyOptions extends StartOptions {
   size?: PtySize;
   /** As in `commands.run`. Default: a login shell, bash where there is one. */
   cmd?: string | readonly string[];
-  /** Is given all that it shows, raw. What it throws, `wait()` throws. */
+  /** Is given all that it shows, raw. If it throws, `wait()` throws the same. */
   onData?: DataCallback;
   /** Seconds until it and everything that was started in it is ended, at most a day. Default: when its sandbox ends. */
   timeout?: number;

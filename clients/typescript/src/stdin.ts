@@ -1,4 +1,4 @@
-/** What processes are given to read: in order, and nothing twice. */
+/** The input of processes: in order, and no byte twice. */
 
 import type { Service } from "./client.js";
 import { PreconditionFailed } from "./errors.js";
@@ -28,7 +28,7 @@ export async function now(rpc: Processes, at: ProcessAddress, signal?: AbortSign
   return process;
 }
 
-/** The input of one process. Whoever sends something waits for those before. */
+/** The input of one process. Its senders take turns. */
 export class Stdin {
   #last: Promise<void> = Promise.resolve();
   // Position of the next byte; null: to be asked for.

@@ -86,7 +86,7 @@ test("it is ended by a signal and by its abortion", async () => {
   await eventually(async () => !(await alive()), "one lives");
 });
 
-test("what cannot begin is an error, and what is written to the dead is nothing", async () => {
+test("a program that cannot begin is an error, and input of an ended one is dropped", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness", image });
   const missing = spawnClaudeCodeProcess(sandbox)(asked({ command: "claude" }));
   missing.stdin.on("error", () => {});

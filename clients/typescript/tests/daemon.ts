@@ -65,7 +65,7 @@ export class Daemon implements AsyncDisposable {
     });
   }
 
-  /** What `coffer` prints, with this daemon. */
+  /** The output of `coffer` with this daemon. */
   coffer(...words: string[]): string {
     return coffer("--endpoint", this.endpoint, ...words);
   }

@@ -74,7 +74,7 @@ test("input comes once over connections that break", async () => {
   assert((await handle.wait()).stdout === counted(20) + "x".repeat(1_000_000));
 });
 
-test("those who send at the same time send one after the other", async () => {
+test("senders at the same time take turns", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   const handle = await sandbox.commands.run(["cat"], { background: true, stdinOpen: true });
   const lines = Array.from({ length: 100 }, (_, number) => `${number}\n`);

@@ -28,7 +28,7 @@ class Output:
         return data
 
     def text(self, data: bytes) -> str:
-        """What it adds to the text so far."""
+        """The text that it adds to the one so far."""
         return self._decoder.decode(data)
 
     def skip(self, end: int) -> None:

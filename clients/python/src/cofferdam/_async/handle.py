@@ -116,8 +116,8 @@ class AsyncCommandHandle:
         """Gives it something to read; needs `stdin_open=True` or a terminal. Returns when it has all of it.
 
         `close`: and end of file after that. A terminal's end of file is a byte, Ctrl-D: `"\\x04"`.
-        What is sent at the same time by this client comes one after the other; nothing comes twice, also if a connection
-        is lost. Raises `PreconditionFailed` where the process has ended or closed its input.
+        Several calls of this client at once take turns, and no byte comes twice, also if a connection is lost.
+        Raises `PreconditionFailed` where the process has ended or closed its input.
         """
         await self._process.send(data, close=close)
 

@@ -33,8 +33,8 @@ class Pty:
         """Opens a terminal, where the profile allows `process` (as `harness` does).
 
         `size`: default: 24 rows of 80 characters. `cmd`: as in `commands.run`; default: a login shell, bash where there is
-        one. `on_data`: is given all that it shows, raw, by another thread where this is no coroutine; what it raises
-        `wait()` raises. `cwd`, `env`, `timeout`, `tag`: as in `commands.run` with `background=True`.
+        one. `on_data`: is given all that it shows, raw, by another thread where this is no coroutine; `wait()` raises its
+        exception. `cwd`, `env`, `timeout`, `tag`: as in `commands.run` with `background=True`.
 
         Raises `NotFound`, `Denied`, `ApprovalRequired` and others.
         """

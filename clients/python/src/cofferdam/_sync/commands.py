@@ -80,8 +80,8 @@ class Commands:
         `timeout`: at most a day; default: none, which is until its sandbox ends.
         `stdin`: of any size; the handle comes when the command has all of it. `stdin_open`: keep its standard input open
         for `send_stdin`; default: end of file after `stdin`.
-        `on_stdout`, `on_stderr`: are called meanwhile, by another thread where this is no coroutine. What one of them raises
-        ends the callbacks, and `wait()` raises it.
+        `on_stdout`, `on_stderr`: are called meanwhile, by another thread where this is no coroutine. An exception of
+        one ends the callbacks, and `wait()` raises it.
         `tag`: a name to find it by in `list`; at most 64 letters, digits, `.`, `_` and `-`.
 
         Raises `CommandTimedOut`, `CommandStopped` and `CommandInterrupted`, which carry the output so far as `result`;

@@ -44,7 +44,7 @@ class Reading:
         self.process: v1.Process | None = None
 
     def take(self, event: v1.AttachProcessResponse) -> CommandOutput | None:
-        """What is new."""
+        """The new part, if there is one."""
         match event.WhichOneof("event"):
             case "output":
                 stream = self._of(event.output.stream)
@@ -82,7 +82,7 @@ class Process:
         return now(self._rpc, self._caller.run_id, self.id)
 
     def read(self, reading: Reading, *, follow: bool, until: float | None = None) -> Generator[CommandOutput, None]:
-        """What there is, or with `follow` all until its end, over any number of connections. Raises `TimedOut`."""
+        """The output so far, or with `follow` all until its end, over any number of connections. Raises `TimedOut`."""
         patience = self.transport.patience()
         request = v1.AttachProcessRequest(run_id=self._caller.run_id, process_id=self.id, follow=follow)
         while reading.process is None:

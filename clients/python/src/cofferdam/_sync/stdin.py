@@ -1,5 +1,5 @@
 # Generated from the asynchronous half by tools/unasync.py: change that half.
-"""What processes are given to read: in order, and nothing twice."""
+"""The input of processes: in order, and no byte twice."""
 
 import threading
 from weakref import WeakValueDictionary
@@ -20,7 +20,7 @@ AT_ONCE = Duration(nanos=1)
 
 
 class Stdin:
-    """The input of one process. Whoever sends something waits for those before."""
+    """The input of one process. Its senders take turns."""
 
     def __init__(self) -> None:
         self._sending = Lock()
