@@ -4,6 +4,7 @@
 
 use ::audit;
 
+mod buf_curl;
 mod grpcio;
 mod grpclib;
 mod grpcurl;

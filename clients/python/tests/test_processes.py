@@ -17,12 +17,15 @@ from cofferdam import (
     AsyncSandbox,
     CommandHandle,
     CommandOutput,
+    Denied,
+    NotFound,
     Overloaded,
     PreconditionFailed,
     PtySize,
     Sandbox,
     TimedOut,
 )
+from cofferdam._options import Options
 
 LINES = 100_000
 COUNT = f"i=0; while [ $i -lt {LINES} ]; do echo $i; i=$((i+1)); done"
@@ -193,6 +196,28 @@ def test_there_are_only_so_many_readers(sandbox: Sandbox) -> None:
         else:
             return
     pytest.fail("they still read")
+
+
+def test_a_runs_own_token_reaches_its_processes_and_no_others(endpoint: str) -> None:
+    with (
+        Sandbox.create(profile="harness", endpoint=endpoint, issue_token=True) as sandbox,
+        Sandbox.create(profile="harness", endpoint=endpoint) as other,
+    ):
+        others = other.commands.run("echo theirs; sleep 1000", background=True)
+        agent = Sandbox.connect(sandbox.run_id, endpoint=endpoint, token=sandbox.token)
+        handle = agent.commands.run(["cat"], background=True, stdin_open=True)
+        handle.send_stdin("mine\n", close=True)
+        assert handle.wait().stdout == "mine\n"
+        with pytest.raises(NotFound):
+            agent.commands.connect(others.process_id)
+        assert not agent.commands.kill(others.process_id)
+        assert others.info().state == "running"
+        stranger = Sandbox(agent.client, other.run_id, Options(), owns_client=False, delete_workspace=False)
+        with pytest.raises((Denied, NotFound)):
+            stranger.commands.list()
+        with pytest.raises((Denied, NotFound)):
+            stranger.commands.send_stdin(others.process_id, "x")
+        agent.close()
 
 
 def test_a_person_may_be_asked_first(mortal_with_policy: Daemon) -> None:
