@@ -166,14 +166,14 @@ export class Process {
   }
 
   async send(data: string | Uint8Array, close: boolean): Promise<void> {
-    await this.#stdin.send(this.#rpc, this.#at, requests.raw(data), close, this.signal());
+    await this.#named(this.#stdin.send(this.#rpc, this.#at, requests.raw(data), close, this.signal()));
   }
 
   async sendSignal(name: Signal): Promise<void> {
     if (!Object.hasOwn(SIGNALS, name)) {
       throw new InvalidArgument(`signal: ${JSON.stringify(name)} is none that can be sent`);
     }
-    await this.#rpc.signalProcess({ ...this.#at, signal: SIGNALS[name] }, { signal: this.signal() });
+    await this.#named(this.#rpc.signalProcess({ ...this.#at, signal: SIGNALS[name] }, { signal: this.signal() }));
   }
 
   /** Whatever the signal of the sandbox object says. */
@@ -202,11 +202,25 @@ export class Process {
 
   async resize(size: PtySize): Promise<void> {
     const request = { ...this.#at, size: requests.terminalSize(size) };
-    await this.#rpc.resizeTerminal(request, { signal: this.signal() });
+    await this.#named(this.#rpc.resizeTerminal(request, { signal: this.signal() }));
   }
 
   get #rpc() {
     return this.#caller.client.processes;
+  }
+
+  /** Errors say which process it is, and how to learn more. */
+  async #named(work: Promise<unknown>): Promise<void> {
+    try {
+      await work;
+    } catch (error) {
+      if (error instanceof PreconditionFailed) {
+        const { message, reason, details, retryAfter } = error;
+        const hint = "`info()` says how the process is.";
+        throw new PreconditionFailed(message, { reason, details, retryAfter, hint, callId: this.id });
+      }
+      throw error;
+    }
   }
 
   #stillRunning(): TimedOut {

@@ -1,7 +1,7 @@
 /** The input of processes: in order, and no byte twice. */
 
 import type { Service } from "./client.js";
-import { PreconditionFailed } from "./errors.js";
+import { InternalError, PreconditionFailed } from "./errors.js";
 import type { Process, ProcessService } from "./v1.js";
 
 export type Processes = Service<typeof ProcessService>;
@@ -23,7 +23,7 @@ const AT_ONCE = { nanos: 1 };
 export async function now(rpc: Processes, at: ProcessAddress, signal?: AbortSignal): Promise<Process> {
   const { process } = await rpc.waitProcess({ ...at, timeout: AT_ONCE }, { signal });
   if (process === undefined) {
-    throw new PreconditionFailed("the daemon does not say how the process is");
+    throw new InternalError("the daemon does not say how the process is");
   }
   return process;
 }
@@ -67,7 +67,7 @@ export class Stdin {
       try {
         const answer = await rpc.writeStdin(request, { timeout: WRITE_TIMEOUT, signal });
         if (answer.offset > end) {
-          throw new PreconditionFailed("another client gave the process something at the same time");
+          throw refused("another client gave the process something at the same time");
         }
         offset = answer.offset;
         if (offset === last && !(close && answer.open)) {
@@ -75,7 +75,7 @@ export class Stdin {
           return;
         }
         if (!answer.open) {
-          throw new PreconditionFailed("the process has closed its standard input");
+          throw refused("the process has closed its standard input");
         }
       } catch (error) {
         // Of a request that was repeated: the process may have read it all and ended meanwhile.
@@ -86,6 +86,10 @@ export class Stdin {
       }
     }
   }
+}
+
+function refused(message: string): PreconditionFailed {
+  return new PreconditionFailed(message, { reason: "PRECONDITION_FAILED" });
 }
 
 /** Those that somebody has a handle of: all handles of a process share one. */

@@ -8,8 +8,8 @@ AttachProcess from the offsets that are here ──output, gap──▶ … ─�
 """
 
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import get_args
 
 from google.protobuf.duration_pb2 import Duration
@@ -123,14 +123,16 @@ class Process:
             await sleep(PAUSE)
 
     async def send(self, data: str | bytes, *, close: bool) -> None:
-        await self._stdin.send(self._rpc, self._caller.run_id, self.id, _requests.raw(data), close)
+        with self._named():
+            await self._stdin.send(self._rpc, self._caller.run_id, self.id, _requests.raw(data), close)
 
     async def signal(self, signal: Signal) -> None:
         if signal not in get_args(Signal):
             raise InvalidArgument(f"signal: {signal!r} is none that can be sent", reason="INVALID_ARGUMENT")
         number = v1.SignalProcessRequest.Signal.Value(signal)
         request = v1.SignalProcessRequest(run_id=self._caller.run_id, process_id=self.id, signal=number)
-        await self._rpc.signal_process(request)
+        with self._named():
+            await self._rpc.signal_process(request)
 
     async def kill(self) -> bool:
         number = v1.SignalProcessRequest.Signal.KILL
@@ -144,7 +146,18 @@ class Process:
     async def resize(self, size: PtySize) -> None:
         wanted = _requests.terminal_size(size)
         request = v1.ResizeTerminalRequest(run_id=self._caller.run_id, process_id=self.id, size=wanted)
-        await self._rpc.resize_terminal(request)
+        with self._named():
+            await self._rpc.resize_terminal(request)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors say which process it is, and how to learn more."""
+        try:
+            yield
+        except PreconditionFailed as error:
+            error.call_id = self.id
+            error.hint = "`info()` says how the process is."
+            raise
 
     def _still_running(self) -> TimedOut:
         hint = "It goes on: wait again, or `kill()` it."

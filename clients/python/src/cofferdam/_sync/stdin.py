@@ -52,12 +52,12 @@ class Stdin:
                         raise
                     return
                 if answer.offset > end:
-                    raise PreconditionFailed("another client gave the process something at the same time")
+                    raise refused("another client gave the process something at the same time")
                 offset = answer.offset
                 if offset == begin + len(data) and not (close and answer.open):
                     break
                 if not answer.open:
-                    raise PreconditionFailed("the process has closed its standard input")
+                    raise refused("the process has closed its standard input")
             self._offset = offset
 
 
@@ -65,6 +65,10 @@ def now(processes: ProcessService, run_id: str, process_id: str) -> v1.Process:
     """A process as it is."""
     request = v1.WaitProcessRequest(run_id=run_id, process_id=process_id, timeout=AT_ONCE)
     return (processes.wait_process(request)).process
+
+
+def refused(message: str) -> PreconditionFailed:
+    return PreconditionFailed(message, reason="PRECONDITION_FAILED")
 
 
 class Stdins:
