@@ -57,9 +57,10 @@ export class DaemonUnreachable extends CofferdamError {
     "See `systemctl status cofferd`, or name its endpoint with COFFERDAM_ENDPOINT.";
 }
 
-/** The token is unknown, or its run has ended. */
+/** There is no token or certificate, or the token is unknown. */
 export class AuthenticationFailed extends CofferdamError {
-  protected static override readonly HINT = "A run's token works as long as the run lives; check COFFERDAM_TOKEN.";
+  protected static override readonly HINT =
+    "A run's token works as long as the run lives, an API token until its time is over; check COFFERDAM_TOKEN.";
 }
 
 /** Policy, role or API role do not allow it. Repeating changes nothing. */

@@ -34,7 +34,11 @@ const NETWORK_OPTIONS = {
   "grpc.keepalive_timeout_ms": 20_000,
 } as const;
 
-/** Files that prove who the daemon and its client are, for an `https` endpoint; `coffer tls init` makes them. */
+/**
+ * Files that prove who the daemon and its client are, for an `https` endpoint; `coffer tls init` makes them.
+ *
+ * They are read once, when the client is made: a client that outlives its certificate has to be made again.
+ */
 export interface Tls {
   /** Who must have signed the daemon's certificate. Default: an authority that Node.js trusts. */
   ca?: string;

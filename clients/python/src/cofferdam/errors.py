@@ -60,9 +60,9 @@ class DaemonUnreachable(CofferdamError, ConnectionError):
 
 
 class AuthenticationFailed(CofferdamError):
-    """The token is unknown, or its run has ended."""
+    """There is no token or certificate, or the token is unknown."""
 
-    HINT = "A run's token works as long as the run lives; check COFFERDAM_TOKEN."
+    HINT = "A run's token works as long as the run lives, an API token until its time is over; check COFFERDAM_TOKEN."
 
 
 class Denied(CofferdamError, PermissionError):

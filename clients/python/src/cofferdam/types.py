@@ -220,6 +220,8 @@ class Tls:
 
     `ca`: who must have signed the daemon's certificate. Default: an authority that gRPC itself trusts.
     `cert`, `key`: the client's certificate and its key. Default: none, which is for a client that has a token.
+
+    They are read once, when the client is made: a client that outlives its certificate has to be made again.
     """
 
     ca: str | Path | None = None
