@@ -93,9 +93,15 @@ impl Endpoint {
     async fn answer_in_place(&self, head: Parts, body: Bytes) -> (Response<ResponseBody>, Option<Busy>) {
         let session = id(&head.headers).map(|id| self.uses.enter(id));
         let begins = head.method == Method::POST && session.is_none() && says_initialize(&body);
+        let ends = head.method == Method::DELETE;
         let request = Request::from_parts(head, Full::new(body));
         if !begins {
-            return (self.service.handle(request).await, session.flatten());
+            let mut response = self.service.handle(request).await;
+            // It has ended. Clients of Python take any other success for a failure.
+            if ends && response.status() == StatusCode::ACCEPTED {
+                *response.status_mut() = StatusCode::NO_CONTENT;
+            }
+            return (response, session.flatten());
         }
         let _making = self.making.lock().await;
         if !self.makes_room().await {
