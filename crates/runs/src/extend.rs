@@ -14,15 +14,8 @@ use tokio::sync::oneshot;
 
 use crate::registry::Runs;
 use crate::request::duration;
-use crate::run::{Command, takes_no_calls};
+use crate::run::{Command, Extend, takes_no_calls};
 use crate::shared::Shared;
-
-/// What a run's task is to do about its `ttl`.
-pub(crate) struct Extend {
-    ttl: Duration,
-    by: String,
-    done: oneshot::Sender<Result<Record, Refusal>>,
-}
 
 impl Runs {
     /// Gives a run a longer `ttl`, counted from READY.

@@ -11,7 +11,6 @@ use store::run::{Held, Hold, Record, Spec, State, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::extend::Extend;
 use crate::lease::Lease;
 use crate::quota::Account;
 
@@ -59,6 +58,14 @@ pub(crate) enum Change {
     Hold(Held),
     /// All holds of which this is true.
     Release(Box<dyn Fn(&Hold) -> bool + Send + Sync>),
+}
+
+/// What a run's task is to do about its `ttl`.
+pub(crate) struct Extend {
+    pub(crate) ttl: Duration,
+    /// Who asked.
+    pub(crate) by: String,
+    pub(crate) done: oneshot::Sender<Result<Record, Refusal>>,
 }
 
 /// When a run was last used.

@@ -1,4 +1,5 @@
-//! Values that the daemon was given as secrets: they are hidden by what they are, however they look and wherever they stand.
+//! Values that the daemon was given as secrets: they are hidden by what they are, however they look and wherever they stand. Each
+//! owner's are hidden in what is about that owner alone, so that nobody can blot out another's records.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,15 +12,18 @@ use super::Finding;
 /// Bytes; a shorter value is in too many words that say nothing.
 const SHORTEST: usize = 8;
 
-/// What is known. Clones share it; `Debug` shows nothing of it.
-#[derive(Clone, Default)]
-pub(super) struct Known(Arc<RwLock<Values>>);
+/// The values of one owner. `Debug` shows nothing of them.
+#[derive(Clone)]
+pub(super) struct Values(Arc<AhoCorasick>);
 
-#[derive(Default)]
-struct Values {
-    by_owner: BTreeMap<String, Vec<String>>,
-    /// All of them. `None` when there are none.
-    any: Option<AhoCorasick>,
+/// What is known, by owner. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<RwLock<BTreeMap<String, Values>>>);
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Values")
+    }
 }
 
 impl fmt::Debug for Known {
@@ -30,34 +34,27 @@ impl fmt::Debug for Known {
 
 impl Known {
     pub(super) fn learn<'v>(&self, owner: &str, values: impl Iterator<Item = &'v str>) {
-        let values: Vec<_> = values.filter(|value| value.len() >= SHORTEST).map(str::to_owned).collect();
-        if !values.is_empty() {
+        let values: Vec<_> = values.filter(|value| value.len() >= SHORTEST).collect();
+        // The longest wins, so that of a value that begins with another nothing is left.
+        let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values);
+        // Fails beyond 2^32 states, which is far more than an owner may have.
+        if let (Ok(any), false) = (built, values.is_empty()) {
             let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-            known.by_owner.insert(owner.to_owned(), values);
-            known.compile();
+            known.insert(owner.to_owned(), Values(Arc::new(any)));
         }
     }
 
     pub(super) fn forget(&self, owner: &str) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if known.by_owner.remove(owner).is_some() {
-            known.compile();
-        }
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(owner);
     }
 
-    pub(super) fn find(&self, text: &str) -> Vec<Finding> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let found = known.any.iter().flat_map(|any| any.find_iter(text));
-        found.map(|found| Finding { at: found.range(), name: "secret" }).collect()
+    pub(super) fn of(&self, owner: &str) -> Option<Values> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(owner).cloned()
     }
 }
 
 impl Values {
-    fn compile(&mut self) {
-        let values = self.by_owner.values().flatten();
-        // The longest wins, so that of a value that begins with another nothing is left.
-        let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(values);
-        // Fails beyond 2^32 states, which is more than all runs may have.
-        self.any = built.ok().filter(|any| any.patterns_len() > 0);
+    pub(super) fn find(&self, text: &str) -> impl Iterator<Item = Finding> {
+        self.0.find_iter(text).map(|found| Finding { at: found.range(), name: "secret" })
     }
 }

@@ -15,13 +15,14 @@ mod keys;
 mod known;
 mod shapes;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
 
 use crate::bound::floor;
 use crate::event::Event;
-use known::Known;
+use known::{Known, Values};
 use shapes::Shapes;
 
 /// The longest text that is looked at, in bytes; the rest is dropped, and its size said.
@@ -42,22 +43,32 @@ struct Finding {
 pub struct Redactor {
     shapes: Shapes,
     known: Known,
+    /// Values that are hidden beside what looks like a secret.
+    values: Option<Values>,
 }
 
 impl Default for Redactor {
     fn default() -> Self {
-        Self { shapes: Shapes::new(), known: Known::default() }
+        Self { shapes: Shapes::new(), known: Known::default(), values: None }
     }
 }
 
 impl Redactor {
-    /// Hides these values from now on, wherever they stand, until [`Self::forget`] of the same `owner`. Shorter ones than
-    /// eight bytes are in too many harmless words. Clones share what they know.
+    /// Knows these values of an owner from now on, until [`Self::forget`]. Shorter ones than eight bytes are in too many
+    /// harmless words. Clones share what they know.
     pub fn learn<'v>(&self, owner: &str, values: impl Iterator<Item = &'v str>) {
         self.known.learn(owner, values);
     }
 
-    /// No longer hides the values of `owner`.
+    /// One that hides the values of `owner`, too: for what is about that owner.
+    pub fn of(&self, owner: &str) -> Cow<'_, Self> {
+        match self.known.of(owner) {
+            None => Cow::Borrowed(self),
+            values => Cow::Owned(Self { values, ..self.clone() }),
+        }
+    }
+
+    /// No longer knows the values of `owner`.
     pub fn forget(&self, owner: &str) {
         self.known.forget(owner);
     }
@@ -78,7 +89,7 @@ impl Redactor {
         let mut findings = self.shapes.find(kept);
         findings.extend(keys::find(kept));
         findings.extend(entropy::find(kept));
-        findings.extend(self.known.find(kept));
+        findings.extend(self.values.iter().flat_map(|values| values.find(kept)));
         let marks = marks(kept);
         findings.retain(|finding| !is_hidden(kept, &finding.at, &marks));
         replace(kept, findings)
@@ -138,9 +149,10 @@ impl Redactor {
 }
 
 impl Event {
-    /// Hides secrets in everything that an agent, a command or a policy author can fill with free text, and notes how
-    /// many there were. The caller that hands the event to the writer calls it once.
+    /// Hides secrets in everything that an agent, a command or a policy author can fill with free text, those of the event's
+    /// run among them, and notes how many there were. The caller that hands the event to the writer calls it once.
     pub fn redact(&mut self, redactor: &Redactor) {
+        let redactor = &*redactor.of(self.run_id.as_deref().unwrap_or_default());
         let mut hidden = 0;
         for value in [&mut self.input, &mut self.details].into_iter().flatten() {
             hidden += redactor.value(value);

@@ -323,16 +323,34 @@ fn values_that_are_known_are_hidden_wherever_they_stand_until_they_are_forgotten
     let shared = redactor.clone();
     redactor.learn("run 1", ["correct horse", "correct horse battery", "short"].into_iter());
     redactor.learn("run 2", ["plain old text"].into_iter());
-    let mut value =
-        json!({"input": {"command": "echo", "args": ["xcorrect horse batteryx"]}, "note": "a short word"});
-    assert_eq!(shared.value(&mut value), 1);
+    let args =
+        || json!({"input": {"command": "echo", "args": ["xcorrect horse batteryx"]}, "note": "a short word"});
+    let mut value = args();
+    assert_eq!(shared.of("run 1").value(&mut value), 1);
     assert_eq!(
         value,
         json!({"input": {"command": "echo", "args": ["x[redacted:secret]x"]}, "note": "a short word"})
     );
-    assert_eq!(shared.text("plain old text").1, 1);
+    // Nobody's record is blotted out by another's secret.
+    for other in ["run 2", "run 3", ""] {
+        assert_eq!(shared.of(other).value(&mut args()), 0, "{other}");
+    }
+    assert_eq!(shared.of("run 2").text("plain old text").1, 1);
     redactor.forget("run 1");
-    assert_eq!(shared.text("correct horse battery").1, 0);
-    assert_eq!(shared.text("plain old text").1, 1, "of another owner");
-    assert!(!format!("{redactor:?}").contains("plain"));
+    assert_eq!(shared.of("run 1").text("correct horse battery").1, 0);
+    assert!(!format!("{:?}", redactor.of("run 2")).contains("plain"));
+}
+
+#[test]
+fn an_event_is_redacted_with_the_secrets_of_its_run() {
+    let redactor = Redactor::default();
+    redactor.learn("r", ["seven green bottles"].into_iter());
+    let event = |run: &str| {
+        let event = Event::new(crate::event::Kind::CallIntent).run(run).request("seven green bottles");
+        let mut event = event.input(json!({"path": "a/seven green bottles"}));
+        event.redact(&redactor);
+        (event.request_id.unwrap(), event.input.unwrap()["path"].clone(), event.redactions)
+    };
+    assert_eq!(event("r"), ("[redacted:secret]".to_owned(), json!("a/[redacted:secret]"), Some(2)));
+    assert_eq!(event("s").2, None);
 }

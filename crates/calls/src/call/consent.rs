@@ -123,7 +123,8 @@ impl CallTask {
         approval_id: Uuid,
     ) -> Result<Waiting, Refusal> {
         let lanes = run.lanes_for_review()?;
-        let mut review = review::of(&lanes, ticket, self.calls.audit.redactor()).await?;
+        let redactor = self.calls.audit.redactor().of(&run.record().id.to_string());
+        let mut review = review::of(&lanes, ticket, &redactor).await?;
         review.approval_id = Some(approval_id);
         let (approval, settled) = self.calls.approvals.ask(ticket, review, asker).await?;
         journal.approval(&approval.approval_id);

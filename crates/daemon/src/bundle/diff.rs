@@ -53,7 +53,7 @@ pub(super) async fn of(
     if !principal.may_use(&record.spec.principal) {
         return Ok(Diff::none("an auditor may see records, and not contents"));
     }
-    let redactor = bundles.audit.redactor();
+    let redactor = &*bundles.audit.redactor().of(&record.id.to_string());
     if record.has_pending_changes() {
         return of_layer(bundles, record, redactor).await;
     }

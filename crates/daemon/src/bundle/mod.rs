@@ -151,7 +151,8 @@ async fn make(
 
     let mut members = BTreeMap::from([(RECORDS.to_owned(), records)]);
     if let Some(record) = record {
-        members.insert("run.json".to_owned(), Member::of(summary::run(record, bundles.audit.redactor())?));
+        let redactor = bundles.audit.redactor().of(&record.id.to_string());
+        members.insert("run.json".to_owned(), Member::of(summary::run(record, &redactor)?));
     }
     let policies: Vec<_> = summary.policies().map(str::to_owned).collect();
     let kept = bundles.store.with(move |store| store.policies(&policies)).await;

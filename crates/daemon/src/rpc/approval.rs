@@ -227,6 +227,7 @@ fn state_from_wire(state: v1::approval::State) -> Result<Option<ApprovalState>, 
 }
 
 fn to_wire(approval: &Approval, redactor: &Redactor) -> v1::Approval {
+    let redactor = &*redactor.of(&approval.run_id);
     let time = |time: UnixMillis| Timestamp::from_millis(time.0).to_wire();
     let state = match approval.state {
         ApprovalState::Pending => v1::approval::State::Pending,
@@ -299,6 +300,7 @@ fn file_to_wire(path: &str, state: &FileState, redactor: &Redactor) -> v1::Bound
 }
 
 fn consent_to_wire(consent: &Consent, redactor: &Redactor) -> v1::Consent {
+    let redactor = &*redactor.of(&consent.run_id);
     let (form, digest, prefix) = match &consent.covers {
         Covers::Digest(digest) => (Form::Digest, digest.clone(), Vec::new()),
         Covers::Prefix(words) => {
