@@ -1,7 +1,7 @@
 //! Runs that cannot be made: each a clear error with a stable reason, and nothing half-made left behind.
 
 use harness::v1::{self, CreateRunRequest};
-use harness::{Daemon, calls, reason, record, requests};
+use harness::{Daemon, Image, Setup, calls, reason, record, requests};
 use tonic::Code;
 
 async fn refused(daemon: &Daemon, request: CreateRunRequest) -> (String, String) {
@@ -41,11 +41,11 @@ async fn a_run_that_cannot_be_made_leaves_nothing() {
         ("role", with(|r| r.role = "king".to_owned()), missing),
         ("agent_id", with(|r| r.agent_id.clear()), invalid),
         ("agent_id", with(|r| r.agent_id = "a b".to_owned()), invalid),
-        ("image", with(|r| r.image = "debian:12".to_owned()), missing),
+        ("image", with(|r| r.image = "debian:12".to_owned()), "IMAGE_MISSING"),
         (
             "image",
             CreateRunRequest { image: "no/such:1".to_owned(), ..requests::bind("open", &good) },
-            missing,
+            "IMAGE_MISSING",
         ),
         (
             "image",
@@ -86,6 +86,30 @@ async fn a_run_that_cannot_be_made_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_no_run_can_have_is_refused_with_its_own_reason() {
+    let profile = "profiles: {p: {allowed_images: [\"no/such:*\", \"cofferdam-test/*\"], operations: {read: allow}}}\n\
+                   roles: {director: {allow: \"*\"}}\n";
+    let daemon =
+        Daemon::start_with(Setup { policy: vec![("p.yaml", profile.to_owned())], ..Default::default() })
+            .await;
+    let volumes = Image::of_files("has-volumes", &[("motd", "x")], &["VOLUME /data"]);
+    let cases = [
+        ("no/such:1", "IMAGE_MISSING", Code::NotFound, "coffer image import"),
+        ("other:1", "IMAGE_NOT_ALLOWED", Code::PermissionDenied, "coffer image list"),
+        (volumes.0.as_str(), "IMAGE_UNUSABLE", Code::InvalidArgument, "VOLUME"),
+    ];
+    for (image, expected, code, hint) in cases {
+        let request = CreateRunRequest { image: image.to_owned(), ..requests::managed("p") };
+        let status = daemon.run_with(request).await.map(|run| run.run.run_id).unwrap_err();
+        assert_eq!((reason(&status).as_str(), status.code()), (expected, code), "{status}");
+        let details = tonic_types::StatusExt::get_error_details(&status);
+        let told = &details.error_info().unwrap().metadata["hint"];
+        assert!(told.contains(hint), "{told}");
+        assert_eq!(daemon.leftovers(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_request_is_on_record_and_its_ids_are_free_for_a_better_one() {
     let mut daemon = Daemon::start().await;
     let id = "0198a1b2-0000-7000-8000-00000000bbbb";
@@ -96,7 +120,7 @@ async fn a_refused_request_is_on_record_and_its_ids_are_free_for_a_better_one() 
         ..requests::managed("open")
     };
     for _ in 0..2 {
-        assert_eq!(refused(&daemon, request("no/such:1")).await.0, "NOT_FOUND");
+        assert_eq!(refused(&daemon, request("no/such:1")).await.0, "IMAGE_MISSING");
     }
     let mut clients = daemon.connect().await;
     let states: Vec<_> =

@@ -30,7 +30,7 @@ async fn an_image_that_declares_volumes_is_refused() {
     let workspace = daemon.workspace("w", &[]);
     let request = CreateRunRequest { image: image.0.clone(), ..requests::bind("open", &workspace) };
     let status = daemon.run_with(request).await.err().unwrap();
-    assert_eq!(reason(&status), "INVALID_ARGUMENT");
+    assert_eq!(reason(&status), "IMAGE_UNUSABLE");
     assert!(status.message().contains("/data"), "{}", status.message());
     assert_eq!(daemon.leftovers(), Vec::<String>::new());
 }

@@ -31,6 +31,12 @@ pub enum Reason {
     NotFound,
     /// It exists already, with other content.
     AlreadyExists,
+    /// The engine does not have the run's image. Somebody imports or builds it.
+    ImageMissing,
+    /// The profile does not allow the run's image.
+    ImageNotAllowed,
+    /// The run's image declares what no run may have.
+    ImageUnusable,
     /// The deadline passed.
     TimedOut,
     /// Somebody cancelled it, or its run ended.
@@ -51,7 +57,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
         Self::CommandNotAllowed,
@@ -65,6 +71,9 @@ impl Reason {
         Self::InvalidArgument,
         Self::NotFound,
         Self::AlreadyExists,
+        Self::ImageMissing,
+        Self::ImageNotAllowed,
+        Self::ImageUnusable,
         Self::TimedOut,
         Self::Cancelled,
         Self::RunNotReady,
@@ -91,6 +100,9 @@ impl Reason {
             Self::InvalidArgument => "INVALID_ARGUMENT",
             Self::NotFound => "NOT_FOUND",
             Self::AlreadyExists => "ALREADY_EXISTS",
+            Self::ImageMissing => "IMAGE_MISSING",
+            Self::ImageNotAllowed => "IMAGE_NOT_ALLOWED",
+            Self::ImageUnusable => "IMAGE_UNUSABLE",
             Self::TimedOut => "TIMED_OUT",
             Self::Cancelled => "CANCELLED",
             Self::RunNotReady => "RUN_NOT_READY",

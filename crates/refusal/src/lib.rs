@@ -121,14 +121,15 @@ fn code(reason: Reason) -> Code {
         Reason::SandboxViolation
         | Reason::PermissionDenied
         | Reason::CommandNotAllowed
+        | Reason::ImageNotAllowed
         | Reason::ApprovalDenied
         | Reason::ApprovalExpired => Code::PermissionDenied,
         Reason::RateLimited | Reason::Overloaded | Reason::ReadLimit | Reason::WriteLimit => {
             Code::ResourceExhausted
         }
         Reason::PreconditionFailed | Reason::RunNotReady => Code::FailedPrecondition,
-        Reason::InvalidFrontmatter | Reason::InvalidArgument => Code::InvalidArgument,
-        Reason::NotFound => Code::NotFound,
+        Reason::InvalidFrontmatter | Reason::InvalidArgument | Reason::ImageUnusable => Code::InvalidArgument,
+        Reason::NotFound | Reason::ImageMissing => Code::NotFound,
         Reason::AlreadyExists => Code::AlreadyExists,
         Reason::TimedOut => Code::DeadlineExceeded,
         Reason::Cancelled => Code::Cancelled,

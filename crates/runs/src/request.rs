@@ -55,10 +55,10 @@ pub fn parse<'p>(
     }
     let asked = Some(request.image.as_str()).filter(|image| !image.is_empty());
     if !profile.permits_image(asked) {
-        return Err(Refusal::new(
-            Reason::PermissionDenied,
-            format!("image: profile {} does not allow this image; see its allowed_images", request.profile),
-        ));
+        let message =
+            format!("image: profile {} does not allow this image; see its allowed_images", request.profile);
+        let refusal = Refusal::new(Reason::ImageNotAllowed, message).with("profile", request.profile);
+        return Err(refusal.with("hint", "`coffer image list` shows which profiles allow which images"));
     }
     let image = asked.map(str::to_owned).or_else(|| profile.image.clone()).unwrap_or_default();
     let ttl = duration("ttl", request.ttl.as_ref())?;

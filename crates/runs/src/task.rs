@@ -84,8 +84,20 @@ pub(crate) async fn go_on(mut shared: Shared, lanes: Arc<Lanes>, resources: RunR
 /// Whether a launch ended because of what was asked for, before anything of the run was there. Else it is the host that could not
 /// do it, and the run stays to be looked at.
 fn is_of_the_request(reason: Reason) -> bool {
-    use Reason::{InvalidArgument, NotFound, PermissionDenied, PreconditionFailed, SandboxViolation};
-    matches!(reason, InvalidArgument | NotFound | PermissionDenied | PreconditionFailed | SandboxViolation)
+    use Reason::{
+        ImageMissing, ImageUnusable, InvalidArgument, NotFound, PermissionDenied, PreconditionFailed,
+        SandboxViolation,
+    };
+    matches!(
+        reason,
+        ImageMissing
+            | ImageUnusable
+            | InvalidArgument
+            | NotFound
+            | PermissionDenied
+            | PreconditionFailed
+            | SandboxViolation
+    )
 }
 
 impl Shared {

@@ -90,15 +90,17 @@ fn kind(reason: Reason) -> &'static str {
         Reason::SandboxViolation
         | Reason::PermissionDenied
         | Reason::CommandNotAllowed
+        | Reason::ImageNotAllowed
         | Reason::ApprovalDenied
         | Reason::ApprovalExpired => "PermissionDenied",
-        Reason::NotFound => "NotFound",
+        Reason::NotFound | Reason::ImageMissing => "NotFound",
         Reason::TimedOut => "Timeout",
         Reason::RateLimited
         | Reason::ReadLimit
         | Reason::WriteLimit
         | Reason::PreconditionFailed
         | Reason::AlreadyExists
+        | Reason::ImageUnusable
         | Reason::Cancelled
         | Reason::RunNotReady
         | Reason::Overloaded

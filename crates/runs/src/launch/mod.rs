@@ -37,6 +37,11 @@ use crate::{boundary, execution_log};
 
 use source::Source;
 
+/// What an operator does about an image that is missing.
+const MISSING: &str = "an operator imports it with `coffer image import FILE NAME`, or builds it with `coffer image build DIRECTORY NAME`";
+/// And about one that no run may use.
+const UNUSABLE: &str = "build it again without VOLUME, as with `coffer image build DIRECTORY NAME`";
+
 /// How a run's container is to be, from the policy.
 pub(crate) struct Wanted {
     pub(crate) hardening: Hardening,
@@ -243,18 +248,17 @@ impl Launcher {
             let made = self.default_image.get().await?;
             return Ok((made.image, Some(made.busybox)));
         };
-        match self.engine.image(reference).await.map_err(engine_refusal)? {
-            Some(facts) => {
-                let usable = facts.usable().map_err(|refused| Refusal::invalid("image", refused))?;
-                Ok((usable, None))
-            }
-            None => Err(Refusal::new(
-                Reason::NotFound,
-                format!(
-                    "image: the engine has no image {reference}; the operator loads it, nothing is pulled"
-                ),
-            )),
-        }
+        let Some(facts) = self.engine.image(reference).await.map_err(engine_refusal)? else {
+            let message =
+                format!("image: the engine has no image {reference}, and nothing is pulled: {MISSING}");
+            let refusal = Refusal::new(Reason::ImageMissing, message);
+            return Err(refusal.with("image", reference.as_str()).with("hint", MISSING));
+        };
+        let usable = facts.usable().map_err(|refused| {
+            let refusal = Refusal::new(Reason::ImageUnusable, format!("image: {refused}"));
+            refusal.with("image", reference.as_str()).with("hint", UNUSABLE)
+        })?;
+        Ok((usable, None))
     }
 }
 
