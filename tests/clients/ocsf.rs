@@ -39,7 +39,7 @@ fn record(event: Event) -> Record {
 
 /// Every kind, with everything and with nothing; calls in every status, verdict and operation; texts that are odd.
 fn events() -> Vec<Event> {
-    const KINDS: [Kind; 15] = [
+    const KINDS: [Kind; 17] = [
         Kind::DaemonStarted,
         Kind::LogRepaired,
         Kind::PolicyLoaded,
@@ -50,6 +50,8 @@ fn events() -> Vec<Event> {
         Kind::ApprovalDecided,
         Kind::SessionOpened,
         Kind::ProcessEnded,
+        Kind::ImageImported,
+        Kind::ImageBuilt,
         Kind::TokenCreated,
         Kind::TokenRevoked,
         Kind::WorkspaceChange,

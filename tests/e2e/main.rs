@@ -22,6 +22,7 @@ mod delete;
 mod dev_image;
 mod dialects;
 mod harness_profile;
+mod image_service;
 mod images;
 mod lasting;
 mod life;

@@ -10,6 +10,7 @@ use tonic_types::StatusExt as _;
 use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
+use wire::v1::image_service_client::ImageServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
 use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
@@ -41,6 +42,8 @@ pub struct Clients {
     pub permissions: PermissionServiceClient<Channel>,
     /// `LimitService`.
     pub limits: LimitServiceClient<Channel>,
+    /// `ImageService`.
+    pub images: ImageServiceClient<Channel>,
 }
 
 impl Clients {
@@ -61,6 +64,7 @@ impl Clients {
             alerts: AlertServiceClient::new(channel.clone()),
             permissions: PermissionServiceClient::new(channel.clone()),
             limits: LimitServiceClient::new(channel.clone()),
+            images: ImageServiceClient::new(channel.clone()),
             channel,
         }
     }

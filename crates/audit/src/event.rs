@@ -51,6 +51,10 @@ pub enum Kind {
     /// The changes of an overlay are accepted or discarded, or a kept workspace is deleted; on disk before that begins,
     /// and again when it is over.
     WorkspaceChange,
+    /// An operator imports an image; on disk before that begins, and again when it is over.
+    ImageImported,
+    /// An operator has the engine build an image; the same.
+    ImageBuilt,
     /// A run's bundle was made: its manifest's SHA-256 is in `details`.
     BundleCreated,
     /// An operator gave a permission, or lifted a revocation; on disk before it counts.
@@ -110,6 +114,8 @@ impl Kind {
             Self::SessionClosed => "session_closed",
             Self::ProcessEnded => "process_ended",
             Self::WorkspaceChange => "workspace_change",
+            Self::ImageImported => "image_imported",
+            Self::ImageBuilt => "image_built",
             Self::BundleCreated => "bundle_created",
             Self::PermissionGranted => "permission_granted",
             Self::PermissionRevoked => "permission_revoked",

@@ -7,8 +7,8 @@ use crate::endpoint::{Endpoint, Tls};
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, doctor, limits, mcp, permission, policy, process, run,
-    tls, token, transcript, trash, workspace,
+    alert, approval, audit, bundle, call, completions, doctor, image, limits, mcp, permission, policy,
+    process, run, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -74,6 +74,9 @@ enum Command {
     /// List and delete the directories that the daemon keeps after runs have ended.
     #[command(subcommand)]
     Workspace(workspace::Command),
+    /// Import, build and list the images that runs can use. For operators.
+    #[command(subcommand)]
+    Image(image::Command),
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
@@ -128,6 +131,7 @@ impl Cli {
         match self.command {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,
+            Command::Image(command) => command.run(&context).await,
             Command::Call(command) => command.run(&context).await,
             Command::Process(command) => command.run(&context).await,
             Command::Transcript(command) => command.run(&context).await,

@@ -11,6 +11,7 @@ use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
 use wire::v1::host_service_client::HostServiceClient;
+use wire::v1::image_service_client::ImageServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
 use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
@@ -110,6 +111,7 @@ services! {
     permissions: PermissionServiceClient,
     limits: LimitServiceClient,
     tokens: TokenServiceClient,
+    images: ImageServiceClient,
 }
 
 /// What people are told of a list that is cut short.

@@ -16,6 +16,7 @@ mod exit;
 mod failure;
 mod follow;
 mod ids;
+mod image;
 mod limits;
 mod mcp;
 mod outlet;

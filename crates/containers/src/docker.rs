@@ -6,6 +6,7 @@
 //! endpoint (`docker cp`), whose history is one of escapes.
 
 mod faults;
+mod images;
 mod readback;
 mod render;
 
@@ -24,9 +25,11 @@ use bollard::query_parameters::{
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
+use tokio::sync::mpsc;
 
 use crate::engine::{
-    ContainerListing, Engine, EngineError, EngineFacts, ImageFacts, ImportChanges, Inspection,
+    ContainerListing, Engine, EngineError, EngineFacts, ImageBuild, ImageFacts, ImageListing, ImportChanges,
+    Inspection, TarStream,
 };
 use crate::exec::{ErrorTail, ExecStream, Piece, StdoutReader};
 use crate::ids::{ContainerId, ContainerName, Endpoint, ExecId, ImageId, ImageReference, RunUser};
@@ -135,6 +138,33 @@ impl Engine for DockerEngine {
         let finished = progress.try_for_each(|_| std::future::ready(Ok(())));
         self.within(IMPORTING, "import the image", finished).await?;
         self.image(reference).await?.ok_or(EngineError::NotFound { attempt: "find the imported image" })
+    }
+
+    async fn load_image(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError> {
+        self.load(archive, limit).await
+    }
+
+    async fn import_filesystem(
+        &self,
+        tar: TarStream,
+        reference: &ImageReference,
+        limit: Duration,
+    ) -> Result<(), EngineError> {
+        self.import(tar, reference, limit).await
+    }
+
+    async fn build_image(
+        &self,
+        build: &ImageBuild,
+        context: TarStream,
+        output: mpsc::Sender<String>,
+        limit: Duration,
+    ) -> Result<(), EngineError> {
+        self.build(build, context, output, limit).await
+    }
+
+    async fn images(&self) -> Result<Vec<ImageListing>, EngineError> {
+        self.named_images().await
     }
 
     async fn remove_image(&self, id: &ImageId) -> Result<(), EngineError> {

@@ -3,10 +3,14 @@
 //! Every call is bounded in time and ends in an [`EngineError`] that says what was attempted. Nothing here names a
 //! vendor's type, so that another engine, or one that fails on purpose in a test, is a second implementation.
 
+use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::Stream;
+use tokio::sync::mpsc;
 
 use crate::exec::ExecStream;
 use crate::ids::{ContainerId, ContainerName, ExecId, ImageId, ImageReference, RunUser};
@@ -150,6 +154,38 @@ impl ImageFacts {
     }
 }
 
+/// A tar on its way to the engine. An error in it ends the request, and the engine keeps nothing.
+pub type TarStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+/// An image under one of its names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageListing {
+    pub reference: ImageReference,
+    pub id: ImageId,
+    /// Bytes of its layers.
+    pub size: u64,
+    /// Seconds since 1970, as it says.
+    pub created: i64,
+}
+
+/// What the engine is to build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageBuild {
+    /// The name that the image gets.
+    pub reference: ImageReference,
+    /// The Dockerfile in the directory.
+    pub dockerfile: String,
+    pub network: BuildNetwork,
+}
+
+/// The network that programs of a build have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BuildNetwork {
+    /// The engine's default.
+    Engine,
+    None,
+}
+
 /// Configuration that an imported image gets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImportChanges {
@@ -206,6 +242,30 @@ pub trait Engine: Send + Sync {
         reference: &ImageReference,
         changes: &ImportChanges,
     ) -> Result<ImageFacts, EngineError>;
+
+    /// Makes the image of an archive of `docker save`, within this time.
+    async fn load_image(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError>;
+
+    /// Makes an image of one layer from the tar of a root file system, within this time.
+    async fn import_filesystem(
+        &self,
+        tar: TarStream,
+        reference: &ImageReference,
+        limit: Duration,
+    ) -> Result<(), EngineError>;
+
+    /// Builds an image from the tar of a directory, within this time, and tells what the build prints. Dropping the future ends
+    /// the build.
+    async fn build_image(
+        &self,
+        build: &ImageBuild,
+        context: TarStream,
+        output: mpsc::Sender<String>,
+        limit: Duration,
+    ) -> Result<(), EngineError>;
+
+    /// All images that have a name, by name.
+    async fn images(&self) -> Result<Vec<ImageListing>, EngineError>;
 
     /// Removes an image and its tags. One that is gone already is no error.
     async fn remove_image(&self, id: &ImageId) -> Result<(), EngineError>;

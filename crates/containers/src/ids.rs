@@ -133,6 +133,12 @@ impl ImageReference {
         &self.0
     }
 
+    /// With its tag, as the engine lists it.
+    pub fn tagged(&self) -> String {
+        let (repository, tag) = self.repository_and_tag();
+        format!("{repository}:{tag}")
+    }
+
     /// Repository and tag; the tag is `latest` where none is written.
     pub(crate) fn repository_and_tag(&self) -> (&str, &str) {
         match self.0.rsplit_once(':') {

@@ -16,6 +16,7 @@ mod quota;
 mod seccomp;
 mod spec;
 mod sys;
+mod tars;
 mod verify;
 
 pub use advisories::{ADVISORY_CAVEAT, Advisory, advisories};
@@ -27,8 +28,8 @@ pub use cgroups::{
 };
 pub use docker::DockerEngine;
 pub use engine::{
-    ContainerListing, ContainerState, Engine, EngineError, EngineFacts, ImageFacts, ImageRefused,
-    ImportChanges, Inspection, UsableImage,
+    BuildNetwork, ContainerListing, ContainerState, Engine, EngineError, EngineFacts, ImageBuild, ImageFacts,
+    ImageListing, ImageRefused, ImportChanges, Inspection, TarStream, UsableImage,
 };
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
 pub use hardening::{
@@ -42,4 +43,5 @@ pub use mounts::{Access, IdMap, MountError, MountSlot, clean_slots, idmap_suppor
 pub use quota::{Amount, DEEPEST, Measured, ProjectId, ProjectQuotas, measure, unnamed};
 pub use seccomp::{SeccompError, seccomp_profile};
 pub use spec::{ContainerSpec, MountSpec, MountSpecError, Propagation};
+pub use tars::{BadTar, Meter, TarForm, form_of, pass_archive, pass_context, pass_filesystem};
 pub use verify::{HardeningLine, HardeningReport, Mismatch, report, verify};

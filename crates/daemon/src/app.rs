@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::bundle::Bundles;
 use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
+use crate::images::Images;
 use crate::policy::{self, Loader};
 use crate::recovery::{self, RecoveryCursor};
 use crate::rpc::{self, Certificates, GuardLayer, Services, Socket};
@@ -266,7 +267,9 @@ fn services(
         tasks: tasks(),
         stop: stop(),
     };
+    let images = Images::new(runs().launcher.engine.clone(), audit(), gateway(), config.images);
     Ok(Services {
+        image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
         run: rpc::run::Service {
             runs: runs(),
             processes: calls.processes.clone(),

@@ -8,6 +8,7 @@ mod cgroup_view;
 mod check;
 mod config;
 mod ending;
+mod images;
 mod mcp;
 mod policy;
 mod recovery;

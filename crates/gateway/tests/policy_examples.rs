@@ -223,3 +223,35 @@ fn the_shipped_profiles_are_what_their_comments_say() {
     let loose = "profiles: {p: {operations: {read: allow}, exec: {max_timeout_s: 14401}}}\nroles: {r: {allow: [read]}}\n";
     assert!(Policy::from_files([("p.yaml", loose)]).is_err(), "no command runs longer than four hours");
 }
+
+/// What a run of each shipped profile may have of what came with runs that last. A row of every profile, and of no other.
+#[test]
+fn what_is_for_runs_that_last_is_allowed_by_the_profiles_that_are_listed() {
+    let policy = Policy::builtin().unwrap();
+    let variables = [
+        ("CI", "1"),
+        ("TOOL_MODE", "x"),
+        ("PYTHONPATH", "/workspace/src"),
+        ("PATH", "/x"),
+        ("LD_PRELOAD", "/x"),
+    ];
+    // Of each variable in turn, and any image: a lease and a ttl need no leave.
+    let table = [
+        ("build", [true, false, true, false, false], true),
+        ("harness", [true, true, true, true, true], true),
+        ("open", [true, true, true, true, true], true),
+        ("review", [true, false, false, false, false], true),
+        ("strict", [false, false, false, false, false], true),
+    ];
+    let profiles: Vec<_> = policy.profile_names().collect();
+    assert_eq!(profiles, table.map(|(name, ..)| name));
+    for (name, allowed, any_image) in table {
+        let profile = policy.profile(name).unwrap();
+        let has = variables.map(|(variable, value)| {
+            let env = [(variable.to_owned(), value.to_owned())].into();
+            profile.exec.refuses_for_a_run(&env).is_none()
+        });
+        assert_eq!(has, allowed, "{name}: {variables:?}");
+        assert_eq!(profile.permits_image(Some("tools:1")), any_image, "{name}");
+    }
+}

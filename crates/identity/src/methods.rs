@@ -74,6 +74,9 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.AuditService/StreamEvents", READERS, WIDE),
     row("/cofferdam.v1.AuditService/VerifyLog", READERS, WIDE),
     row("/cofferdam.v1.HostService/ExamineHost", EVERYBODY, WIDE),
+    row("/cofferdam.v1.ImageService/BuildImage", &[Operator], WIDE),
+    row("/cofferdam.v1.ImageService/ImportImage", &[Operator], WIDE),
+    row("/cofferdam.v1.ImageService/ListImages", &[Operator], WIDE),
     row("/cofferdam.v1.LimitService/GetRateLimits", EVERYBODY, WIDE),
     row("/cofferdam.v1.LimitService/ThrottleAgent", &[Operator], WIDE),
     row("/cofferdam.v1.PermissionService/GrantPermission", &[Operator], WIDE),
@@ -131,7 +134,7 @@ pub fn method(path: &str) -> Option<&'static Method> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Credential, METHODS, method};
+    use super::{Credential, METHODS, Role, method};
 
     #[test]
     fn the_table_is_sorted_and_each_row_is_found_by_its_path_alone() {
@@ -144,6 +147,26 @@ mod tests {
             }
         }
         assert!(method("").is_none() && method("/cofferdam.v1.ToolService/").is_none());
+    }
+
+    /// Which role may call what came with runs that last, and with which credentials: nothing of it is for the agent in a run.
+    #[test]
+    fn what_is_for_runs_that_last_is_open_to_their_makers_and_images_to_operators() {
+        use Credential::{Certificate, NarrowToken, RunToken, Token, Uid};
+        let table: [(&str, &[Role], bool); 5] = [
+            ("RunService/ExtendRun", &[Role::Operator, Role::Orchestrator], true),
+            ("RunService/KeepAliveRun", &[Role::Operator, Role::Orchestrator], true),
+            ("ImageService/BuildImage", &[Role::Operator], false),
+            ("ImageService/ImportImage", &[Role::Operator], false),
+            ("ImageService/ListImages", &[Role::Operator], false),
+        ];
+        for (name, roles, narrow) in table {
+            let row = method(&format!("/cofferdam.v1.{name}")).unwrap();
+            assert_eq!(row.roles, roles, "{name}");
+            let opens = |credential| row.credentials.contains(&credential);
+            assert!(opens(Uid) && opens(Certificate) && opens(Token), "{name}");
+            assert_eq!((opens(NarrowToken), opens(RunToken)), (narrow, false), "{name}");
+        }
     }
 
     #[test]

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 
 use bollard::models::{
     ContainerConfig, ContainerInspectResponse, ContainerState as EngineState, ContainerStateStatusEnum,
-    ContainerSummary, HostConfig, ImageInspect, MountPoint, SystemInfo, SystemInfoCgroupVersionEnum,
-    SystemVersion,
+    ContainerSummary, HostConfig, ImageInspect, ImageSummary, MountPoint, SystemInfo,
+    SystemInfoCgroupVersionEnum, SystemVersion,
 };
 
 use super::faults::malformed;
-use crate::engine::{ContainerListing, ContainerState, EngineError, EngineFacts, ImageFacts, Inspection};
-use crate::ids::{ContainerId, ImageId};
+use crate::engine::{
+    ContainerListing, ContainerState, EngineError, EngineFacts, ImageFacts, ImageListing, Inspection,
+};
+use crate::ids::{ContainerId, ImageId, ImageReference};
 use crate::spec::{ContainerSpec, MountSpec, Propagation};
 
 pub(super) fn engine_facts(version: SystemVersion, info: SystemInfo) -> Result<EngineFacts, EngineError> {
@@ -50,6 +52,16 @@ pub(super) fn image_facts(image: ImageInspect) -> Result<ImageFacts, EngineError
         labels: config.labels.unwrap_or_default().into_iter().collect(),
         volumes: config.volumes.unwrap_or_default(),
     })
+}
+
+/// An image under each of its names. One that has none, or one that this crate would not ask for, is not listed.
+pub(super) fn named(row: &ImageSummary) -> Vec<ImageListing> {
+    let Ok(id) = ImageId::parse(&row.id) else { return Vec::new() };
+    let references = row.repo_tags.iter().filter_map(|name| ImageReference::parse(name).ok());
+    let size = u64::try_from(row.size).unwrap_or(0);
+    references
+        .map(|reference| ImageListing { reference, id: id.clone(), size, created: row.created })
+        .collect()
 }
 
 pub(super) fn listing(row: ContainerSummary) -> Result<ContainerListing, EngineError> {

@@ -25,6 +25,7 @@ use runs::{HarnessOnBind, OnStop, RunBounds, Thresholds};
 use serde_json::json;
 use store::OutcomeBounds;
 
+use crate::images::ImageBounds;
 use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;
@@ -55,6 +56,8 @@ pub(crate) struct Config {
     pub(crate) strict_engine: bool,
     /// The static busybox of which the default image is made. It may be absent.
     pub(crate) busybox: PathBuf,
+    /// What the import and the build of an image may take.
+    pub(crate) images: ImageBounds,
     /// The form of the host lane's jail that does where the kernel lets this daemon have no whole one.
     pub(crate) accepted_jail: Option<WeakerForm>,
     /// Until an approval expires; `None`: as the profile says.
@@ -139,6 +142,10 @@ impl fmt::Display for Config {
             "harness_on_bind": self.harness_on_bind.name(),
             "docker": { "endpoint": self.engine.to_string(), "strict_engine": self.strict_engine },
             "default_image": { "busybox": self.busybox },
+            "images": {
+                "max_size": values::show_size(self.images.max_bytes),
+                "timeout": seconds(self.images.timeout),
+            },
             "approvals": { "allow_self_approval": self.allow_self_approval },
             "access": access,
             "limits": {

@@ -20,6 +20,7 @@ use store::OutcomeBounds;
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
 use super::{Config, alerts, audit, mcp, tcp};
+use crate::images::ImageBounds;
 use crate::terminal::Limits;
 
 /// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
@@ -28,7 +29,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -36,6 +37,7 @@ const KEYS: [&str; 21] = [
     "harness_on_bind",
     "docker",
     "default_image",
+    "images",
     "host_lane",
     "pool",
     "approvals",
@@ -60,6 +62,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let state_dir = state_dir(&top);
     let docker = top.section("docker", &["endpoint", "strict_engine"]);
     let approvals = top.section("approvals", &["timeout", "allow_self_approval"]);
+    let images = top.section("images", &["max_size", "timeout"]);
     let runs = top.section("runs", &["on_stop", "max_ttl"]);
     let limits = top.section("limits", &["runs", "calls", "calls_waiting", "connections"]);
     let spool = top.section("spool", &["max_total", "min_free"]);
@@ -77,6 +80,10 @@ pub(super) fn config(top: &At<'_>) -> Config {
         engine: docker.get("endpoint").and_then(endpoint).unwrap_or_default(),
         strict_engine: docker.flag_or("strict_engine", false),
         busybox: path_or(&top.section("default_image", &["busybox"]), "busybox", "/bin/busybox"),
+        images: ImageBounds {
+            max_bytes: size_or(&images, "max_size", 1 << 20, 8 << 30),
+            timeout: time_or(&images, "timeout", (1, DAY), 1_800),
+        },
         accepted_jail: accepted_jail(&top),
         approval_timeout: approvals.get("timeout").and_then(|at| time(at, 1, 7 * DAY)),
         allow_self_approval: approvals.flag_or("allow_self_approval", false),

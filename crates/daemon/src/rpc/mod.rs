@@ -8,6 +8,7 @@ mod coalesce;
 mod explain;
 mod guard;
 pub(crate) mod host;
+pub(crate) mod image;
 pub(crate) mod limit;
 mod listen;
 mod offered;
@@ -42,6 +43,7 @@ use wire::v1::alert_service_server::AlertServiceServer;
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
 use wire::v1::host_service_server::HostServiceServer;
+use wire::v1::image_service_server::ImageServiceServer;
 use wire::v1::limit_service_server::LimitServiceServer;
 use wire::v1::permission_service_server::PermissionServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
@@ -102,6 +104,7 @@ pub(crate) struct Services {
     pub(crate) terminal: terminal::Service,
     pub(crate) trash: trash::Service,
     pub(crate) host: host::Service,
+    pub(crate) image: image::Service,
     pub(crate) token: token::Service,
 }
 
@@ -150,6 +153,7 @@ async fn try_serve(
     routes.add_service(capped!(TrashServiceServer, services.trash));
     routes.add_service(capped!(HostServiceServer, services.host));
     routes.add_service(capped!(TokenServiceServer, services.token));
+    routes.add_service(capped!(ImageServiceServer, services.image));
 
     // No sink, no call: health says so, too.
     let mut serving = log.check().is_ok();
@@ -193,6 +197,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         TrashServiceServer::<trash::Service>::NAME,
         HostServiceServer::<host::Service>::NAME,
         TokenServiceServer::<token::Service>::NAME,
+        ImageServiceServer::<image::Service>::NAME,
         // The daemon as a whole.
         "",
     ];

@@ -8025,6 +8025,756 @@ pub mod host_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// An image of the engine, under one of its names.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Image {
+    /// Such as `tools:1`.
+    #[prost(string, tag = "1")]
+    pub reference: ::prost::alloc::string::String,
+    /// Its identity by content, `sha256:…`.
+    #[prost(string, tag = "2")]
+    pub image_id: ::prost::alloc::string::String,
+    /// Bytes of its layers.
+    #[prost(uint64, tag = "3")]
+    pub size_bytes: u64,
+    /// When it was made, as it says.
+    #[prost(message, optional, tag = "4")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Profiles of the policy that allow it, or have it as their own.
+    #[prost(string, repeated, tag = "5")]
+    pub profiles: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Why no run can use it. Empty: a run can.
+    #[prost(string, tag = "6")]
+    pub unusable: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Image {
+    const NAME: &'static str = "Image";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Image".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Image".into()
+    }
+}
+/// See ImageService.ImportImage.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportImageRequest {
+    /// The first message has the header, all others a piece.
+    #[prost(oneof = "import_image_request::Part", tags = "1, 2")]
+    pub part: ::core::option::Option<import_image_request::Part>,
+}
+/// Nested message and enum types in `ImportImageRequest`.
+pub mod import_image_request {
+    /// The first message has the header, all others a piece.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        /// What it is.
+        #[prost(message, tag = "1")]
+        Header(super::ImportImageHeader),
+        /// The next bytes of the tar, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Piece(::prost::alloc::vec::Vec<u8>),
+    }
+}
+impl ::prost::Name for ImportImageRequest {
+    const NAME: &'static str = "ImportImageRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ImportImageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ImportImageRequest".into()
+    }
+}
+/// What is imported.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportImageHeader {
+    /// Name that the image gets, such as `tools:1`. Required. `cofferdam/…` is the daemon's own.
+    #[prost(string, tag = "1")]
+    pub reference: ::prost::alloc::string::String,
+    /// What the tar is. It must not be compressed, and neither may be what is in it.
+    #[prost(enumeration = "import_image_header::Form", tag = "2")]
+    pub form: i32,
+    /// Take the name from another image that has it. Default: ALREADY_EXISTS.
+    #[prost(bool, tag = "3")]
+    pub replace: bool,
+}
+/// Nested message and enum types in `ImportImageHeader`.
+pub mod import_image_header {
+    /// Forms of a tar.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Form {
+        /// Find out: an archive of `docker save` begins with the parts of one.
+        Unspecified = 0,
+        /// An archive of `docker save`, with exactly one image. Its own names are not used.
+        DockerArchive = 1,
+        /// A root file system, which becomes the only layer.
+        RootFilesystem = 2,
+    }
+    impl Form {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "FORM_UNSPECIFIED",
+                Self::DockerArchive => "DOCKER_ARCHIVE",
+                Self::RootFilesystem => "ROOT_FILESYSTEM",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "FORM_UNSPECIFIED" => Some(Self::Unspecified),
+                "DOCKER_ARCHIVE" => Some(Self::DockerArchive),
+                "ROOT_FILESYSTEM" => Some(Self::RootFilesystem),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for ImportImageHeader {
+    const NAME: &'static str = "ImportImageHeader";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ImportImageHeader".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ImportImageHeader".into()
+    }
+}
+/// The image that was imported.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportImageResponse {
+    /// The image.
+    #[prost(message, optional, tag = "1")]
+    pub image: ::core::option::Option<Image>,
+    /// SHA-256 of the tar as it arrived, lower-case hex.
+    #[prost(string, tag = "2")]
+    pub tar_sha256: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImportImageResponse {
+    const NAME: &'static str = "ImportImageResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ImportImageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ImportImageResponse".into()
+    }
+}
+/// See ImageService.BuildImage.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BuildImageRequest {
+    /// The first message has the header, all others a piece.
+    #[prost(oneof = "build_image_request::Part", tags = "1, 2")]
+    pub part: ::core::option::Option<build_image_request::Part>,
+}
+/// Nested message and enum types in `BuildImageRequest`.
+pub mod build_image_request {
+    /// The first message has the header, all others a piece.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        /// What to build.
+        #[prost(message, tag = "1")]
+        Header(super::BuildImageHeader),
+        /// The next bytes of the tar, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Piece(::prost::alloc::vec::Vec<u8>),
+    }
+}
+impl ::prost::Name for BuildImageRequest {
+    const NAME: &'static str = "BuildImageRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BuildImageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BuildImageRequest".into()
+    }
+}
+/// What is built.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BuildImageHeader {
+    /// Name that the image gets, such as `tools:1`. Required. `cofferdam/…` is the daemon's own.
+    #[prost(string, tag = "1")]
+    pub reference: ::prost::alloc::string::String,
+    /// The Dockerfile's path in the directory. Default `Dockerfile`.
+    #[prost(string, tag = "2")]
+    pub dockerfile: ::prost::alloc::string::String,
+    /// Take the name from another image that has it. Default: ALREADY_EXISTS.
+    #[prost(bool, tag = "3")]
+    pub replace: bool,
+    /// When the build is ended. At most, and by default, `images.timeout` of the daemon's configuration.
+    #[prost(message, optional, tag = "4")]
+    pub timeout: ::core::option::Option<::prost_types::Duration>,
+    /// Give the build no network at all. Default: the one that the engine gives it.
+    #[prost(bool, tag = "5")]
+    pub without_network: bool,
+}
+impl ::prost::Name for BuildImageHeader {
+    const NAME: &'static str = "BuildImageHeader";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BuildImageHeader".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BuildImageHeader".into()
+    }
+}
+/// What a build says.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BuildImageResponse {
+    /// Output, and at the end the image.
+    #[prost(oneof = "build_image_response::Part", tags = "1, 2")]
+    pub part: ::core::option::Option<build_image_response::Part>,
+}
+/// Nested message and enum types in `BuildImageResponse`.
+pub mod build_image_response {
+    /// Output, and at the end the image.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        /// What the build prints, from programs that nobody has checked.
+        #[prost(string, tag = "1")]
+        Output(::prost::alloc::string::String),
+        /// The image that was built. The last message.
+        #[prost(message, tag = "2")]
+        Image(super::Image),
+    }
+}
+impl ::prost::Name for BuildImageResponse {
+    const NAME: &'static str = "BuildImageResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BuildImageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BuildImageResponse".into()
+    }
+}
+/// See ImageService.ListImages.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListImagesRequest {}
+impl ::prost::Name for ListImagesRequest {
+    const NAME: &'static str = "ListImagesRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListImagesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListImagesRequest".into()
+    }
+}
+/// The images.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListImagesResponse {
+    /// By name, at most 1,000.
+    #[prost(message, repeated, tag = "1")]
+    pub images: ::prost::alloc::vec::Vec<Image>,
+    /// There are more.
+    #[prost(bool, tag = "2")]
+    pub truncated: bool,
+}
+impl ::prost::Name for ListImagesResponse {
+    const NAME: &'static str = "ListImagesResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListImagesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListImagesResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod image_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Imports, builds and lists the engine's images. For operators.
+    #[derive(Debug, Clone)]
+    pub struct ImageServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl ImageServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> ImageServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ImageServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ImageServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Makes an image of a tar: first a header, then the tar in pieces. Nothing is kept of a tar that is refused, cut or
+        /// longer than `images.max_size` of the daemon's configuration.
+        pub async fn import_image(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::ImportImageRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::ImportImageResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ImageService/ImportImage",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ImageService", "ImportImage"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        /// Has the engine build an image from a directory with a Dockerfile: first a header, then the directory as a tar in pieces.
+        /// Answers with what the build prints, and with the image at its end. The build has the network that the engine gives
+        /// it. It is ended when its time is over, when the client goes away, or when the daemon stops.
+        pub async fn build_image(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::BuildImageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::BuildImageResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ImageService/BuildImage",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ImageService", "BuildImage"));
+            self.inner.streaming(req, path, codec).await
+        }
+        /// The engine's images that have a name, by name.
+        pub async fn list_images(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListImagesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListImagesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ImageService/ListImages",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ImageService", "ListImages"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod image_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with ImageServiceServer.
+    #[async_trait]
+    pub trait ImageService: std::marker::Send + std::marker::Sync + 'static {
+        /// Makes an image of a tar: first a header, then the tar in pieces. Nothing is kept of a tar that is refused, cut or
+        /// longer than `images.max_size` of the daemon's configuration.
+        async fn import_image(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ImportImageRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImportImageResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the BuildImage method.
+        type BuildImageStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::BuildImageResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Has the engine build an image from a directory with a Dockerfile: first a header, then the directory as a tar in pieces.
+        /// Answers with what the build prints, and with the image at its end. The build has the network that the engine gives
+        /// it. It is ended when its time is over, when the client goes away, or when the daemon stops.
+        async fn build_image(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::BuildImageRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::BuildImageStream>, tonic::Status>;
+        /// The engine's images that have a name, by name.
+        async fn list_images(
+            &self,
+            request: tonic::Request<super::ListImagesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListImagesResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Imports, builds and lists the engine's images. For operators.
+    #[derive(Debug)]
+    pub struct ImageServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> ImageServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for ImageServiceServer<T>
+    where
+        T: ImageService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.ImageService/ImportImage" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImportImageSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::ClientStreamingService<super::ImportImageRequest>
+                    for ImportImageSvc<T> {
+                        type Response = super::ImportImageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ImportImageRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::import_image(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImportImageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ImageService/BuildImage" => {
+                    #[allow(non_camel_case_types)]
+                    struct BuildImageSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::StreamingService<super::BuildImageRequest>
+                    for BuildImageSvc<T> {
+                        type Response = super::BuildImageResponse;
+                        type ResponseStream = T::BuildImageStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::BuildImageRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::build_image(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BuildImageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ImageService/ListImages" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListImagesSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::UnaryService<super::ListImagesRequest>
+                    for ListImagesSvc<T> {
+                        type Response = super::ListImagesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListImagesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::list_images(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListImagesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for ImageServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.ImageService";
+    impl<T> tonic::server::NamedService for ImageServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// See LimitService.GetRateLimits. Set `run_id`, or `agent_id`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetRateLimitsRequest {

@@ -1,0 +1,89 @@
+//! Images that operators bring: streamed to the engine, within a time of their own.
+//!
+//! The engine ends a build whose connection is closed: it kills the build's container and removes it. So dropping the
+//! future is what ends a build, whatever dropped it.
+
+use std::time::Duration;
+
+use bollard::models::BuildInfo;
+use bollard::query_parameters::{
+    BuildImageOptions, CreateImageOptions, ImportImageOptions, ListImagesOptions,
+};
+use futures_util::TryStreamExt as _;
+use tokio::sync::mpsc;
+
+use super::{ASKING, DockerEngine, readback};
+use crate::engine::{BuildNetwork, EngineError, ImageBuild, ImageListing, TarStream};
+use crate::ids::ImageReference;
+
+impl DockerEngine {
+    pub(super) async fn load(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError> {
+        let attempt = "load the image";
+        let client = self.client.clone().with_timeout(limit);
+        let progress = client.import_image_stream(ImportImageOptions::default(), archive, None);
+        let finished = progress.try_for_each(|_| std::future::ready(Ok(())));
+        self.within(limit, attempt, finished).await
+    }
+
+    pub(super) async fn import(
+        &self,
+        tar: TarStream,
+        reference: &ImageReference,
+        limit: Duration,
+    ) -> Result<(), EngineError> {
+        let (repository, tag) = reference.repository_and_tag();
+        let options = CreateImageOptions {
+            from_src: Some("-".into()),
+            repo: Some(repository.into()),
+            tag: Some(tag.into()),
+            ..CreateImageOptions::default()
+        };
+        let client = self.client.clone().with_timeout(limit);
+        let progress = client.create_image(Some(options), Some(bollard::body_try_stream(tar)), None);
+        let finished = progress.try_for_each(|_| std::future::ready(Ok(())));
+        self.within(limit, "import the image", finished).await
+    }
+
+    pub(super) async fn build(
+        &self,
+        build: &ImageBuild,
+        context: TarStream,
+        output: mpsc::Sender<String>,
+        limit: Duration,
+    ) -> Result<(), EngineError> {
+        let options = BuildImageOptions {
+            dockerfile: build.dockerfile.clone(),
+            t: Some(build.reference.tagged()),
+            networkmode: match build.network {
+                BuildNetwork::Engine => None,
+                BuildNetwork::None => Some("none".into()),
+            },
+            // Containers of the build go, also when it fails.
+            rm: true,
+            forcerm: true,
+            ..BuildImageOptions::default()
+        };
+        let client = self.client.clone().with_timeout(limit);
+        let said = client.build_image(options, None, Some(bollard::body_try_stream(context)));
+        let finished = said.try_for_each(|said: BuildInfo| {
+            let output = output.clone();
+            async move {
+                let text = said.stream.or(said.status).filter(|text| !text.is_empty());
+                if let Some(text) = text {
+                    // Where nobody hears it any more, the build is about to end.
+                    let _ = output.send(text).await;
+                }
+                Ok(())
+            }
+        });
+        self.within(limit, "build the image", finished).await
+    }
+
+    pub(super) async fn named_images(&self) -> Result<Vec<ImageListing>, EngineError> {
+        let call = self.client.list_images(None::<ListImagesOptions>);
+        let rows = self.within(ASKING, "list the images", call).await?;
+        let mut images: Vec<_> = rows.iter().flat_map(readback::named).collect();
+        images.sort_by(|one: &ImageListing, other| one.reference.as_str().cmp(other.reference.as_str()));
+        Ok(images)
+    }
+}

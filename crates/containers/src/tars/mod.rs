@@ -1,0 +1,94 @@
+//! Tars on their way to the engine: looked through while they pass, so that none has to fit into memory or onto a disk.
+//!
+//! ```text
+//!  client's pieces ─► Walk: header by header ─► check: names, links, kinds ─► engine's request
+//!                              └── a member that is a layer: the same within it
+//! ```
+//!
+//! The engine unpacks as root. So nothing gets to it that is larger unpacked than it was here (compressed or sparse), that has a
+//! name or a link of another place, or that says something else of its length than it has. The engine verifies the digests of
+//! layers itself.
+
+mod archive;
+mod check;
+mod member;
+mod meter;
+mod walk;
+
+use std::io::{self, Read, Write};
+
+use crate::ids::ImageReference;
+
+pub use meter::Meter;
+
+/// Why a tar is refused. For the operator who sent it.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTar {
+    #[error("it is no tar: {0}")]
+    NoTar(&'static str),
+    #[error("it is cut: it ends within {0}")]
+    Cut(String),
+    #[error("{0} is compressed, so its size unpacked is not known: decompress it first")]
+    Compressed(String),
+    #[error("{name}: {why}")]
+    Member { name: String, why: &'static str },
+    #[error("it is no archive of one image: {0}")]
+    NoArchive(&'static str),
+    #[error("it is longer than {0} bytes")]
+    TooLong(u64),
+    /// The way to or from it broke.
+    #[error("it could not be passed on")]
+    Io(#[source] io::Error),
+}
+
+impl From<io::Error> for BadTar {
+    fn from(error: io::Error) -> Self {
+        let too_long = error.get_ref().and_then(|error| error.downcast_ref::<meter::TooLong>());
+        match too_long {
+            Some(meter::TooLong(most)) => Self::TooLong(*most),
+            None => Self::Io(error),
+        }
+    }
+}
+
+/// What a tar is to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TarForm {
+    /// An archive of `docker save` with one image.
+    DockerArchive,
+    /// The root file system of an image.
+    RootFilesystem,
+}
+
+/// Bytes that tell the form.
+const HEAD: usize = 512;
+
+/// Reads the beginning of a tar: its form, as far as its first member tells, and the bytes that were read.
+pub fn form_of(input: &mut impl Read) -> Result<(TarForm, Vec<u8>), BadTar> {
+    let mut head = Vec::with_capacity(HEAD);
+    input.take(HEAD as u64).read_to_end(&mut head)?;
+    if archive::is_compressed(&head) {
+        return Err(BadTar::Compressed("it".to_owned()));
+    }
+    let name = head.split(|byte| *byte == 0).next().unwrap_or_default();
+    let is_part = archive::is_part(name);
+    Ok((if is_part { TarForm::DockerArchive } else { TarForm::RootFilesystem }, head))
+}
+
+/// Passes a root file system on as it is.
+pub fn pass_filesystem(input: impl Read, output: impl Write) -> Result<(), BadTar> {
+    check::pass(input, output, check::Links::Anywhere)
+}
+
+/// Passes the directory of a build on as it is. No link in it may leave it.
+pub fn pass_context(input: impl Read, output: impl Write) -> Result<(), BadTar> {
+    check::pass(input, output, check::Links::Within)
+}
+
+/// Passes an archive of one image on, which gets this name and no other.
+pub fn pass_archive(input: impl Read, output: impl Write, reference: &ImageReference) -> Result<(), BadTar> {
+    archive::pass(input, output, reference)
+}
+
+#[cfg(test)]
+mod tests;

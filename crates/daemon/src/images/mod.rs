@@ -1,0 +1,405 @@
+//! Images that operators import and build. The daemon never pulls one.
+//!
+//! ```text
+//!  client ─► pieces ─► meter: length, SHA-256 ─► looked through while it passes ─► engine ─► named, on record
+//! ```
+//!
+//! What begins is on record before the engine hears of it: a build runs programs with the network that the engine gives
+//! it. How it ended is on record, too, with the digest of the image.
+
+mod passage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use audit::{Event, Kind};
+use audit_service::AuditLog;
+use containers::{
+    BadTar, BuildNetwork, Engine, EngineError, ImageBuild, ImageListing, ImageReference, TarForm,
+    pass_archive, pass_context, pass_filesystem,
+};
+use executor::engine_refusal;
+use futures_util::{StreamExt as _, stream};
+use gateway::Gateway;
+use identity::Principal;
+use ops::Reason;
+use refusal::{Refusal, chain};
+use serde_json::json;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use wire::v1;
+use wire::v1::import_image_header::Form;
+
+pub(crate) use passage::Pieces;
+use passage::{Passage, Passed};
+
+/// Imports and builds at the same time.
+const AT_ONCE: usize = 2;
+/// Images that are listed.
+const LISTED: usize = 1_000;
+/// Images that are looked at at the same time.
+const LOOKS: usize = 8;
+/// For the tar's end to be seen once the engine is done, and for the engine once its time is over.
+const SETTLING: Duration = Duration::from_secs(5);
+/// Names under this are the daemon's own.
+const OWN: &str = "cofferdam/";
+
+/// What the import and the build of an image may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ImageBounds {
+    /// Bytes of a tar.
+    pub(crate) max_bytes: u64,
+    pub(crate) timeout: Duration,
+}
+
+pub(crate) struct Images {
+    engine: Arc<dyn Engine>,
+    audit: Arc<AuditLog>,
+    gateway: Arc<Gateway>,
+    bounds: ImageBounds,
+    slots: Semaphore,
+}
+
+/// Whether an image may take a name that another one has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Naming {
+    New,
+    Replace,
+}
+
+impl Images {
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        audit: Arc<AuditLog>,
+        gateway: Arc<Gateway>,
+        bounds: ImageBounds,
+    ) -> Self {
+        Self { engine, audit, gateway, bounds, slots: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Makes an image of a tar.
+    pub(crate) async fn import(
+        &self,
+        principal: &Principal,
+        header: v1::ImportImageHeader,
+        pieces: Pieces,
+        cancel: &CancellationToken,
+    ) -> Result<v1::ImportImageResponse, Refusal> {
+        let form = match header.form() {
+            Form::Unspecified => None,
+            Form::DockerArchive => Some(TarForm::DockerArchive),
+            Form::RootFilesystem => Some(TarForm::RootFilesystem),
+        };
+        let reference = own_name(&header.reference)?;
+        let _slot = self.slot()?;
+        self.check_name(&reference, naming(header.replace)).await?;
+        let event = || event(Kind::ImageImported, principal, &reference);
+        self.record(event(), json!({ "phase": "begun" })).await?;
+
+        let name = reference.clone();
+        let passage =
+            Passage::begin(pieces, form, self.bounds.max_bytes, move |form, input, output| match form {
+                TarForm::DockerArchive => pass_archive(input, output, &name),
+                TarForm::RootFilesystem => pass_filesystem(input, output),
+            });
+        let made = async {
+            let (form, tar, passed) = passage.form().await.map_err(|bad| bad_tar(&bad))?;
+            let limit = self.bounds.timeout;
+            let given = match form {
+                TarForm::DockerArchive => self.engine.load_image(tar, limit).await,
+                TarForm::RootFilesystem => self.engine.import_filesystem(tar, &reference, limit).await,
+            };
+            settled(given, passed).await
+        };
+        let made = in_time(made, self.bounds.timeout, cancel).await;
+        let passed = self.recorded(event, &reference, made).await?;
+        Ok(v1::ImportImageResponse { image: Some(self.shown(&reference).await?), tar_sha256: passed.sha256 })
+    }
+
+    /// Has the engine build an image, and tells what the build prints.
+    pub(crate) async fn build(
+        &self,
+        principal: &Principal,
+        header: v1::BuildImageHeader,
+        pieces: Pieces,
+        output: mpsc::Sender<String>,
+        cancel: &CancellationToken,
+    ) -> Result<v1::Image, Refusal> {
+        let limit = match store::duration_from_wire(&header.timeout.unwrap_or_default()) {
+            Some(timeout) if timeout > self.bounds.timeout => {
+                let most = self.bounds.timeout.as_secs();
+                let message = format!("is above the daemon's limit of {most} seconds (images.timeout)");
+                return Err(Refusal::invalid("timeout", message));
+            }
+            Some(timeout) => timeout,
+            None if header.timeout.is_some() => {
+                return Err(Refusal::invalid("timeout", "must be more than zero"));
+            }
+            None => self.bounds.timeout,
+        };
+        let build = ImageBuild {
+            reference: own_name(&header.reference)?,
+            dockerfile: dockerfile(header.dockerfile)?,
+            network: if header.without_network { BuildNetwork::None } else { BuildNetwork::Engine },
+        };
+        let reference = &build.reference;
+        let _slot = self.slot()?;
+        self.check_name(reference, naming(header.replace)).await?;
+        let event = || event(Kind::ImageBuilt, principal, reference);
+        self.record(
+            event(),
+            json!({
+                "phase": "begun", "dockerfile": build.dockerfile, "network": !header.without_network,
+            }),
+        )
+        .await?;
+
+        let form = Some(TarForm::RootFilesystem);
+        let passage = Passage::begin(pieces, form, self.bounds.max_bytes, |_, input, output| {
+            pass_context(input, output)
+        });
+        let made = async {
+            let (_, tar, passed) = passage.form().await.map_err(|bad| bad_tar(&bad))?;
+            let given = self.engine.build_image(&build, tar, output, limit).await;
+            settled(given, passed).await
+        };
+        let made = in_time(made, limit, cancel).await;
+        self.recorded(event, reference, made).await?;
+        self.shown(reference).await
+    }
+
+    /// The images that have a name, and whether there are more.
+    pub(crate) async fn list(&self) -> Result<(Vec<v1::Image>, bool), Refusal> {
+        let mut found = self.engine.images().await.map_err(engine_refusal)?;
+        let truncated = found.len() > LISTED;
+        found.truncate(LISTED);
+        let described = stream::iter(found).map(|listing| self.described(listing));
+        let images: Vec<_> = described.buffered(LOOKS).collect().await;
+        Ok((images.into_iter().collect::<Result<_, _>>()?, truncated))
+    }
+
+    fn slot(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Refusal> {
+        self.slots.try_acquire().map_err(|_| {
+            Refusal::new(
+                Reason::Overloaded,
+                format!("{AT_ONCE} images are being imported or built: wait for one"),
+            )
+        })
+    }
+
+    async fn check_name(&self, reference: &ImageReference, naming: Naming) -> Result<(), Refusal> {
+        self.audit.check()?;
+        if naming == Naming::Replace {
+            return Ok(());
+        }
+        match self.engine.image(reference).await.map_err(engine_refusal)? {
+            None => Ok(()),
+            Some(has) => Err(Refusal::new(
+                Reason::AlreadyExists,
+                format!("reference: the engine has an image {reference}; `replace` takes its name away"),
+            )
+            .with("image_id", has.id.to_string())),
+        }
+    }
+
+    async fn record(&self, event: Event, details: serde_json::Value) -> Result<(), Refusal> {
+        self.audit.record(event.details(details)).await?;
+        Ok(())
+    }
+
+    /// Puts on record how it ended: with the image's digest, or why there is none.
+    async fn recorded(
+        &self,
+        event: impl Fn() -> Event,
+        reference: &ImageReference,
+        made: Result<Passed, Refusal>,
+    ) -> Result<Passed, Refusal> {
+        let found = match &made {
+            Ok(_) => self.engine.image(reference).await.map_err(engine_refusal),
+            Err(refusal) => Err(refusal.clone()),
+        };
+        let missing = || {
+            Refusal::new(Reason::EngineUnavailable, "the engine says that it is done and has no such image")
+        };
+        match (made, found.and_then(|found| found.ok_or_else(missing))) {
+            (Ok(passed), Ok(facts)) => {
+                let details = json!({
+                    "phase": "done", "image_id": facts.id.to_string(), "tar_sha256": passed.sha256, "tar_bytes": passed.bytes,
+                });
+                self.record(event().image(facts.id.to_string()), details).await?;
+                Ok(passed)
+            }
+            (_, Err(refusal)) | (Err(refusal), _) => {
+                let details =
+                    json!({ "phase": "failed", "reason": refusal.reason.as_str(), "why": refusal.message });
+                self.record(event(), details).await?;
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn shown(&self, reference: &ImageReference) -> Result<v1::Image, Refusal> {
+        let name = reference.tagged();
+        let listed = self.engine.images().await.map_err(engine_refusal)?;
+        let listing = listed.into_iter().find(|listing| listing.reference.as_str() == name);
+        let gone = || Refusal::new(Reason::EngineUnavailable, "the image was removed meanwhile");
+        self.described(listing.ok_or_else(gone)?).await
+    }
+
+    async fn described(&self, listing: ImageListing) -> Result<v1::Image, Refusal> {
+        let ImageListing { reference, id, size, created } = listing;
+        let facts = self.engine.image(&reference).await.map_err(engine_refusal)?;
+        let unusable = match facts.map(|facts| facts.usable()) {
+            Some(Ok(_)) => String::new(),
+            Some(Err(refused)) => refused.to_string(),
+            None => "it was removed meanwhile".to_owned(),
+        };
+        let policy = self.gateway.policy();
+        let allows = |name: &&str| {
+            let short = reference.as_str().strip_suffix(":latest");
+            policy.profile(name).is_some_and(|profile| {
+                [Some(reference.as_str()), short]
+                    .into_iter()
+                    .flatten()
+                    .any(|name| profile.permits_image(Some(name)))
+            })
+        };
+        Ok(v1::Image {
+            profiles: policy.profile_names().filter(allows).map(str::to_owned).collect(),
+            reference: reference.to_string(),
+            image_id: id.to_string(),
+            size_bytes: size,
+            created_at: Some(wire::Timestamp { seconds: created, nanos: 0 }),
+            unusable,
+        })
+    }
+}
+
+fn naming(replace: bool) -> Naming {
+    if replace { Naming::Replace } else { Naming::New }
+}
+
+fn event(kind: Kind, principal: &Principal, reference: &ImageReference) -> Event {
+    Event::new(kind).principal(&principal.name).input(json!({ "reference": reference.as_str() }))
+}
+
+/// A name that an operator may give.
+fn own_name(name: &str) -> Result<ImageReference, Refusal> {
+    let reference = ImageReference::parse(name).map_err(|error| Refusal::invalid("reference", error))?;
+    // A digest is what an image is, not what it is called.
+    if name.contains('@') || name.starts_with("sha256:") {
+        return Err(Refusal::invalid("reference", "is a digest: give a name and a tag, such as tools:1"));
+    }
+    if name.starts_with(OWN) {
+        return Err(Refusal::invalid("reference", format!("begins with {OWN}, which is the daemon's own")));
+    }
+    let tagged = reference.tagged();
+    let repository = tagged.rsplit_once(':').map_or(tagged.as_str(), |(repository, _)| repository);
+    if repository.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Err(Refusal::invalid("reference", "has capitals before its tag, which the engine refuses"));
+    }
+    Ok(reference)
+}
+
+/// A path in the directory of the build.
+fn dockerfile(path: String) -> Result<String, Refusal> {
+    if path.is_empty() {
+        return Ok("Dockerfile".to_owned());
+    }
+    let plain = path.len() <= 1_000
+        && !path.starts_with('/')
+        && path.chars().all(|c| !c.is_control())
+        && path.split('/').all(|part| !part.is_empty() && part != "..");
+    if plain { Ok(path) } else { Err(Refusal::invalid("dockerfile", "is not a path within the directory")) }
+}
+
+/// Ends what a client that says nothing, or that is gone, would hold open.
+async fn in_time(
+    made: impl Future<Output = Result<Passed, Refusal>>,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> Result<Passed, Refusal> {
+    tokio::select! {
+        made = made => made,
+        () = tokio::time::sleep(limit + SETTLING) => Err(Refusal::new(
+            Reason::TimedOut,
+            format!("the tar was not there within {} seconds; the engine kept nothing of it", limit.as_secs()),
+        )),
+        () = cancel.cancelled() => Err(Refusal::new(
+            Reason::Cancelled,
+            "the client went away, or the daemon stops; the engine was told to end it",
+        )),
+    }
+}
+
+/// A tar that is bad is why the engine failed. Where the engine left first, its words say why.
+async fn settled(
+    given: Result<(), EngineError>,
+    passed: impl Future<Output = Result<Passed, BadTar>>,
+) -> Result<Passed, Refusal> {
+    match (given, tokio::time::timeout(SETTLING, passed).await) {
+        (Err(error), Err(_) | Ok(Ok(_) | Err(BadTar::Io(_)))) => Err(refused(error)),
+        (_, Ok(Err(bad))) => Err(bad_tar(&bad)),
+        (Ok(()), Ok(Ok(passed))) => Ok(passed),
+        (Ok(()), Err(_)) => {
+            Err(Refusal::new(Reason::Internal, "the tar was never looked through to its end"))
+        }
+    }
+}
+
+/// The engine's own words: only operators get here, and a build is of no use without them.
+fn refused(error: EngineError) -> Refusal {
+    match error {
+        EngineError::Api { attempt, status: 200 | 400 | 500, message } => {
+            let message: String = message.trim().replace(char::is_control, " ");
+            Refusal::new(Reason::PreconditionFailed, format!("the engine did not {attempt}: {message}"))
+        }
+        EngineError::TimedOut { attempt, limit } => Refusal::new(
+            Reason::TimedOut,
+            format!("the engine did not {attempt} within {} seconds; it was told to end it", limit.as_secs()),
+        ),
+        error => engine_refusal(error),
+    }
+}
+
+fn bad_tar(bad: &BadTar) -> Refusal {
+    match bad {
+        BadTar::Io(_) => {
+            tracing::info!(error = %chain(bad), "a tar was not passed on to its end");
+            Refusal::new(
+                Reason::Cancelled,
+                "the tar ended before it was whole; the engine kept nothing of it",
+            )
+        }
+        BadTar::TooLong(most) => {
+            Refusal::invalid("tar", format!("is longer than {most} bytes (images.max_size)"))
+        }
+        bad => Refusal::invalid("tar", bad),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{dockerfile, own_name};
+
+    #[test]
+    fn names_are_those_that_an_operator_may_give() {
+        for good in ["tools:1", "tools", "team/tools:1.2-A", "registry.example.org:5000/team/tools:1"] {
+            assert!(own_name(good).is_ok(), "{good}");
+        }
+        let digest = format!("sha256:{}", "a".repeat(64));
+        for bad in ["", "cofferdam/default:1", "../x", "a b", "Tools:1", &digest, &format!("tools@{digest}")]
+        {
+            assert!(own_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_dockerfile_is_in_the_directory() {
+        assert_eq!(dockerfile(String::new()).unwrap(), "Dockerfile");
+        assert_eq!(dockerfile("build/Dockerfile.dev".to_owned()).unwrap(), "build/Dockerfile.dev");
+        for bad in ["../Dockerfile", "/etc/passwd", "a//b", "a\nb", "a/../../b"] {
+            assert!(dockerfile(bad.to_owned()).is_err(), "{bad}");
+        }
+    }
+}

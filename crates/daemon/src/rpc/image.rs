@@ -1,0 +1,130 @@
+//! `ImageService`.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use refusal::Refusal;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::{Request, Response, Status, Streaming};
+use wire::v1::image_service_server::ImageService;
+use wire::v1::{self, build_image_request, build_image_response, import_image_request};
+
+use super::principal;
+use crate::images::{Images, Pieces};
+
+/// Lines of a build that wait for their client.
+const LINES: usize = 64;
+/// Characters of one of them.
+const MAX_LINE: usize = 16 * 1024;
+/// Bytes of one piece.
+const MAX_PIECE: usize = 1 << 20;
+
+/// `ImageService`.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) images: Arc<Images>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
+
+/// The rest of a request: pieces, and nothing else.
+fn pieces<T: Send + 'static>(
+    stream: Streaming<T>,
+    piece: impl Fn(T) -> Option<Vec<u8>> + Send + 'static,
+) -> Pieces {
+    Box::pin(stream.map(move |message| match message.map(&piece) {
+        Ok(Some(piece)) if piece.len() <= MAX_PIECE => Ok(Bytes::from(piece)),
+        Ok(_) => Err(io::Error::other("no piece of a tar, or a longer one than may be")),
+        Err(status) => Err(io::Error::other(status)),
+    }))
+}
+
+fn no_header() -> Refusal {
+    Refusal::invalid("header", "is missing: the first message has it")
+}
+
+#[tonic::async_trait]
+impl ImageService for Service {
+    async fn import_image(
+        &self,
+        request: Request<Streaming<v1::ImportImageRequest>>,
+    ) -> Result<Response<v1::ImportImageResponse>, Status> {
+        use import_image_request::Part;
+        let (service, principal) = (self.clone(), principal(&request)?);
+        let mut stream = request.into_inner();
+        let first = stream.message().await?.and_then(|first| first.part);
+        let Some(Part::Header(header)) = first else { return Err(no_header().into()) };
+        let pieces = pieces(stream, |message: v1::ImportImageRequest| match message.part {
+            Some(Part::Piece(piece)) => Some(piece),
+            _ => None,
+        });
+        let cancel = self.stop.child_token();
+        let _gone = cancel.clone().drop_guard();
+        // Comes to its record when the client goes away, which ends it.
+        let imported =
+            self.tasks.spawn(async move { service.images.import(&principal, header, pieces, &cancel).await });
+        let imported = imported.await.map_err(|error| Refusal::internal("importing the image", &error))??;
+        Ok(Response::new(imported))
+    }
+
+    type BuildImageStream = ReceiverStream<Result<v1::BuildImageResponse, Status>>;
+
+    async fn build_image(
+        &self,
+        request: Request<Streaming<v1::BuildImageRequest>>,
+    ) -> Result<Response<Self::BuildImageStream>, Status> {
+        use build_image_request::Part;
+        use build_image_response::Part as Said;
+        let (service, principal) = (self.clone(), principal(&request)?);
+        let mut stream = request.into_inner();
+        let first = stream.message().await?.and_then(|first| first.part);
+        let Some(Part::Header(header)) = first else { return Err(no_header().into()) };
+        let pieces = pieces(stream, |message: v1::BuildImageRequest| match message.part {
+            Some(Part::Piece(piece)) => Some(piece),
+            _ => None,
+        });
+        let (tell, told) = mpsc::channel(LINES);
+        let (output, mut lines) = mpsc::channel::<String>(LINES);
+        let cancel = self.stop.child_token();
+        self.tasks.spawn(async move {
+            let say = |said| Ok(v1::BuildImageResponse { part: Some(said) });
+            let built = service.images.build(&principal, header, pieces, output, &cancel);
+            let passing_on = async {
+                while let Some(line) = lines.recv().await {
+                    let line = line.chars().take(MAX_LINE).collect();
+                    if tell.send(say(Said::Output(line))).await.is_err() {
+                        break;
+                    }
+                }
+            };
+            // Nobody reads the answer any more.
+            let gone = async {
+                tell.closed().await;
+                cancel.cancel();
+            };
+            let built = async { tokio::join!(built, passing_on).0 };
+            tokio::pin!(built, gone);
+            let built = loop {
+                tokio::select! {
+                    built = &mut built => break built,
+                    () = &mut gone, if !cancel.is_cancelled() => {}
+                }
+            };
+            let _ = tell.send(built.map_err(Status::from).and_then(|image| say(Said::Image(image)))).await;
+        });
+        Ok(Response::new(ReceiverStream::new(told)))
+    }
+
+    async fn list_images(
+        &self,
+        _: Request<v1::ListImagesRequest>,
+    ) -> Result<Response<v1::ListImagesResponse>, Status> {
+        let (images, truncated) = self.images.list().await?;
+        Ok(Response::new(v1::ListImagesResponse { images, truncated }))
+    }
+}
