@@ -13,8 +13,11 @@ async fn ended(kind: &str, end: &str) {
     let result = inside.exec(request).await;
     assert_eq!((result.stdout.as_str(), result.timed_out), ("ready\n", end == "stay"), "{result:?}");
     let kill = result.kill.unwrap();
-    assert_eq!((kill.left, kill.method.as_str()), (0, "descendants"), "{kill:?}");
-    assert!(kill.ended >= BRANCHES, "{kill:?}");
+    assert_eq!(kill.left, 0, "{kill:?}");
+    // The kernel itself ends stopped processes whose session has lost its leader, if it comes first.
+    if kind != "stopped" {
+        assert!(kill.ended >= BRANCHES && kill.method == "descendants", "{kill:?}");
+    }
     assert_eq!(processes(&mut inside).await, IDLE);
 }
 

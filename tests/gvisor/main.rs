@@ -12,6 +12,7 @@ mod inside;
 mod lanes;
 mod life;
 mod limits;
+mod terminal;
 
 use harness::{Daemon, Setup, v1};
 
@@ -28,6 +29,10 @@ const POLICY: &str = "profiles:
     exec: {default: allow, max_timeout_s: 120}
     limits: {memory_mib: 512, pids: 64}
     approvals: {freeze: false}
+    rate_limits:
+      operations: {default: {minute: unlimited, hour: unlimited, day: unlimited}}
+      run: {minute: unlimited, hour: unlimited, day: unlimited}
+      principal: {minute: unlimited, hour: unlimited, day: unlimited}
 ";
 
 async fn daemon() -> Daemon {
@@ -47,12 +52,13 @@ async fn enter_with(request: v1::CreateRunRequest) -> (Daemon, Inside) {
     (daemon, inside)
 }
 
-/// Names of the processes in the sandbox, but for the probe that asks, sorted. Nobody outside sees them.
+/// Names of the processes in the sandbox, but for the probe that asks, sorted. Nobody outside sees them. Those that are over
+/// and only wait to be reaped have none.
 async fn processes(inside: &mut Inside) -> Vec<String> {
     let lines = inside.probe(&["processes"]).await;
     let mut names: Vec<String> =
         lines.iter().filter_map(|line| line.split_once(' ')).map(|(_, name)| name.to_owned()).collect();
-    names.retain(|name| !name.starts_with(inside::PROBE));
+    names.retain(|name| !name.is_empty() && *name != format!("{} processes", inside::PROBE));
     names.sort();
     names
 }

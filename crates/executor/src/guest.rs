@@ -169,18 +169,30 @@ impl GuestLane {
 
     async fn cause(&self, serving: &Serving, reason: CloseReason) -> Cause {
         match reason {
+            CloseReason::Heartbeat | CloseReason::Unresponsive if self.sandbox_ended(serving).await => {
+                return Cause::Container;
+            }
             CloseReason::Heartbeat | CloseReason::Unresponsive => return Cause::Silent,
             CloseReason::Eof | CloseReason::Io(_) => {}
             CloseReason::Shutdown | CloseReason::Protocol(_) => return Cause::Stream(reason),
         }
         // First, because the first process takes all others along, which is not to be blamed on a command.
         let ended = timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await;
-        if serving.first.as_ref().is_some_and(|first| !first.is_alive()) {
+        if serving.first.as_ref().is_some_and(|first| !first.is_alive()) || self.sandbox_ended(serving).await
+        {
             return Cause::Container;
         }
         let Ok(Ok(code)) = ended else { return Cause::Stream(reason) };
         let events = serving.cgroup.as_ref().map(ContainerCgroup::limit_events).unwrap_or_default();
         Cause::exited(code, events.since(serving.events).oom_kills > 0)
+    }
+
+    /// Whether the sandbox of a container with a kernel of its own is over, or is within moments: its streams end before it does.
+    async fn sandbox_ended(&self, serving: &Serving) -> bool {
+        let Some(sandbox) = serving.first.clone().filter(|_| self.boundary == Boundary::OwnKernel) else {
+            return false;
+        };
+        tokio::task::spawn_blocking(move || sandbox.ends(GOODBYE)).await.unwrap_or(false)
     }
 
     /// Starts a new worker in place of a lost one. Whatever else is in the container is ended first: the lost one, which would stay
@@ -197,7 +209,11 @@ impl GuestLane {
                 Ok(())
             }
             // One that is ended while it comes up counts as lost once more.
-            Err(refusal) => Err(self.losses().count(Cause::NotStarted(refusal.message), Instant::now())),
+            Err(refusal) => {
+                let ended = self.sandbox_ended(&self.serving()).await;
+                let cause = if ended { Cause::Container } else { Cause::NotStarted(refusal.message) };
+                Err(self.losses().count(cause, Instant::now()))
+            }
         }
     }
 

@@ -343,7 +343,7 @@ pub fn leave() -> to_keeper::Body {
 fn no_cgroup() -> ToolFailure {
     ToolFailure::new(
         Reason::PreconditionFailed,
-        "the daemon does not see the container's cgroup, without which no process can stay: use exec",
+        "the run's processes are in no cgroup that the daemon sees (a rootless engine, or gVisor), without which none can stay: use exec",
     )
 }
 

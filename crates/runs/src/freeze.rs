@@ -96,7 +96,7 @@ impl Shared {
         if lanes.commands(Group::Ordinary).is_none() {
             return Err(Refusal::new(
                 Reason::PreconditionFailed,
-                "the daemon does not see the container's cgroup, without which its commands cannot be made to stand still",
+                "the run's commands are in no cgroup that the daemon sees (a rootless engine, or gVisor), without which they cannot be made to stand still",
             ));
         }
         self.record.send_modify(|record| record.holds.push(held.clone()));

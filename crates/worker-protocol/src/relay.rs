@@ -31,11 +31,26 @@ impl Key {
         &self.0
     }
 
-    pub fn name(&self) -> &[u8] {
-        &self.0[..NAME]
+    /// The name, in letters and digits: gVisor takes one that ends in a slash for a directory.
+    pub fn name(&self) -> String {
+        self.0[..NAME].iter().fold(String::from("cofferdam-"), |name, byte| format!("{name}{byte:02x}"))
     }
 
     pub fn secret(&self) -> &[u8] {
         &self.0[NAME..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_plain_whatever_was_drawn() {
+        let mut bytes = [b'/'; Key::LENGTH];
+        bytes[0] = 0;
+        let key = Key::new(bytes);
+        assert_eq!(key.name(), format!("cofferdam-00{}", "2f".repeat(NAME - 1)));
+        assert_eq!(key.secret(), [b'/'; SECRET]);
     }
 }

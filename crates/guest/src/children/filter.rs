@@ -12,16 +12,29 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
+use super::own_kernel;
+
 const SET_ID: [u64; 2] = [0o4000, 0o2000];
 const FCHMODAT2: i64 = 452;
 /// Reading and changing other processes, which share the guest's uid.
 const REFUSED: [i64; 4] =
     [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd];
 
+/// Whose kernel a filter is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    Linux,
+    /// gVisor.
+    Own,
+}
+
 /// The filters, to be installed in this order.
-pub(crate) fn programs() -> Result<Vec<BpfProgram>, BackendError> {
+pub(crate) fn programs(kernel: Kernel) -> Result<Vec<BpfProgram>, BackendError> {
     let missing = [(libc::SYS_openat2, Vec::new())];
     let mut refused: Vec<_> = REFUSED.into_iter().map(|number| (number, Vec::new())).collect();
+    if kernel == Kernel::Own {
+        refused.extend(own_kernel::refused()?);
+    }
     for (number, argument) in mode_setters() {
         let rules = SET_ID.into_iter().map(|bit| {
             SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
@@ -71,7 +84,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         // Filters belong to the thread that installs them.
         let filtered = thread::spawn(move || {
-            for program in programs().unwrap() {
+            for program in programs(Kernel::Linux).unwrap() {
                 seccompiler::apply_filter(&program).unwrap();
             }
             let open = openat2(rustix::fs::CWD, "/", OFlags::RDONLY, Mode::empty(), ResolveFlags::BENEATH);

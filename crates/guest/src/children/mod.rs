@@ -5,6 +5,7 @@
 //! that is new is in the second look, and one that is reaped meanwhile is in the first.
 
 mod filter;
+mod own_kernel;
 mod preforks;
 pub(crate) mod tree;
 
@@ -18,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use seccompiler::BpfProgram;
 use tokio::sync::oneshot;
 
-pub(crate) use filter::programs as filters;
+pub(crate) use filter::{Kernel, programs as filters};
 pub(crate) use preforks::Preforks;
 
 use crate::sys::{self, Exit, Plan, Prefork, Spawned};
@@ -37,7 +38,8 @@ pub(crate) struct Children {
 impl Children {
     /// For a guest whose commands' orphans get this parent.
     pub(crate) fn new(orphanage: i32) -> Result<Self, seccompiler::BackendError> {
-        Ok(Self { orphanage, live: Mutex::default(), filters: filter::programs()? })
+        let kernel = if orphanage == own_pid() { Kernel::Linux } else { Kernel::Own };
+        Ok(Self { orphanage, live: Mutex::default(), filters: filters(kernel)? })
     }
 
     /// Makes one. The receiver gets its end.

@@ -32,11 +32,12 @@ pub(crate) fn processes() -> Vec<Process> {
         .collect()
 }
 
-/// One `/proc/PID/stat`: `pid (name) state parent group session …`. The name may contain anything, `)` too.
+/// One `/proc/PID/stat`: `pid (name) state parent group session …`. The name may contain anything, `)` too. In gVisor a process
+/// that goes at this moment has the number 0, which is also the parent of all that the engine has started.
 fn parse(stat: &[u8]) -> Option<Process> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let text = |bytes| std::str::from_utf8(bytes).ok();
-    let pid = text(stat.split(|byte| *byte == b' ').next()?)?.parse().ok()?;
+    let pid = text(stat.split(|byte| *byte == b' ').next()?)?.parse().ok().filter(|pid| *pid > 0)?;
     let mut fields = text(stat.get(name_end + 1..)?)?.split_ascii_whitespace();
     let dead = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok()?;
@@ -98,6 +99,7 @@ mod tests {
         let stat = b"42 (a) R 1 1 1) S 7 42 41 0 -1 4194304 1 0";
         assert_eq!(parse(stat), Some(process(42, 7, 41)));
         assert_eq!(parse(b"43 (\xff \n) Z 7 43 43 0"), Some(Process { dead: true, ..process(43, 7, 43) }));
+        assert_eq!(parse(b"0 (gone) Z 1 0 0 0"), None);
         assert_eq!(parse(b"42 (a"), None);
         assert_eq!(parse(b""), None);
     }

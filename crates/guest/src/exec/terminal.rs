@@ -9,9 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ops::{Reason, ToolFailure};
+use rustix::fs::{Mode, OFlags, fstat, major, minor, open};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process_group};
-use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
 use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcsetattr, tcsetwinsize};
 use tokio::net::unix::pipe;
 use worker_protocol::terminal::{TerminalSignal, TerminalSize};
@@ -84,13 +85,29 @@ fn pair() -> Result<Pty, Errno> {
     let master = openpt(flags)?;
     unlockpt(&master)?;
     // By the master itself: a path would be the container's to fake.
-    let slave = ioctl_tiocgptpeer(&master, flags)?;
+    let slave = match ioctl_tiocgptpeer(&master, flags) {
+        Err(Errno::NOTTY) => by_name(&master)?,
+        opened => opened?,
+    };
     rustix::io::ioctl_fionbio(&master, true)?;
     let mut modes = tcgetattr(&slave)?;
     // Erasing takes whole characters.
     modes.input_modes |= InputModes::IUTF8;
     tcsetattr(&slave, OptionalActions::Now, &modes)?;
     Ok(Pty { master, slave })
+}
+
+/// In gVisor, which opens it by its name alone. Nobody in a container can mount anything over that, and no command may write in
+/// `/dev`; what is opened is compared all the same.
+fn by_name(master: &OwnedFd) -> Result<OwnedFd, Errno> {
+    /// Linux's major number of these devices.
+    const UNIX98: u32 = 136;
+    let name = ptsname(master, Vec::new())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let slave = open(name.as_c_str(), flags, Mode::empty())?;
+    let device = fstat(&slave)?.st_rdev;
+    let number = name.to_str().ok().and_then(|name| name.rsplit('/').next()?.parse().ok());
+    if major(device) == UNIX98 && Some(minor(device)) == number { Ok(slave) } else { Err(Errno::NXIO) }
 }
 
 fn not_opened(errno: Errno) -> ToolFailure {
@@ -180,5 +197,20 @@ fn kernels(signal: TerminalSignal) -> Signal {
         TerminalSignal::Cont => Signal::CONT,
         TerminalSignal::Tstp => Signal::TSTP,
         TerminalSignal::Winch => Signal::WINCH,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_found_by_its_name_as_well() {
+        let device = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino, stat.st_rdev)).unwrap();
+        let (one, other) = (pair().unwrap(), pair().unwrap());
+        for pty in [&one, &other] {
+            assert_eq!(device(&by_name(&pty.master).unwrap()), device(&pty.slave));
+        }
+        assert_ne!(device(&one.slave), device(&other.slave));
     }
 }

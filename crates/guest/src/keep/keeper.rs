@@ -75,7 +75,7 @@ impl Keeper {
         Ok(Self {
             door,
             connection: None,
-            filters: children::filters()?,
+            filters: children::filters(children::Kernel::Linux)?,
             phase: Phase::Fresh,
             process: None,
             outputs: Default::default(),

@@ -1,0 +1,102 @@
+//! What a command may not ask of gVisor's kernel. The engine's profile reaches no process there but the first, so what matters
+//! of it is in the commands' own filter; the rest gVisor does not have, or gives to nobody without capabilities.
+
+use libc::{AF_INET, AF_INET6, AF_UNIX};
+use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
+
+/// Namespaces, mounts, keys, other ways into the kernel.
+const REFUSED: [i64; 23] = [
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_setup,
+    libc::SYS_io_submit,
+    libc::SYS_kcmp,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_quotactl,
+];
+const NAMESPACES: [i32; 7] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWCGROUP,
+];
+const FAMILIES: [i32; 3] = [AF_UNIX, AF_INET, AF_INET6];
+
+/// System calls, and the arguments with which each is refused; without any it always is.
+pub(super) fn refused() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
+    let mut refused: Vec<_> = REFUSED.into_iter().map(|number| (number, Vec::new())).collect();
+    let namespaces = NAMESPACES.into_iter().map(|flag| {
+        let flag = u64::from(flag.unsigned_abs());
+        first(SeccompCmpOp::MaskedEq(flag), flag).and_then(|condition| SeccompRule::new(vec![condition]))
+    });
+    refused.push((libc::SYS_clone, namespaces.collect::<Result<_, _>>()?));
+    let others = FAMILIES.into_iter().map(|family| first(SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
+    let others = SeccompRule::new(others.collect::<Result<_, _>>()?)?;
+    for number in [libc::SYS_socket, libc::SYS_socketpair] {
+        refused.push((number, vec![others.clone()]));
+    }
+    // A process's own limits are those of process 0. Here those of a non-dumpable one could be changed, too.
+    let other = SeccompRule::new(vec![first(SeccompCmpOp::Ne, 0)?])?;
+    refused.push((libc::SYS_prlimit64, vec![other]));
+    Ok(refused)
+}
+
+fn first(compare: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(0, SeccompCmpArgLen::Dword, compare, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketType, socket};
+    use rustix::process::{Resource, getpid, getrlimit, prlimit};
+
+    use crate::children::{Kernel, filters};
+
+    #[test]
+    fn what_the_engines_profile_would_refuse_is_refused() {
+        // Filters belong to the thread that installs them, and to what it starts.
+        let filtered = thread::spawn(|| {
+            for program in filters(Kernel::Own).unwrap() {
+                seccompiler::apply_filter(&program).unwrap();
+            }
+            for (family, expected) in [
+                (AddressFamily::NETLINK, Some(Errno::PERM)),
+                (AddressFamily::PACKET, Some(Errno::PERM)),
+                (AddressFamily::UNIX, None),
+                (AddressFamily::INET, None),
+            ] {
+                assert_eq!(socket(family, SocketType::DGRAM, None).err(), expected, "{family:?}");
+            }
+            let limit = getrlimit(Resource::Nofile);
+            assert_eq!(prlimit(Some(getpid()), Resource::Nofile, limit).unwrap_err(), Errno::PERM);
+            assert_eq!(prlimit(None, Resource::Nofile, limit).unwrap(), limit);
+            let mut child = std::process::Command::new("true").spawn().unwrap();
+            assert!(child.wait().unwrap().success(), "processes can be made");
+            let unshared = std::process::Command::new("unshare").args(["--user", "true"]).output().unwrap();
+            assert!(!unshared.status.success());
+        });
+        filtered.join().unwrap();
+    }
+}
