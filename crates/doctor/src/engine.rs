@@ -106,7 +106,20 @@ fn runtimes(info: &Value) -> Finding {
         .unwrap_or_default();
     names.sort_unstable();
     let found = if names.is_empty() { "none told".to_owned() } else { names.join(", ") };
-    if names.iter().any(|name| name.starts_with("runsc")) {
+    let unlimited =
+        |name: &&str| {
+            let arguments = info["Runtimes"][**name]["runtimeArgs"].as_array();
+            arguments.into_iter().flatten().filter_map(Value::as_str).any(|argument| {
+                argument.trim_start_matches('-').trim_end_matches("=true") == "ignore-cgroups"
+            })
+        };
+    let gvisor: Vec<&str> = names.into_iter().filter(|name| name.starts_with("runsc")).collect();
+    if let Some(name) = gvisor.iter().find(|name| unlimited(name)) {
+        let said = format!(
+            "{name} ignores cgroups, so that no limit would hold: cofferd refuses its runs. Register it without --ignore-cgroups"
+        );
+        Finding::limited(TOPIC, found, said)
+    } else if !gvisor.is_empty() {
         Finding::good(TOPIC, found)
     } else {
         Finding::limited(
@@ -194,6 +207,11 @@ mod tests {
             Finding::good("runtimes", "runc, runsc")
         );
         assert_eq!(runtimes(&json!({"Runtimes": {"runc": {}}})).verdict, Verdict::Limited);
+        for (argument, verdict) in [("--ignore-cgroups", Verdict::Limited), ("--network=none", Verdict::Good)]
+        {
+            let registered = json!({"Runtimes": {"runsc": {"runtimeArgs": [argument]}}});
+            assert_eq!(runtimes(&registered).verdict, verdict, "{argument}");
+        }
         assert_eq!(runtimes(&json!({"Runtimes": 3})).found, "none told");
         let security = |options: Value| engine_security(&json!({"SecurityOptions": options})).verdict;
         assert_eq!(security(json!(["name=seccomp,profile=default"])), Verdict::Good);
