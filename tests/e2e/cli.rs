@@ -352,3 +352,32 @@ async fn the_record_is_shown_with_times_and_without_what_is_not_there() {
         assert!(shown.contains(told), "{told}: {shown}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_used_from_the_command_line() {
+    let daemon = Daemon::start().await;
+    let run = daemon.run_on(harness::requests::managed("harness")).await;
+    let run = run.id();
+    let id = out(&daemon, &["session", "open", run, "--tag", "build"]).await.trim_end().to_owned();
+    assert_eq!(id.len(), 36, "the id alone: {id}");
+    assert_eq!(out(&daemon, &["session", "run", run, "build", "--", "cd", "/tmp"]).await, "");
+    let End { code, out: said, .. } =
+        coffer(&daemon, &["session", "run", run, &id[28..], "--", "pwd; (exit 17)"]).await;
+    assert_eq!((code, said.as_str()), (17, "/tmp\n"));
+    let line = ["session", "run", run, "build", "--timeout", "300ms", "--", "read line; echo got $line"];
+    let late = coffer(&daemon, &line).await;
+    assert_eq!(late.code, 124, "{}", late.err);
+    assert!(late.err.contains("still runs"), "{}", late.err);
+    let listed = out(&daemon, &["session", "list", run]).await;
+    assert!(listed.contains("BUSY") && listed.contains("build"), "{listed}");
+    let line = ["session", "run", run, "build", "--input", "it", "--expect", "got (..)"];
+    assert_eq!(out(&daemon, &line).await, "got it");
+    assert_eq!(out(&daemon, &["session", "run", run, "build"]).await, "\n", "the rest");
+    let line = ["session", "run", run, "build", "--timeout", "300ms", "--", "sleep 1000"];
+    assert_eq!(coffer(&daemon, &line).await.code, 124);
+    let interrupted = coffer(&daemon, &["session", "interrupt", run, "build"]).await;
+    assert_eq!(interrupted.code, 130, "{}", interrupted.err);
+    out(&daemon, &["session", "close", run, "build"]).await;
+    assert!(out(&daemon, &["session", "list", run]).await.contains("CLOSED"));
+    assert_eq!(coffer(&daemon, &["session", "run", run, "build", "--", "ls"]).await.code, 125);
+}

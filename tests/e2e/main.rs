@@ -38,6 +38,7 @@ mod rate_limits;
 mod real_job;
 mod receiver;
 mod rust_image;
+mod sessions;
 mod shell;
 mod standstill;
 mod startup;

@@ -16,6 +16,7 @@ use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::process_service_client::ProcessServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
+use wire::v1::session_service_client::SessionServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
 use wire::v1::{self, AuditEvent};
 
@@ -30,6 +31,8 @@ pub struct Clients {
     pub tools: ToolServiceClient<Channel>,
     /// `ProcessService`.
     pub processes: ProcessServiceClient<Channel>,
+    /// `SessionService`.
+    pub sessions: SessionServiceClient<Channel>,
     /// `ApprovalService`.
     pub approvals: ApprovalServiceClient<Channel>,
     /// `AuditService`.
@@ -58,6 +61,7 @@ impl Clients {
             runs: RunServiceClient::new(channel.clone()),
             tools: ToolServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             processes: ProcessServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
+            sessions: SessionServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             approvals: ApprovalServiceClient::new(channel.clone()),
             audit: AuditServiceClient::new(channel.clone()),
             policy: PolicyServiceClient::new(channel.clone()),

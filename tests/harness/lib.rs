@@ -12,6 +12,7 @@ mod probe;
 pub mod process;
 mod remote;
 mod run;
+pub mod session;
 
 pub use client::{Clients, as_user, reason, record};
 pub use container::{in_pid_namespace, inspect, memory, pid_namespace, pid_of, processes};

@@ -14,6 +14,7 @@ mod orderly_stop;
 mod overlay;
 mod processes;
 mod reads;
+mod sessions;
 mod standstill;
 mod tampered;
 mod torn_log;

@@ -29,5 +29,6 @@ mod read_only;
 mod remote;
 mod repositories;
 mod secrets;
+mod shells;
 mod stays;
 mod swaps;

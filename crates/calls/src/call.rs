@@ -126,10 +126,14 @@ struct Admitted {
     still: Standstill,
 }
 
-/// What came of an operation that is over when it has begun.
+/// What came of an operation of a process, whose own use is counted when it ends.
 fn finished(outcome: Outcome) -> Finished {
     let usage = Usage::default();
-    Finished { outcome, bound: Bound::default(), usage, bytes_in: 0, bytes_out: 0 }
+    let bytes_out = match &outcome {
+        Ok(OpResult::Session(result)) => result.output_bytes,
+        _ => 0,
+    };
+    Finished { outcome, bound: Bound::default(), usage, bytes_in: 0, bytes_out }
 }
 
 /// What a refused or executed call comes to.
@@ -374,6 +378,15 @@ impl CallTask {
             Lane::Upstream => self.calls.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await,
             _ if matches!(permit.operation(), Operation::Process(_)) => {
                 finished(self.calls.processes.start(&run, &room.lanes, permit).await)
+            }
+            _ if matches!(permit.operation(), Operation::Session(_)) => {
+                let held = room.lanes.holds(permit.operation(), permit.bounds()).await;
+                // The shell that it is for stands still like the rest of the run.
+                still.end().await;
+                finished(match held {
+                    Ok(()) => self.calls.processes.perform(&run, permit, &cancel).await,
+                    Err(failure) => Err(failure),
+                })
             }
             Lane::Container | Lane::Host => {
                 room.lanes.execute(permit, limit, self.call.output.clone(), cancel).await

@@ -8,7 +8,7 @@ use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
     alert, approval, audit, bundle, call, completions, doctor, image, limits, mcp, permission, policy,
-    process, run, tls, token, transcript, trash, workspace,
+    process, run, session, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -83,6 +83,9 @@ enum Command {
     /// Start processes that stay, and speak with them.
     #[command(subcommand)]
     Process(process::Command),
+    /// Open shells that stay, and run commands in them.
+    #[command(subcommand)]
+    Session(session::Command),
     /// Run the tool calls in a model's text, which are fenced blocks, turn by turn.
     #[command(subcommand)]
     Transcript(transcript::Command),
@@ -134,6 +137,7 @@ impl Cli {
             Command::Image(command) => command.run(&context).await,
             Command::Call(command) => command.run(&context).await,
             Command::Process(command) => command.run(&context).await,
+            Command::Session(command) => command.run(&context).await,
             Command::Transcript(command) => command.run(&context).await,
             Command::Trash(command) => command.run(&context).await,
             Command::Approval(command) => command.run(&context).await,

@@ -17,6 +17,7 @@ use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
 use wire::v1::process_service_client::ProcessServiceClient;
 use wire::v1::run_service_client::RunServiceClient;
+use wire::v1::session_service_client::SessionServiceClient;
 use wire::v1::terminal_service_client::TerminalServiceClient;
 use wire::v1::token_service_client::TokenServiceClient;
 use wire::v1::tool_service_client::ToolServiceClient;
@@ -101,6 +102,7 @@ services! {
     runs: RunServiceClient,
     tools: ToolServiceClient,
     processes: ProcessServiceClient,
+    sessions: SessionServiceClient,
     trash: TrashServiceClient,
     approvals: ApprovalServiceClient,
     audit: AuditServiceClient,

@@ -26,6 +26,7 @@ mod policy;
 mod process;
 mod quantity;
 mod run;
+mod session;
 mod time;
 mod tls;
 mod token;

@@ -282,6 +282,7 @@ fn services(
         },
         tool: rpc::tool::Service { calls: calls.clone() },
         process: rpc::process::Service { calls: calls.clone() },
+        session: rpc::session::Service { calls: calls.clone() },
         approval: rpc::approval::Service {
             approvals: approvals.clone(),
             gateway: gateway(),

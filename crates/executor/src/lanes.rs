@@ -131,6 +131,17 @@ impl Lanes {
         Ok(Some(Preview { result: outcome?, bound }))
     }
 
+    /// Refuses where what a consent was given to is no longer so. For operations whose effect no lane sees.
+    pub async fn holds(&self, operation: &Operation, bounds: &ops::Bounds) -> Result<(), ToolFailure> {
+        if bounds.held_to.is_none() {
+            return Ok(());
+        }
+        match self.preview(operation, bounds).await? {
+            Some(preview) => preview.bound.demand(bounds.held_to.as_ref()),
+            None => Ok(()),
+        }
+    }
+
     /// SHA-256 of a regular file as it is now.
     pub async fn hash(&self, path: &jail::SandboxPath) -> Result<String, ToolFailure> {
         let operation = Operation::Read(ops::Read {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use ops::{
     Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process,
-    ProcessProgram, Read, ReadPart, Reason, Shell,
+    ProcessProgram, Read, ReadPart, Reason, Session, SessionInput, Shell,
 };
 
 use super::Gateway;
@@ -64,6 +64,12 @@ fn named(name: &str) -> Operation {
             terminal: None,
             tag: String::new(),
             timeout: None,
+        }),
+        "session" => Operation::Session(Session {
+            session_id: "s".to_owned(),
+            input: SessionInput::Command("make && make test".to_owned()),
+            expect: Vec::new(),
+            timeout: std::time::Duration::from_secs(30),
         }),
         "write" => Operation::Write(write("a.txt")),
         "edit" => Operation::Edit(Edit {

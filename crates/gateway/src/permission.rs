@@ -87,6 +87,7 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
         Operation::Exec(exec) => Some(exec::judge(profile, exec)),
         Operation::Shell(shell) => exec::judge_script(profile, shell),
         Operation::Process(process) => exec::judge_process(profile, process),
+        Operation::Session(session) => exec::judge_session(profile, session),
         _ => None,
     };
     let reads = command.as_ref().and_then(|ruling| ruling.reads.as_deref());
@@ -99,7 +100,7 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
     let of_role = of_holder(question, (profile, role, &teams), &standing, read_only);
     let of_profile = of_profile(profile, question.profile, operation);
     // Nothing in a script matters to one who may run none: "not this command" would invite to try another.
-    let no_script = matches!(operation, Operation::Shell(_) | Operation::Process(_))
+    let no_script = matches!(operation, Operation::Shell(_) | Operation::Process(_) | Operation::Session(_))
         && (of_role.0 == Verdict::Deny || of_profile.0 == Verdict::Deny);
     let command = command.filter(|_| !no_script);
     let beside = command.as_ref().map_or_else(Vec::new, |ruling| {

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use jail::{Mount, RUN_LOG, excerpt};
 use ops::{
     Binder, Bound, Cancel, ExecResult, Held, OpResult, Operation, Preview, ProcessResult, Reason,
-    ToolFailure, changed,
+    SessionResult, ToolFailure, changed,
 };
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
@@ -48,6 +48,7 @@ pub(crate) async fn preview(
         Operation::Exec(_) => OpResult::Exec(ExecResult::default()),
         Operation::Shell(_) => OpResult::Shell(ExecResult::default()),
         Operation::Process(_) => OpResult::Process(ProcessResult::default()),
+        Operation::Session(_) => OpResult::Session(SessionResult::default()),
         other => {
             let message = format!("{}: only commands have a preview here", other.name());
             return Err(ToolFailure::new(Reason::InvalidArgument, message));

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_char, c_int};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 use std::{io, mem, ptr};
 
@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) wait: bool,
     /// Its end of a terminal, for all three standard streams and to control its session; without one it gets pipes.
     pub(crate) terminal: Option<OwnedFd>,
+    /// Its standard input in place of the terminal.
+    pub(crate) stdin: Option<OwnedFd>,
 }
 
 /// A command that was made. Dropping `go` unwritten makes a waiting child exit.
@@ -89,7 +91,8 @@ const NOT_STARTED: c_int = 127;
 pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> {
     // The child's ends are open until it has its copies.
     let (stdio, _ends, pipes) = if let Some(terminal) = &plan.terminal {
-        ([terminal.as_raw_fd(); 3], None, None)
+        let terminal = terminal.as_raw_fd();
+        ([plan.stdin.as_ref().map_or(terminal, AsRawFd::as_raw_fd), terminal, terminal], None, None)
     } else {
         let (ends, ours) = pipes()?;
         (ends.each_ref().map(AsRawFd::as_raw_fd), Some(ends), Some(ours))
@@ -170,7 +173,7 @@ unsafe fn own_session(stdio: [RawFd; 3], terminal: bool, fault: RawFd) {
                 fail(fault);
             }
         }
-        if terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+        if terminal && libc::ioctl(1, libc::TIOCSCTTY, 0) < 0 {
             fail(fault);
         }
     }
@@ -262,6 +265,14 @@ pub(crate) fn above(fd: OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
+}
+
+/// Whether the other end of a stream socket has read everything that was written to this one.
+pub(crate) fn is_read(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut unread: c_int = 0;
+    // SAFETY: the descriptor is open, and the kernel writes one integer.
+    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) };
+    if asked < 0 { Err(io::Error::last_os_error()) } else { Ok(unread == 0) }
 }
 
 /// Moves a descriptor to a number, which nothing else in this process may have.

@@ -108,6 +108,11 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.RunService/ResumeRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/StopRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/WatchRuns", EVERYBODY, RUNS),
+    row("/cofferdam.v1.SessionService/CloseSession", MAKERS, TOOLS),
+    row("/cofferdam.v1.SessionService/InterruptSession", MAKERS, TOOLS),
+    row("/cofferdam.v1.SessionService/ListSessions", MAKERS, TOOLS),
+    row("/cofferdam.v1.SessionService/OpenSession", MAKERS, TOOLS),
+    row("/cofferdam.v1.SessionService/RunInSession", MAKERS, TOOLS),
     row("/cofferdam.v1.TerminalService/OpenTerminal", &[Operator], IN_PERSON),
     row("/cofferdam.v1.TokenService/CreateToken", &[Operator], IN_PERSON),
     row("/cofferdam.v1.TokenService/ListTokens", &[Operator], IN_PERSON),
@@ -172,7 +177,8 @@ mod tests {
     #[test]
     fn a_run_s_token_opens_the_tools_and_no_token_makes_another() {
         let with = |credential| METHODS.iter().filter(move |one| one.credentials.contains(&credential));
-        let of_tools = ["/cofferdam.v1.ToolService/", "/cofferdam.v1.ProcessService/"];
+        let of_tools =
+            ["/cofferdam.v1.ToolService/", "/cofferdam.v1.ProcessService/", "/cofferdam.v1.SessionService/"];
         let is_tool = |path: &str| of_tools.iter().any(|service| path.starts_with(service));
         assert!(with(Credential::RunToken).all(|one| is_tool(one.path)));
         for token in [Credential::Token, Credential::NarrowToken, Credential::RunToken] {

@@ -37,7 +37,7 @@ pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
     Delete, Edit, EditChange, Effect, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision,
     GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Process, ProcessProgram, Read, ReadPart,
-    Shell, TerminalSize, Write, answers, check_answer, facts, sketch,
+    Session, SessionInput, Shell, TerminalSize, Write, answers, check_answer, facts, sketch,
 };
 pub use outcome::{
     EntryType, FileChange, OpResult, Outcome, ToolFailure, not_ended, unfinished, with_exit_code,
@@ -49,7 +49,8 @@ pub use reason::Reason;
 pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 pub use wire::v1::{
     DeleteResult, EditResult, Entry, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
-    ListResult, McpContent, McpResult, PatchResult, PatchedFile, ProcessResult, ReadResult, WriteResult,
+    ListResult, McpContent, McpResult, PatchResult, PatchedFile, ProcessResult, ReadResult, SessionResult,
+    WriteResult, session_result::State as SessionState,
 };
 #[cfg(feature = "write")]
 pub use write::{

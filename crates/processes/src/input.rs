@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use executor::{KeeperLost, Link};
 use ops::{Reason, ToolFailure};
 use refusal::{Refusal, chain};
@@ -115,6 +116,11 @@ impl Input {
         let piece = rest.slice(..rest.len().min(MAX_STDIN));
         let close = last && given.close;
         link.say(to_keeper::Body::Stdin(Stdin { offset: self.taken, data: piece.to_vec(), close })).await
+    }
+
+    /// Records what the shell of a session is told.
+    pub(crate) async fn told(&mut self, text: Bytes) -> bool {
+        self.record(Entry::Input(text)).await
     }
 
     /// Answers each writer: how far its bytes came.

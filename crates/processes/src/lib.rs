@@ -12,8 +12,10 @@ mod output;
 mod owner;
 mod part;
 mod process;
+mod session;
 mod shared;
 mod table;
+mod talk;
 
 pub use attach::Events;
 pub use former::Former;

@@ -18,12 +18,15 @@ use wire::v1::process::State;
 use wire::v1::{self, signal_process_request::Signal as Wanted};
 use wire::worker::v1::keeper_state::Phase;
 use wire::worker::v1::output::Stream;
-use wire::worker::v1::{Attach, Drain, KeeperState, Output as Written, Signal, from_keeper::Body, to_keeper};
+use wire::worker::v1::{
+    Attach, Control, Drain, KeeperState, KillForeground, Output as Written, Signal, from_keeper::Body,
+    to_keeper,
+};
 
 use crate::disk::{Edition, Known, Place};
 use crate::ended::ended_event;
 use crate::input::Input;
-use crate::process::{Ends, Order, Process};
+use crate::process::{Ends, Line, Order, Process};
 use crate::shared::{Shared, now_ms};
 
 /// For a keeper to send the rest of what its process wrote.
@@ -174,6 +177,19 @@ impl Owner {
                     self.link.say(to_keeper::Body::Signal(Signal { number })).await?;
                 }
             }
+            Order::KillForeground => {
+                self.link.say(to_keeper::Body::KillForeground(KillForeground {})).await?;
+            }
+            Order::Control(Line { data, if_read, record, answer }) => {
+                let recorded = match record {
+                    Some(text) => self.input.told(text).await,
+                    None => true,
+                };
+                if recorded {
+                    self.link.say(to_keeper::Body::Control(Control { data, if_read })).await?;
+                }
+                let _ = answer.send(recorded);
+            }
         }
         Ok(())
     }
@@ -191,6 +207,11 @@ impl Owner {
             Body::Taken(taken) => self.input.taken(&taken, &mut self.link).await?,
             // Its program could not be run after all: its end says so, too.
             Body::Failed(failure) => tracing::debug!(failure.message, "a process did not begin"),
+            Body::Heard(heard) => {
+                if let Some(session) = &self.process.session {
+                    session.heard(heard.taken, heard.open);
+                }
+            }
             Body::Drained(_) => return Err(KeeperLost::Malformed("an end that nobody asked for")),
         }
         Ok(())
@@ -206,6 +227,9 @@ impl Owner {
         let end = self.process.output.ends()[at];
         if written.data.len() > MOST || written.offset < end {
             return Err(KeeperLost::Malformed("output that was there, or too much of it"));
+        }
+        if let Some(session) = self.process.session.as_ref().filter(|_| at == 0) {
+            session.saw(&written.data);
         }
         let process = self.process.clone();
         let kept =

@@ -12,6 +12,7 @@ use wire::v1::process::State;
 use wire::v1::{self, signal_process_request::Signal};
 
 use crate::output::Output;
+use crate::session::Session;
 
 /// Readers of one process at the same time.
 pub(crate) const READERS: usize = 16;
@@ -27,6 +28,8 @@ pub struct Process {
     pub(crate) status: watch::Receiver<v1::Process>,
     pub(crate) output: Arc<Output>,
     pub(crate) readers: Arc<Semaphore>,
+    /// Of a shell that takes commands.
+    pub(crate) session: Option<Session>,
     orders: mpsc::Sender<Order>,
     /// What it is given to read, in the order of who comes.
     input: mpsc::Sender<Given>,
@@ -38,6 +41,22 @@ pub struct Process {
 pub(crate) enum Order {
     Resize(v1::TerminalSize),
     Signal(Signal),
+    /// Of a session: kill what has its terminal, unless that is its shell.
+    KillForeground,
+    /// Of a session: give its shell a line.
+    Control(Line),
+}
+
+/// A line for the shell of a session.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) data: Vec<u8>,
+    /// Only if it has read all others.
+    pub(crate) if_read: bool,
+    /// What goes into the recording first.
+    pub(crate) record: Option<Bytes>,
+    /// Whether it is recorded, and on its way.
+    pub(crate) answer: oneshot::Sender<bool>,
 }
 
 /// Something to read.
@@ -63,8 +82,19 @@ impl Process {
         let (orders, ordered) = mpsc::channel(ORDERS);
         let (input, given) = mpsc::channel(1);
         let readers = Arc::new(Semaphore::new(READERS));
-        let process =
-            Self { run, id, status: seen, output, readers, orders, input, writing: Mutex::default() };
+        let is_session = seen.borrow().request.as_ref().is_some_and(|request| request.session);
+        let session = is_session.then(|| Session::new(output.ends()[0]));
+        let process = Self {
+            run,
+            id,
+            status: seen,
+            output,
+            readers,
+            session,
+            orders,
+            input,
+            writing: Mutex::default(),
+        };
         (Arc::new(process), Ends { status, orders: ordered, input: given })
     }
 
@@ -119,10 +149,25 @@ impl Process {
         if close && terminal {
             return Err(Refusal::invalid("close", "a terminal is not closed: send the byte 4 (Ctrl-D)"));
         }
+        self.give(Some(offset), data.into(), close).await
+    }
+
+    /// Gives it something after all that it was given before: how many bytes it takes.
+    pub(crate) async fn append(&self, data: Bytes) -> Result<usize, Refusal> {
+        let given = self.status.borrow().stdin_bytes;
+        let answer = self.give(None, data, false).await?;
+        Ok(usize::try_from(answer.offset.saturating_sub(given)).unwrap_or(usize::MAX))
+    }
+
+    async fn give(
+        &self,
+        offset: Option<u64>,
+        data: Bytes,
+        close: bool,
+    ) -> Result<v1::WriteStdinResponse, Refusal> {
         let _turn = self.writing.lock().await;
         let (answer, answered) = oneshot::channel();
-        let given = Given { offset, data: data.into(), close, answer };
-        self.input.send(given).await.map_err(|_| has_ended())?;
+        self.input.send(Given { offset, data, close, answer }).await.map_err(|_| has_ended())?;
         answered.await.map_err(|_| has_ended())?
     }
 
@@ -132,14 +177,18 @@ impl Process {
         if self.status.borrow().request.as_ref().is_none_or(|request| request.terminal.is_none()) {
             return Err(Refusal::new(Reason::PreconditionFailed, "the process has no terminal"));
         }
-        self.orders.send(Order::Resize(size)).await.map_err(|_| has_ended())
+        self.order(Order::Resize(size)).await
     }
 
     pub async fn signal(&self, signal: Signal) -> Result<(), Refusal> {
         if signal == Signal::Unspecified {
             return Err(Refusal::invalid("signal", "is missing, or not one that can be sent"));
         }
-        self.orders.send(Order::Signal(signal)).await.map_err(|_| has_ended())
+        self.order(Order::Signal(signal)).await
+    }
+
+    pub(crate) async fn order(&self, order: Order) -> Result<(), Refusal> {
+        self.orders.send(order).await.map_err(|_| has_ended())
     }
 }
 

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use audit_service::AuditLog;
 use executor::{Kept, Lanes};
 use gateway::Permit;
 use identity::{CallId, RunId};
-use ops::{OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
+use ops::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
 use store::Timestamp;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::v1::process::State;
+use wire::v1::signal_process_request::Signal;
 use wire::v1::{self, operation::Kind};
 use wire::worker::v1::Attach;
 
@@ -24,12 +26,17 @@ use crate::input::{Input, recording};
 use crate::output::Output;
 use crate::owner::{Owner, finish};
 use crate::process::Process;
+use crate::session::no_session;
 use crate::shared::{Settings, Shared, now_ms};
 
 /// Living processes of one run.
 const LIVING: usize = 64;
 /// Those of one run that have ended and can be asked about.
 const ENDED: usize = 256;
+/// For one that did not become a session to end.
+const GOODBYE: Duration = Duration::from_secs(10);
+/// Bytes that are kept of what a session shows, whatever the profile says.
+const LONGEST_OUTPUT: usize = 4 << 20;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -81,6 +88,7 @@ impl Processes {
             stdin_open: wanted.takes_input(),
             ..Default::default()
         };
+        let is_session = matches!(wanted.program, ProcessProgram::Session { .. });
         let until = wanted
             .timeout
             .map(|timeout| now_ms().saturating_add(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)));
@@ -96,7 +104,28 @@ impl Processes {
                 tracing::debug!(%error, "the directory of a process that did not start was not removed");
             }
         }
-        started.map(|()| OpResult::Process(ProcessResult { process_id: id.to_string() }))
+        started?;
+        if is_session {
+            let process = self.get(run_id, &id.to_string())?;
+            // One that was consented to may stand still until its call is over.
+            if let Err(failure) = process.open_session(parts.bounds.held_to.is_none()).await {
+                let _ = process.signal(Signal::Kill).await;
+                process.wait(GOODBYE).await;
+                return Err(failure);
+            }
+        }
+        Ok(OpResult::Process(ProcessResult { process_id: id.to_string() }))
+    }
+
+    /// Spends a permit for an operation `session`.
+    pub async fn perform(&self, run: &Arc<Run>, permit: Permit, cancel: &CancellationToken) -> Outcome {
+        let parts = permit.into_parts();
+        let Operation::Session(wanted) = &parts.operation else {
+            return Err(ToolFailure::new(Reason::Internal, "not for a session"));
+        };
+        let process = self.get(run.record().id, &wanted.session_id).map_err(|_| no_session())?;
+        let limit = usize::try_from(parts.bounds.max_output_bytes).unwrap_or(usize::MAX).min(LONGEST_OUTPUT);
+        process.perform(wanted, limit, cancel).await
     }
 
     async fn begin(
@@ -232,6 +261,16 @@ impl Processes {
         let all = all.into_iter().map(|process| process.now());
         let tagged = |process: &v1::Process| {
             tag.is_empty() || process.request.as_ref().is_some_and(|request| request.tag == tag)
+        };
+        all.filter(tagged).collect()
+    }
+
+    /// The sessions of a run, the oldest first.
+    pub fn sessions(&self, run: RunId, tag: &str) -> Vec<v1::Session> {
+        let all = self.of(run).into_iter().filter_map(|process| process.session_now());
+        let tagged = |session: &v1::Session| {
+            let request = session.process.as_ref().and_then(|process| process.request.as_ref());
+            tag.is_empty() || request.is_some_and(|request| request.tag == tag)
         };
         all.filter(tagged).collect()
     }

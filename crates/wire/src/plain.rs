@@ -8,7 +8,7 @@
 use serde::ser::{Error as _, SerializeStruct as _};
 use serde::{Serialize, Serializer};
 
-use crate::v1::{ContentEncoding, McpContent, entry, mcp_content, patched_file};
+use crate::v1::{ContentEncoding, McpContent, entry, mcp_content, patched_file, session_result};
 
 pub(crate) fn encoding<S: Serializer>(encoding: &i32, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(match ContentEncoding::try_from(*encoding) {
@@ -23,6 +23,10 @@ pub(crate) fn entry_type<S: Serializer>(kind: &i32, serializer: S) -> Result<S::
 
 pub(crate) fn change<S: Serializer>(change: &i32, serializer: S) -> Result<S::Ok, S::Error> {
     patched_file::Change::try_from(*change).unwrap_or_default().serialize(serializer)
+}
+
+pub(crate) fn session_state<S: Serializer>(state: &i32, serializer: S) -> Result<S::Ok, S::Error> {
+    session_result::State::try_from(*state).unwrap_or_default().serialize(serializer)
 }
 
 pub(crate) fn or_null<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {

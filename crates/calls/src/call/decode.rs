@@ -113,6 +113,7 @@ fn with_time(mut operation: v1::Operation, limits: &Limits) -> v1::Operation {
     let timeout_ms = match &mut operation.kind {
         Some(Kind::Exec(request)) => &mut request.timeout_ms,
         Some(Kind::Shell(request)) => &mut request.timeout_ms,
+        Some(Kind::Session(request)) => &mut request.timeout_ms,
         _ => return operation,
     };
     timeout_ms.get_or_insert(limits.default_timeout_s.saturating_mul(1_000));
@@ -163,6 +164,7 @@ fn within(mut operation: Operation, limit: Option<Duration>) -> Operation {
     let timeout = match &mut operation {
         Operation::Exec(exec) => Some(&mut exec.timeout),
         Operation::Shell(shell) => Some(&mut shell.timeout),
+        Operation::Session(session) => Some(&mut session.timeout),
         _ => None,
     };
     if let (Some(timeout), Some(limit)) = (timeout, limit) {

@@ -10,7 +10,7 @@ use audit_service::{AuditLog, Unavailable};
 use dialects::ProcessView;
 use gateway::{Approval, Caller};
 use identity::{CallId, Principal};
-use ops::{ExecResult, Operation};
+use ops::{ExecResult, OpResult, Operation};
 use serde_json::{Value, json};
 use store::micros;
 
@@ -263,6 +263,13 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
             let outcome =
                 Outcome::new(Status::Failed).reason(failure.reason.as_str()).message(&failure.message);
             if failure.details.is_empty() { outcome } else { outcome.facts(json!(failure.details)) }
+        }
+        Ok(result @ OpResult::Session(session)) => {
+            let done = session.exit_code.is_none_or(|code| code == 0);
+            let status = if done { Status::Succeeded } else { Status::Failed };
+            let mut outcome = Outcome::new(status).facts(ops::facts(result));
+            outcome.exit_code = session.exit_code;
+            outcome
         }
         Ok(result) => match result.command() {
             Some(command) => of_command(command, ops::facts(result), kept),

@@ -64,6 +64,9 @@ fn render(call: &CallResponse, data: &mut Output, talk: &mut Output) {
         Some(CallResult::Process(result)) => {
             data.word(&result.process_id).end_line();
         }
+        Some(CallResult::Session(result)) => {
+            data.raw(&result.output);
+        }
         None => {}
     }
     status(call, talk);

@@ -59,8 +59,10 @@ fn render(processes: &[Process], now: &wire::Timestamp, page: &mut Output) {
     }
 }
 
-fn command(request: &wire::v1::ProcessRequest) -> String {
-    if request.script.is_empty() {
+pub(crate) fn command(request: &wire::v1::ProcessRequest) -> String {
+    if request.session {
+        "(session)".to_owned()
+    } else if request.script.is_empty() {
         std::iter::once(&request.command).chain(&request.args).cloned().collect::<Vec<_>>().join(" ")
     } else {
         request.script.clone()

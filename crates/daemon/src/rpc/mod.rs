@@ -12,11 +12,13 @@ pub(crate) mod image;
 pub(crate) mod limit;
 mod listen;
 mod offered;
+mod operation;
 pub(crate) mod permission;
 pub(crate) mod policy;
 mod portion;
 pub(crate) mod process;
 pub(crate) mod run;
+pub(crate) mod session;
 pub(crate) mod terminal;
 pub(crate) mod token;
 pub(crate) mod tool;
@@ -49,6 +51,7 @@ use wire::v1::permission_service_server::PermissionServiceServer;
 use wire::v1::policy_service_server::PolicyServiceServer;
 use wire::v1::process_service_server::ProcessServiceServer;
 use wire::v1::run_service_server::RunServiceServer;
+use wire::v1::session_service_server::SessionServiceServer;
 use wire::v1::terminal_service_server::TerminalServiceServer;
 use wire::v1::token_service_server::TokenServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
@@ -95,6 +98,7 @@ pub(crate) struct Services {
     pub(crate) run: run::Service,
     pub(crate) tool: tool::Service,
     pub(crate) process: process::Service,
+    pub(crate) session: session::Service,
     pub(crate) approval: approval::Service,
     pub(crate) audit: audit::Service,
     pub(crate) policy: policy::Service,
@@ -143,6 +147,7 @@ async fn try_serve(
     routes.add_service(capped!(RunServiceServer, services.run));
     routes.add_service(capped!(ToolServiceServer, services.tool));
     routes.add_service(capped!(ProcessServiceServer, services.process));
+    routes.add_service(capped!(SessionServiceServer, services.session));
     routes.add_service(capped!(ApprovalServiceServer, services.approval));
     routes.add_service(capped!(AuditServiceServer, services.audit));
     routes.add_service(capped!(PolicyServiceServer, services.policy));
@@ -187,6 +192,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         RunServiceServer::<run::Service>::NAME,
         ToolServiceServer::<tool::Service>::NAME,
         ProcessServiceServer::<process::Service>::NAME,
+        SessionServiceServer::<session::Service>::NAME,
         ApprovalServiceServer::<approval::Service>::NAME,
         AuditServiceServer::<audit::Service>::NAME,
         PolicyServiceServer::<policy::Service>::NAME,

@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use calls::Calls;
 use identity::{Principal, RunId};
-use ops::Reason;
 use processes::Process;
 use refusal::Refusal;
 use store::duration_from_wire;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
-use wire::v1::call_response::Status as CallStatus;
 use wire::v1::process_service_server::ProcessService;
-use wire::v1::{self, call_request, operation::Kind};
+use wire::v1::{self, operation::Kind};
 
+use super::operation::{self, Terms};
 use super::principal;
 
 /// Longest that a client may wait for a process.
@@ -41,30 +40,13 @@ impl Service {
         let v1::StartProcessRequest { run_id, request_id, process, wait_for_approval } = request;
         let process = process.ok_or_else(|| Refusal::invalid("process", "is missing"))?;
         let run = RunId::parse(&run_id)?;
-        let operation = v1::Operation { kind: Some(Kind::Process(process)) };
-        let call = v1::CallRequest {
-            run_id,
-            request_id,
-            wait_for_approval,
-            request: Some(call_request::Request::Operation(operation)),
-            ..Default::default()
+        let terms = Terms { run_id, request_id, wait_for_approval };
+        let made = operation::make(&self.calls, principal, Kind::Process(process), terms).await?;
+        let process = match made.result {
+            Some(_) => Some(self.calls.processes.get(run, &made.call_id)?.now()),
+            None => None,
         };
-        let response = calls::call(&self.calls, principal, call).await?;
-        let (call_id, approval_id) = (response.call_id.clone(), response.approval_id.clone());
-        match response.status() {
-            CallStatus::Succeeded => {
-                let process = self.calls.processes.get(run, &call_id)?.now();
-                Ok(v1::StartProcessResponse { process: Some(process), call_id, approval_id: String::new() })
-            }
-            CallStatus::PendingApproval | CallStatus::Running => {
-                Ok(v1::StartProcessResponse { process: None, call_id, approval_id })
-            }
-            CallStatus::Failed | CallStatus::Denied | CallStatus::Unspecified => {
-                let failure = response.error.unwrap_or_default();
-                let reason = Reason::parse(&failure.reason).unwrap_or(Reason::Internal);
-                Err(Refusal::new(reason, failure.message).with("call_id", call_id))
-            }
-        }
+        Ok(v1::StartProcessResponse { process, call_id: made.call_id, approval_id: made.approval_id })
     }
 }
 

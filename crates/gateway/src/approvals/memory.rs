@@ -28,6 +28,7 @@ pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
         _ if ticket.decision.risk == Risk::Critical => false,
         Operation::Shell(_)
         | Operation::Process(_)
+        | Operation::Session(_)
         | Operation::Git(Git::Add { .. } | Git::Commit { .. }) => false,
         Operation::Exec(exec) => match form {
             Form::Digest => rememberable(exec).is_some(),

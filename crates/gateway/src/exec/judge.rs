@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jail::{Access, SandboxPath};
-use ops::{Exec, Process, ProcessProgram, Reason, Shell};
+use ops::{Exec, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
 
 use super::effects::{Effect, effect};
 use super::environment::{not_allowed, redirected};
@@ -151,16 +151,44 @@ pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<Exec
     let (ruling, program) = match &process.program {
         ProcessProgram::Command(exec) => (Some(judge(profile, exec)), exec.command.as_str()),
         ProcessProgram::Script(shell) => (judge_script(profile, shell), "sh"),
+        ProcessProgram::Session { cwd, env } => {
+            let (script, stdin, timeout) = (":".to_owned(), Vec::new(), Exec::DEFAULT_TIMEOUT);
+            let nothing = Shell { script, cwd: cwd.clone(), env: env.clone(), stdin, timeout };
+            (judge_script(profile, &nothing), "sh")
+        }
     };
+    let unseen = process.takes_input().then_some("what it will be given to read");
+    not_seen_either(profile, ruling, program, unseen)
+}
+
+/// Judges what a session is given: a command like the same script. Where a profile asks about commands, it asks about all of it,
+/// since what its shell, or what runs in it, makes of the words depends on all that was done there before.
+pub(crate) fn judge_session(profile: &Profile, session: &Session) -> Option<ExecRuling> {
+    let ruling = session.script().and_then(|script| judge_script(profile, &script));
+    let unseen = match session.input {
+        SessionInput::Command(_) => Some("what the shell of the session makes of it"),
+        SessionInput::Typed(_) => Some("what the program that reads it makes of it"),
+        SessionInput::Nothing => None,
+    };
+    not_seen_either(profile, ruling, "sh", unseen)
+}
+
+/// Adds to a ruling that there is something else which nobody can see. What is read is not known then.
+fn not_seen_either(
+    profile: &Profile,
+    ruling: Option<ExecRuling>,
+    program: &str,
+    unseen: Option<&str>,
+) -> Option<ExecRuling> {
     let ruling = ruling.map(|ruling| ExecRuling { reads: None, ..ruling });
     let is_decided = ruling.as_ref().is_some_and(|ruling| ruling.verdict > Verdict::Allow);
-    if !process.takes_input() || profile.exec.default == Verdict::Allow || is_decided {
+    let Some(unseen) = unseen.filter(|_| profile.exec.default > Verdict::Allow && !is_decided) else {
         return ruling;
-    }
+    };
     let asks = Applied {
         verdict: Verdict::Ask,
         rule: "exec.not_seen_through".to_owned(),
-        justification: "not seen through: what it will be given to read".to_owned(),
+        justification: format!("not seen through: {unseen}"),
     };
     let before = ruling.map(|ruling| ruling.applied).unwrap_or_default();
     let refusal = ExecRuling::deny_command(&asks.rule, program);

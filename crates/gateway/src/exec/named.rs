@@ -24,6 +24,10 @@ pub fn named_files(operation: &Operation) -> BTreeSet<SandboxPath> {
         Operation::Exec(exec) => (Seen::of_command(exec), &exec.cwd),
         Operation::Shell(shell) => (Seen::of_script(shell), &shell.cwd),
         Operation::Process(process) => (Seen::of_process(process), process.cwd()),
+        Operation::Session(session) => match session.script() {
+            Some(script) => return named_files(&Operation::Shell(script)),
+            None => return BTreeSet::new(),
+        },
         _ => return BTreeSet::new(),
     };
     // What is too intricate is refused, and nobody is asked about it.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::mem::take;
 
-use ops::{Exec, Process, ProcessProgram, Shell};
+use ops::{Exec, Process, ProcessProgram, Session, Shell};
 
 use super::by_kind::inner;
 use super::effects::{Effect, effect};
@@ -51,7 +51,13 @@ impl Seen {
         match &process.program {
             ProcessProgram::Command(exec) => Self::of_command(exec),
             ProcessProgram::Script(shell) => Self::of_script(shell),
+            ProcessProgram::Session { .. } => Ok(Self::default()),
         }
+    }
+
+    /// Of what a session is given. Functions and aliases that its shell has by then nobody sees.
+    pub(super) fn of_session(session: &Session) -> Result<Self, TooIntricate> {
+        session.script().map_or_else(|| Ok(Self::default()), |script| Self::of_script(&script))
     }
 
     /// Every command, the outermost first, those of a script in their order. None is empty.

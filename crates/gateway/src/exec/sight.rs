@@ -48,6 +48,7 @@ impl<'o> Sight<'o> {
             Operation::Exec(exec) => Seen::of_command(exec),
             Operation::Shell(shell) => Seen::of_script(shell),
             Operation::Process(process) => Seen::of_process(process),
+            Operation::Session(session) => Seen::of_session(session),
             _ => Ok(Seen::default()),
         });
         seen.as_ref()

@@ -191,7 +191,7 @@ impl Permission {
         if self.effect == Effect::Revocation {
             return refuse("is for grants".to_owned());
         }
-        if matches!(operation, "delete" | "shell" | "process" | "git.add" | "git.commit") {
+        if matches!(operation, "delete" | "shell" | "process" | "session" | "git.add" | "git.commit") {
             return refuse(format!("a reviewer has to see each `{operation}`"));
         }
         if operation != "exec" {
@@ -253,7 +253,7 @@ fn may_wrap(program: &str) -> bool {
 fn touches(operation: &Operation, pattern: &PathPattern) -> bool {
     let root = || SandboxPath::parse("@project").ok();
     match operation {
-        Operation::Exec(_) | Operation::Shell(_) | Operation::Process(_) => {
+        Operation::Exec(_) | Operation::Shell(_) | Operation::Process(_) | Operation::Session(_) => {
             named_files(operation).iter().any(|path| pattern.matches(path))
         }
         Operation::Grep(grep) => pattern.matches(&grep.path) || pattern.may_be_beneath(&grep.path),

@@ -19,11 +19,13 @@ mod program;
 mod space;
 mod terminal;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jail::SandboxPath;
 use ops::{Environment, Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
@@ -183,6 +185,20 @@ pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFai
     let home = env.get("HOME").map(String::as_str).or_else(|| run.get("HOME"));
     let option = program::script_option(home.unwrap_or(plan::HOME)).to_owned();
     Ok(Exec { command, args: vec![option, script], cwd, env, stdin, timeout, only_reads: false })
+}
+
+/// The command that is the shell of a session: one that a person would talk to, without startup files, which nobody has consented
+/// to, and without a prompt.
+pub(crate) fn of_session(cwd: SandboxPath, mut env: BTreeMap<String, String>) -> Result<Exec, ToolFailure> {
+    let command = program::login_shell()?.to_owned();
+    let options: &[&str] =
+        if command == "bash" { &["--noprofile", "--norc", "--noediting", "-i"] } else { &["-i"] };
+    for (name, value) in [("PS1", ""), ("PS2", ""), ("ENV", "/dev/null")] {
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    let args = options.iter().copied().map(str::to_owned).collect();
+    let timeout = Exec::LONGEST_TIMEOUT;
+    Ok(Exec { command, args, cwd, env, stdin: Vec::new(), timeout, only_reads: false })
 }
 
 impl Running {

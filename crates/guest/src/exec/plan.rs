@@ -72,7 +72,15 @@ fn plan(
     let args = std::iter::once(exec.command).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
     let env =
         env.into_iter().map(|(name, value)| c_string(format!("{name}={value}"))).collect::<Result<_, _>>()?;
-    Ok(Plan { program: c_string(program.into_os_string().into_vec())?, args, env, cwd, wait, terminal: None })
+    Ok(Plan {
+        program: c_string(program.into_os_string().into_vec())?,
+        args,
+        env,
+        cwd,
+        wait,
+        terminal: None,
+        stdin: None,
+    })
 }
 
 /// What the command finds in its environment: git commits in the name of the profile's author, as `git.commit` does, unless

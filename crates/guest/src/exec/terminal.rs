@@ -13,7 +13,10 @@ use rustix::fs::{Mode, OFlags, fstat, major, minor, open};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process_group};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
-use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcsetattr, tcsetwinsize};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcgetpgrp, tcsetattr,
+    tcsetwinsize,
+};
 use tokio::net::unix::pipe;
 use worker_protocol::terminal::{TerminalSignal, TerminalSize};
 
@@ -40,6 +43,14 @@ impl Pty {
         let pty = pair().map_err(not_opened)?;
         pty.resize(size);
         Ok(pty)
+    }
+
+    /// It does not echo what is typed, and shows newlines as they are written.
+    pub(crate) fn plain(&self) -> io::Result<()> {
+        let mut modes = tcgetattr(&self.slave)?;
+        modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL);
+        modes.output_modes.remove(OutputModes::ONLCR);
+        Ok(tcsetattr(&self.slave, OptionalActions::Now, &modes)?)
     }
 
     /// What is too late for the terminal is lost.

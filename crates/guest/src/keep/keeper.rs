@@ -12,7 +12,7 @@ use seccompiler::BpfProgram;
 use wire::v1;
 use wire::worker::v1::keeper_state::Phase;
 use wire::worker::v1::{
-    Attach, Drained, KeeperStart, KeeperState, Output as Written, Stdin, ToKeeper, from_keeper,
+    Attach, Drained, Heard, KeeperStart, KeeperState, Output as Written, Stdin, ToKeeper, from_keeper,
     output::Stream, to_keeper::Body,
 };
 use worker_protocol::convert::bounds_from_wire;
@@ -61,6 +61,7 @@ enum Source {
     Exit,
     Stream(usize),
     Stdin,
+    Control,
 }
 
 /// Whether the loop goes on.
@@ -134,6 +135,10 @@ impl Keeper {
             if let Some(stdin) = process.stdin.as_ref().filter(|_| !self.input.next().is_empty()) {
                 sources.push((Source::Stdin, stdin.as_fd(), PollFlags::OUT));
             }
+            if let Some(control) = &process.control {
+                let out = if control.has_something() { PollFlags::OUT } else { PollFlags::empty() };
+                sources.push((Source::Control, control.as_fd(), out));
+            }
         }
         let mut fds: Vec<PollFd<'_>> =
             sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
@@ -172,6 +177,7 @@ impl Keeper {
             }
             Source::Stream(at) => self.read(at)?,
             Source::Stdin => self.write()?,
+            Source::Control => self.control()?,
         }
         Ok(Next::Go)
     }
@@ -239,6 +245,18 @@ impl Keeper {
                 let signal = Signal::from_named_raw(signal).ok_or(Fault::Unexpected("an unknown signal"))?;
                 self.process.iter().for_each(|process| process.signal(signal));
             }
+            Body::Control(line) => {
+                let control = self.process.as_mut().and_then(|process| process.control.as_mut());
+                let taken = match control {
+                    Some(control) => control
+                        .put(&line.data, line.if_read)
+                        .ok_or(Fault::Unexpected("more than a shell can be told"))?,
+                    None => false,
+                };
+                self.write_control();
+                self.say_heard(taken)?;
+            }
+            Body::KillForeground(_) => self.process.iter().for_each(Process::kill_foreground),
             Body::Drain(_) => {
                 self.draining = true;
                 if let Some(process) = &mut self.process {
@@ -325,6 +343,26 @@ impl Keeper {
         if wanted { self.say_taken() } else { Ok(()) }
     }
 
+    /// The shell reads, or nobody does.
+    fn control(&mut self) -> Result<(), Fault> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        // Without something to write only its end makes this ready.
+        if process.control.as_ref().is_some_and(|control| !control.has_something()) {
+            process.control = None;
+        }
+        self.write_control();
+        let is_open = self.process.as_ref().is_some_and(|process| process.control.is_some());
+        if is_open { Ok(()) } else { self.say_heard(false) }
+    }
+
+    fn write_control(&mut self) {
+        if let Some(process) = &mut self.process
+            && process.control.as_mut().is_some_and(|control| !control.write())
+        {
+            process.control = None;
+        }
+    }
+
     /// Gives the connection what there is, as far as it takes it.
     fn fill(&mut self) -> Result<(), Fault> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
@@ -353,6 +391,11 @@ impl Keeper {
     fn say_taken(&mut self) -> Result<(), Fault> {
         let (offset, close) = (self.input.taken(), !self.input.is_open());
         self.say(from_keeper::Body::Taken(Stdin { offset, data: Vec::new(), close }))
+    }
+
+    fn say_heard(&mut self, taken: bool) -> Result<(), Fault> {
+        let open = self.process.as_ref().is_some_and(|process| process.control.is_some());
+        self.say(from_keeper::Body::Heard(Heard { taken, open }))
     }
 
     fn say_state(&mut self) -> Result<(), Fault> {

@@ -13,9 +13,13 @@
 //! Commands of the run have the keeper's uid. They can kill it, which ends its process with it; they can neither read it
 //! nor speak in its name, because it is non-dumpable and its sockets have no name.
 //!
+//! The keeper of a session, whose process is a shell, has one thing more: the way on which the shell gets its lines
+//! ([`control`]).
+//!
 //! One thread and one loop ([`keeper`]), so that a run at its limit of processes and threads keeps its processes.
 
 mod connection;
+mod control;
 mod door;
 mod input;
 mod keeper;

@@ -14,6 +14,7 @@ use worker_protocol::terminal::TerminalSize;
 
 use crate::args::Mounts;
 use crate::exec::{self, Pty};
+use crate::keep::control::Control;
 use crate::sys::{self, Exit, Pipes, Spawned};
 
 /// What a program on a terminal is told of it, unless the request says otherwise.
@@ -33,6 +34,8 @@ pub(super) struct Process {
     pub(super) streams: [Option<File>; 2],
     /// Open here until everything of the process has been ended.
     terminal: Option<Pty>,
+    /// Where the shell of a session gets its lines. Gone when it reads no more.
+    pub(super) control: Option<Control>,
     exit: Option<Exit>,
 }
 
@@ -47,13 +50,23 @@ impl Process {
         deadline: Instant,
     ) -> Result<Self, ToolFailure> {
         let pty = wanted.terminal.map(|size| size_of(size).and_then(Pty::sized)).transpose()?;
+        let is_session = matches!(wanted.program, ProcessProgram::Session { .. });
         let exec = program(wanted.program, run, pty.is_some())?;
         let command = text::excerpt(&exec.command);
         let mut plan = exec::prepare(mounts, run, exec, bounds, deadline)?;
-        plan.terminal = pty.as_ref().map(Pty::end).transpose().map_err(|error| exec::not_forked(&error))?;
-        let spawned = sys::spawn(&plan, filters).map_err(|error| exec::not_forked(&error))?;
-        drop(plan);
-        Self::attach(spawned, command, pty, wanted.stdin).map_err(|error| exec::not_forked(&error))
+        let made = || -> io::Result<Self> {
+            let mut control = None;
+            plan.terminal = pty.as_ref().map(Pty::end).transpose()?;
+            if let Some(pty) = pty.as_ref().filter(|_| is_session) {
+                pty.plain()?;
+                let (ours, shells) = Control::make()?;
+                (control, plan.stdin) = (Some(ours), Some(shells));
+            }
+            let spawned = sys::spawn(&plan, filters)?;
+            drop(plan);
+            Ok(Self { control, ..Self::attach(spawned, command, pty, wanted.stdin)? })
+        };
+        made().map_err(|error| exec::not_forked(&error))
     }
 
     fn attach(spawned: Spawned, command: String, pty: Option<Pty>, stdin: bool) -> io::Result<Self> {
@@ -73,7 +86,7 @@ impl Process {
         };
         rustix::io::ioctl_fionbio(&fault, true)?;
         let fault = Some(fault.into());
-        Ok(Self { pid, handle, command, go, fault, stdin, streams, terminal: pty, exit: None })
+        Ok(Self { pid, handle, command, go, fault, stdin, streams, terminal: pty, control: None, exit: None })
     }
 
     /// Lets it run.
@@ -143,6 +156,14 @@ impl Process {
         let _ = kill_process_group(foreground.unwrap_or(self.pid), signal);
     }
 
+    /// Kills what has the terminal, unless that is the first program, which is a shell that waits for it.
+    pub(super) fn kill_foreground(&self) {
+        let foreground = self.terminal.as_ref().and_then(|pty| tcgetpgrp(pty).ok());
+        if let Some(group) = foreground.filter(|group| *group != self.pid && self.exit.is_none()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
     /// Nothing of the process is left: the last one that has its terminal open lets go of it.
     pub(super) fn let_go(&mut self) {
         self.stdin = None;
@@ -155,6 +176,7 @@ fn program(program: ProcessProgram, run: &Environment, on_terminal: bool) -> Res
     let mut exec = match program {
         ProcessProgram::Command(exec) => exec,
         ProcessProgram::Script(shell) => exec::of_script(shell, run)?,
+        ProcessProgram::Session { cwd, env } => return exec::of_session(cwd, env),
     };
     if on_terminal && run.get("TERM").is_none() {
         exec.env.entry("TERM".to_owned()).or_insert_with(|| TERM.to_owned());

@@ -249,6 +249,7 @@ mod tests {
             cwd: File::open("/proc").unwrap().into(),
             wait: true,
             terminal: None,
+            stdin: None,
         }
     }
 

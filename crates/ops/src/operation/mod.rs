@@ -19,6 +19,7 @@ mod patch;
 mod process;
 mod read;
 mod record;
+mod session;
 mod shell;
 mod write;
 
@@ -45,6 +46,7 @@ pub use list::List;
 pub use mcp::Mcp;
 pub use process::{Process, ProcessProgram, TerminalSize};
 pub use read::{Read, ReadPart};
+pub use session::{Session, SessionInput};
 pub use shell::Shell;
 pub use write::Write;
 
@@ -194,7 +196,7 @@ macro_rules! operations {
         impl Operation {
             /// The names that policy and record use. Tools of upstream servers have names beside these,
             /// [`crate::McpTool::canonical`].
-            pub const NAMES: [&'static str; 17] = [$($($class.name,)*)*];
+            pub const NAMES: [&'static str; 18] = [$($($class.name,)*)*];
 
             /// Validates a request.
             pub fn parse(operation: v1::Operation) -> Result<Self, Malformed> {
@@ -268,7 +270,7 @@ macro_rules! operations {
     };
 }
 
-const MISSING: &str = "is missing: set exactly one of read, list, glob, grep, exec, shell, write, edit, patch, delete, git, mcp, process";
+const MISSING: &str = "is missing: set exactly one of read, list, glob, grep, exec, shell, write, edit, patch, delete, git, mcp, process, session";
 
 operations! {
     /// Read one regular file.
@@ -295,6 +297,8 @@ operations! {
     Git(GitRequest)[git::STATUS, git::DIFF, git::LOG, git::SHOW, git::ADD, git::COMMIT],
     /// Start a process that stays.
     Process(ProcessRequest)[process::CLASS],
+    /// Give a session something to do.
+    Session(SessionRequest)[session::CLASS],
     /// Call a tool of an upstream MCP server.
     Mcp(McpRequest)[],
 }

@@ -7,7 +7,8 @@ use jail::SandboxPath;
 use serde_json::{Value, json};
 use wire::v1::{self, ExecRequest, ProcessRequest, ShellRequest};
 
-use super::exec::milliseconds;
+use super::check::path_or_root;
+use super::exec::{check_env, milliseconds};
 use super::{Answer, Class, Describe, Effect, Exec, Lane, Part, Request, Shell, Sketch};
 use crate::{Malformed, ProcessResult};
 
@@ -18,6 +19,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most rows, and most columns.
 const MAX_SIDE: u32 = 10_000;
 const MAX_TAG: usize = 64;
+/// The terminal of a session, unless it is asked for.
+const SESSION_SIZE: TerminalSize = TerminalSize { rows: 24, columns: 80 };
 
 /// Start a process that stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +41,11 @@ pub struct Process {
 pub enum ProcessProgram {
     Command(Exec),
     Script(Shell),
+    /// A shell that gets its commands later, by [`super::Session`].
+    Session {
+        cwd: SandboxPath,
+        env: BTreeMap<String, String>,
+    },
 }
 
 /// A terminal's size in characters, 1 to 10,000 each.
@@ -64,22 +72,32 @@ impl Request for Process {
     type Message = ProcessRequest;
 
     fn parse(message: ProcessRequest) -> Result<Self, Malformed> {
-        let ProcessRequest { command, args, script, cwd, env, stdin, terminal, tag, timeout_ms } = message;
+        let ProcessRequest { command, args, script, cwd, env, stdin, terminal, tag, timeout_ms, session } =
+            message;
         let program = match (command.is_empty(), script.is_empty()) {
-            (false, true) => {
+            (true, true) if session && args.is_empty() => {
+                check_env("process.env", &env)?;
+                ProcessProgram::Session { cwd: path_or_root("process.cwd", &cwd)?, env }
+            }
+            (false, true) if !session => {
                 let timeout_ms = Some(milliseconds(Exec::LONGEST_TIMEOUT));
                 let exec = ExecRequest { command, args, cwd, env, timeout_ms, ..Default::default() };
                 ProcessProgram::Command(Exec::parse(exec).map_err(of_process)?)
             }
-            (true, false) if args.is_empty() => {
+            (true, false) if args.is_empty() && !session => {
                 let timeout_ms = Some(milliseconds(Exec::LONGEST_TIMEOUT));
                 let shell = ShellRequest { script, cwd, env, timeout_ms, ..Default::default() };
                 ProcessProgram::Script(Shell::parse(shell).map_err(of_process)?)
             }
-            (true, false) => {
+            (true, false) if !session => {
                 return Err(Malformed::new("process.args", "are for a command, not for a script"));
             }
-            _ => return Err(Malformed::new("process.command", "set exactly one of command and script")),
+            _ => {
+                return Err(Malformed::new(
+                    "process.command",
+                    "set exactly one of command, script and session",
+                ));
+            }
         };
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if tag.len() > MAX_TAG || !tag.bytes().all(plain) {
@@ -93,7 +111,8 @@ impl Request for Process {
             return Err(Malformed::new("process.timeout_ms", "must be from 1 to 86400000"));
         }
         let size = |size| TerminalSize::parse("process.terminal", size);
-        Ok(Self { program, stdin, terminal: terminal.map(size).transpose()?, tag, timeout })
+        let terminal = terminal.map(size).transpose()?.or(session.then_some(SESSION_SIZE));
+        Ok(Self { program, stdin, terminal, tag, timeout })
     }
 
     fn message(&self) -> ProcessRequest {
@@ -106,6 +125,9 @@ impl Request for Process {
                 let ShellRequest { script, cwd, env, .. } = shell.message();
                 ProcessRequest { script, cwd, env, ..Default::default() }
             }
+            ProcessProgram::Session { cwd, env } => {
+                ProcessRequest { session: true, cwd: cwd.to_string(), env: env.clone(), ..Default::default() }
+            }
         };
         ProcessRequest {
             stdin: self.stdin,
@@ -117,8 +139,11 @@ impl Request for Process {
     }
 
     fn sketch(message: &ProcessRequest) -> Sketch {
-        let ProcessRequest { command, args, script, cwd, tag, .. } = message;
-        (CLASS.name, json!({ "command": command, "args": args, "script": script, "cwd": cwd, "tag": tag }))
+        let ProcessRequest { command, args, script, cwd, tag, session, .. } = message;
+        let asked = json!({
+            "command": command, "args": args, "script": script, "cwd": cwd, "tag": tag, "session": session
+        });
+        (CLASS.name, asked)
     }
 }
 
@@ -138,6 +163,7 @@ impl Process {
         match &self.program {
             ProcessProgram::Command(exec) => &exec.cwd,
             ProcessProgram::Script(shell) => &shell.cwd,
+            ProcessProgram::Session { cwd, .. } => cwd,
         }
     }
 
@@ -145,6 +171,7 @@ impl Process {
         match &self.program {
             ProcessProgram::Command(exec) => &exec.env,
             ProcessProgram::Script(shell) => &shell.env,
+            ProcessProgram::Session { env, .. } => env,
         }
     }
 }
@@ -179,6 +206,9 @@ impl Describe for Process {
         let program = match &self.program {
             ProcessProgram::Command(exec) => Part::Argv(&exec.command, &exec.args),
             ProcessProgram::Script(shell) => Part::Text("script", shell.script.as_bytes()),
+            ProcessProgram::Session { .. } => {
+                Part::Line("a session: a shell that is given commands".to_owned())
+            }
         };
         [program].into_iter().chain(lines.into_iter().map(Part::Line)).collect()
     }

@@ -14,7 +14,7 @@ use crate::Malformed;
 
 pub(super) const CLASS: Class = Class { name: "shell", lane: Lane::Container, effect: Effect::Runs };
 
-const MAX_SCRIPT: usize = 64 * 1024;
+pub(super) const MAX_SCRIPT: usize = 64 * 1024;
 
 /// Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where there is no bash.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,13 +24,14 @@ const SERVICES: &str = "#[cfg(feature = \"grpc\")]";
 const SERIALIZED: &str = "McpContent";
 
 /// What is not said as it is stored.
-const PLAIN_FIELDS: [(&str, &str); 8] = [
+const PLAIN_FIELDS: [(&str, &str); 9] = [
     ("ReadResult.encoding", "serialize_with = \"crate::plain::encoding\""),
     ("Entry.type", "serialize_with = \"crate::plain::entry_type\""),
     ("DeleteResult.type", "serialize_with = \"crate::plain::entry_type\""),
     ("PatchedFile.change", "serialize_with = \"crate::plain::change\""),
     ("PatchedFile.moved_from", "skip_serializing_if = \"String::is_empty\""),
     ("PatchedFile.trash_entry", "skip_serializing_if = \"String::is_empty\""),
+    ("SessionResult.state", "serialize_with = \"crate::plain::session_state\""),
     ("ExecResult.ended_by", "serialize_with = \"crate::plain::or_null\""),
     (
         "McpResult.structured_content_json",

@@ -4488,7 +4488,7 @@ pub struct Operation {
     /// What to do.
     #[prost(
         oneof = "operation::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
     )]
     pub kind: ::core::option::Option<operation::Kind>,
 }
@@ -4536,6 +4536,9 @@ pub mod operation {
         /// Start a process that stays after the call.
         #[prost(message, tag = "13")]
         Process(super::ProcessRequest),
+        /// Give a session something to do.
+        #[prost(message, tag = "14")]
+        Session(super::SessionRequest),
     }
 }
 impl ::prost::Name for Operation {
@@ -4552,7 +4555,10 @@ impl ::prost::Name for Operation {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Result {
     /// The result, by the operation that made it.
-    #[prost(oneof = "result::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(
+        oneof = "result::Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
+    )]
     pub kind: ::core::option::Option<result::Kind>,
 }
 /// Nested message and enum types in `Result`.
@@ -4601,6 +4607,9 @@ pub mod result {
         /// Of `process`.
         #[prost(message, tag = "13")]
         Process(super::ProcessResult),
+        /// Of `session`.
+        #[prost(message, tag = "14")]
+        Session(super::SessionResult),
     }
 }
 impl ::prost::Name for Result {
@@ -5132,6 +5141,11 @@ pub struct ProcessRequest {
     /// Milliseconds until it and everything that it started is ended, at most a day. Default: none, which is until its run ends.
     #[prost(uint64, optional, tag = "9")]
     pub timeout_ms: ::core::option::Option<u64>,
+    /// Make it a session: a shell on a terminal, bash where the image has it and `sh` elsewhere, which gets its commands by the
+    /// operation `session`. Neither `command` nor `script` is set then. The terminal has 24 rows and 80 columns unless
+    /// `terminal` says otherwise; it does not echo, and it leaves newlines as they are.
+    #[prost(bool, tag = "10")]
+    pub session: bool,
 }
 impl ::prost::Name for ProcessRequest {
     const NAME: &'static str = "ProcessRequest";
@@ -5159,6 +5173,139 @@ impl ::prost::Name for ProcessResult {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.ProcessResult".into()
+    }
+}
+/// Give a session a command, or something to read, or go on waiting for what runs in it. Answered when the command is over, when
+/// what it shows matches, or when the time is over. Then the command runs on, and the session can be asked again.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionRequest {
+    /// The session. Required.
+    #[prost(string, tag = "1")]
+    pub session_id: ::prost::alloc::string::String,
+    /// Shell code, as in `shell`: any number of lines, at most 64 KiB. It runs in the session's shell itself, so that its
+    /// directory, variables, functions and jobs last. Refused while another one runs.
+    #[prost(string, tag = "2")]
+    pub command: ::prost::alloc::string::String,
+    /// What to type at the program that runs, at most 64 KiB. With neither `command` nor `input` nothing is given.
+    #[prost(string, tag = "3")]
+    pub input: ::prost::alloc::string::String,
+    /// Regular expressions, without look-around and back references, over bytes: answer when what is shown matches one of them. At
+    /// most 16, each at most 1 KiB.
+    #[prost(string, repeated, tag = "4")]
+    pub expect: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Milliseconds until it is answered in any case. Default: the profile's, as for `exec`.
+    #[prost(uint64, optional, tag = "5")]
+    pub timeout_ms: ::core::option::Option<u64>,
+}
+impl ::prost::Name for SessionRequest {
+    const NAME: &'static str = "SessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SessionRequest".into()
+    }
+}
+/// What a session showed, and whether its command is over.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionResult {
+    /// How it came to the answer.
+    #[prost(enumeration = "session_result::State", tag = "1")]
+    #[serde(serialize_with = "crate::plain::session_state")]
+    pub state: i32,
+    /// What was shown since the last answer, or since the command began; with a match, what comes before it. Both streams, UTF-8
+    /// with replacement characters; head and tail when it was too long.
+    #[prost(string, tag = "2")]
+    pub output: ::prost::alloc::string::String,
+    /// How many bytes that was.
+    #[prost(uint64, tag = "3")]
+    pub output_bytes: u64,
+    /// How many of them are left out. The process's output has them.
+    #[prost(uint64, tag = "4")]
+    pub omitted_bytes: u64,
+    /// Position of the first of them in the process's standard output.
+    #[prost(uint64, tag = "5")]
+    pub output_offset: u64,
+    /// Exit code of the command, or of the shell if the session has ended. Absent while the command runs, and where it is not
+    /// known, because the daemon was restarted meanwhile.
+    #[prost(int32, optional, tag = "6")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// Which of `expect` matches, from 0. Only with MATCHED.
+    #[prost(uint32, optional, tag = "7")]
+    pub matched: ::core::option::Option<u32>,
+    /// The text that matches. The next answer begins after it.
+    #[prost(string, tag = "8")]
+    pub matched_text: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `SessionResult`.
+pub mod session_result {
+    /// How it came to the answer.
+    #[derive(serde::Serialize)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// The command is over, and the session takes the next one.
+        Done = 1,
+        /// What it shows matches `expect`. The command runs.
+        Matched = 2,
+        /// The time was over. The command runs: wait again, give it something to read, or interrupt it.
+        Running = 3,
+        /// The shell has ended, and the session with it.
+        Ended = 4,
+        /// The shell takes lines and does not say that it is done: code that runs in it has broken it. Close the session.
+        Unanswered = 5,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Done => "DONE",
+                Self::Matched => "MATCHED",
+                Self::Running => "RUNNING",
+                Self::Ended => "ENDED",
+                Self::Unanswered => "UNANSWERED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "DONE" => Some(Self::Done),
+                "MATCHED" => Some(Self::Matched),
+                "RUNNING" => Some(Self::Running),
+                "ENDED" => Some(Self::Ended),
+                "UNANSWERED" => Some(Self::Unanswered),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for SessionResult {
+    const NAME: &'static str = "SessionResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SessionResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SessionResult".into()
     }
 }
 /// How a command ended, and what it wrote. Given on failure, too.
@@ -15020,6 +15167,951 @@ pub mod run_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.RunService";
     impl<T> tonic::server::NamedService for RunServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// A session, as it is now.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Session {
+    /// Id of the session, and of its process.
+    #[prost(string, tag = "1")]
+    pub session_id: ::prost::alloc::string::String,
+    /// Whether it takes a command.
+    #[prost(enumeration = "session::State", tag = "2")]
+    pub state: i32,
+    /// Its process.
+    #[prost(message, optional, tag = "3")]
+    pub process: ::core::option::Option<Process>,
+}
+/// Nested message and enum types in `Session`.
+pub mod session {
+    /// Whether it takes a command.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// It does.
+        Idle = 1,
+        /// A command runs in it; or the daemon was restarted, and whether one runs is seen at the next use.
+        Busy = 2,
+        /// Its shell has become another program (`exec`), and takes no more commands.
+        Replaced = 3,
+        /// It has ended.
+        Closed = 4,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Idle => "IDLE",
+                Self::Busy => "BUSY",
+                Self::Replaced => "REPLACED",
+                Self::Closed => "CLOSED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "IDLE" => Some(Self::Idle),
+                "BUSY" => Some(Self::Busy),
+                "REPLACED" => Some(Self::Replaced),
+                "CLOSED" => Some(Self::Closed),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for Session {
+    const NAME: &'static str = "Session";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Session".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Session".into()
+    }
+}
+/// See SessionService.OpenSession.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OpenSessionRequest {
+    /// Required. The run, which must be READY.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Makes the opening idempotent, as in `CallRequest`.
+    #[prost(string, tag = "2")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Working directory to begin with. Default: `@project`.
+    #[prost(string, tag = "3")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Environment, beside the run's own; only names that the profile allows. TERM is `dumb` unless it is set here.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Size of its terminal. Default: 24 rows, 80 columns.
+    #[prost(message, optional, tag = "5")]
+    pub terminal: ::core::option::Option<TerminalSize>,
+    /// A name of the client's, to find it by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none.
+    #[prost(string, tag = "6")]
+    pub tag: ::prost::alloc::string::String,
+    /// When everything of it is ended, at most a day. Default: when its run ends.
+    #[prost(message, optional, tag = "7")]
+    pub timeout: ::core::option::Option<::prost_types::Duration>,
+    /// Wait until a needed approval is decided on, instead of answering with its id. Default: false.
+    #[prost(bool, tag = "8")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for OpenSessionRequest {
+    const NAME: &'static str = "OpenSessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.OpenSessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.OpenSessionRequest".into()
+    }
+}
+/// See SessionService.OpenSession.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OpenSessionResponse {
+    /// The session. Absent while its approval is pending.
+    #[prost(message, optional, tag = "1")]
+    pub session: ::core::option::Option<Session>,
+    /// The call, by which `GetCall` finds it; the session will have the same id.
+    #[prost(string, tag = "2")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The approval that it waits for; empty otherwise.
+    #[prost(string, tag = "3")]
+    pub approval_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for OpenSessionResponse {
+    const NAME: &'static str = "OpenSessionResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.OpenSessionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.OpenSessionResponse".into()
+    }
+}
+/// See SessionService.RunInSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunInSessionRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Makes the call idempotent, as in `CallRequest`.
+    #[prost(string, tag = "2")]
+    pub request_id: ::prost::alloc::string::String,
+    /// What to do. Required.
+    #[prost(message, optional, tag = "3")]
+    pub session: ::core::option::Option<SessionRequest>,
+    /// Wait until a needed approval is decided on, instead of answering with its id. Default: false.
+    #[prost(bool, tag = "4")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for RunInSessionRequest {
+    const NAME: &'static str = "RunInSessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RunInSessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RunInSessionRequest".into()
+    }
+}
+/// See SessionService.RunInSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunInSessionResponse {
+    /// What it showed. Absent while its approval is pending.
+    #[prost(message, optional, tag = "1")]
+    pub result: ::core::option::Option<SessionResult>,
+    /// The call, by which `GetCall` finds it.
+    #[prost(string, tag = "2")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The approval that it waits for; empty otherwise.
+    #[prost(string, tag = "3")]
+    pub approval_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RunInSessionResponse {
+    const NAME: &'static str = "RunInSessionResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RunInSessionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RunInSessionResponse".into()
+    }
+}
+/// See SessionService.InterruptSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InterruptSessionRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(string, tag = "2")]
+    pub session_id: ::prost::alloc::string::String,
+    /// How often SIGINT is sent to the foreground of its terminal, at most 10. After the last one the foreground is killed, unless
+    /// that is the shell itself. Default: 3.
+    #[prost(uint32, optional, tag = "3")]
+    pub attempts: ::core::option::Option<u32>,
+    /// How long to wait after each, at most a minute. Default: a second.
+    #[prost(message, optional, tag = "4")]
+    pub timeout: ::core::option::Option<::prost_types::Duration>,
+    /// As in `SessionRequest`: a program that reads commands of its own shows its prompt after an interrupt, and goes on.
+    #[prost(string, repeated, tag = "5")]
+    pub expect: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for InterruptSessionRequest {
+    const NAME: &'static str = "InterruptSessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.InterruptSessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.InterruptSessionRequest".into()
+    }
+}
+/// See SessionService.InterruptSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InterruptSessionResponse {
+    /// What it showed, unless a `RunInSession` waits and is told: then the state alone.
+    #[prost(message, optional, tag = "1")]
+    pub result: ::core::option::Option<SessionResult>,
+}
+impl ::prost::Name for InterruptSessionResponse {
+    const NAME: &'static str = "InterruptSessionResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.InterruptSessionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.InterruptSessionResponse".into()
+    }
+}
+/// See SessionService.CloseSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CloseSessionRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(string, tag = "2")]
+    pub session_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CloseSessionRequest {
+    const NAME: &'static str = "CloseSessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CloseSessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CloseSessionRequest".into()
+    }
+}
+/// See SessionService.CloseSession.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CloseSessionResponse {
+    /// The session, with the proof that nothing of it is left. Closing one that has ended says the same again.
+    #[prost(message, optional, tag = "1")]
+    pub session: ::core::option::Option<Session>,
+}
+impl ::prost::Name for CloseSessionResponse {
+    const NAME: &'static str = "CloseSessionResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CloseSessionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CloseSessionResponse".into()
+    }
+}
+/// See SessionService.ListSessions.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListSessionsRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Only those with this tag. Default: all.
+    #[prost(string, tag = "2")]
+    pub tag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListSessionsRequest {
+    const NAME: &'static str = "ListSessionsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListSessionsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListSessionsRequest".into()
+    }
+}
+/// See SessionService.ListSessions.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListSessionsResponse {
+    /// At most 320.
+    #[prost(message, repeated, tag = "1")]
+    pub sessions: ::prost::alloc::vec::Vec<Session>,
+}
+impl ::prost::Name for ListSessionsResponse {
+    const NAME: &'static str = "ListSessionsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListSessionsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListSessionsResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod session_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for it: it outlives
+    /// its client and the daemon, its output can be attached to, what it is given is recorded, and everything in it ends with
+    /// it. Opening one is a call of the operation `process`, and each use of it one of the operation `session`: policy,
+    /// approval, limits and record hold as for `shell`.
+    ///
+    /// Its output tells nobody where a command ends: that is said with a mark which is made for that command alone and of which
+    /// nothing in the container knows before. Code that runs in the shell itself is trusted with its own exit code.
+    #[derive(Debug, Clone)]
+    pub struct SessionServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl SessionServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> SessionServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> SessionServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            SessionServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Opens a session. The same as `ToolService.Call` with the operation `process` and its `session` set.
+        pub async fn open_session(
+            &mut self,
+            request: impl tonic::IntoRequest<super::OpenSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::OpenSessionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/OpenSession",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.SessionService", "OpenSession"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Runs a command in a session, types at what runs in it, or waits for that. The same as `ToolService.Call` with the operation
+        /// `session`.
+        pub async fn run_in_session(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RunInSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RunInSessionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/RunInSession",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.SessionService", "RunInSession"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Interrupts what runs in a session, and waits until the session takes commands again.
+        pub async fn interrupt_session(
+            &mut self,
+            request: impl tonic::IntoRequest<super::InterruptSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::InterruptSessionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/InterruptSession",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.SessionService", "InterruptSession"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends a session and everything in it, and waits until nothing of it is left.
+        pub async fn close_session(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CloseSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CloseSessionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/CloseSession",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.SessionService", "CloseSession"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The sessions of a run, the oldest first: those that live, and the newest of those that have ended.
+        pub async fn list_sessions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListSessionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSessionsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/ListSessions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.SessionService", "ListSessions"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod session_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with SessionServiceServer.
+    #[async_trait]
+    pub trait SessionService: std::marker::Send + std::marker::Sync + 'static {
+        /// Opens a session. The same as `ToolService.Call` with the operation `process` and its `session` set.
+        async fn open_session(
+            &self,
+            request: tonic::Request<super::OpenSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::OpenSessionResponse>,
+            tonic::Status,
+        >;
+        /// Runs a command in a session, types at what runs in it, or waits for that. The same as `ToolService.Call` with the operation
+        /// `session`.
+        async fn run_in_session(
+            &self,
+            request: tonic::Request<super::RunInSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RunInSessionResponse>,
+            tonic::Status,
+        >;
+        /// Interrupts what runs in a session, and waits until the session takes commands again.
+        async fn interrupt_session(
+            &self,
+            request: tonic::Request<super::InterruptSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::InterruptSessionResponse>,
+            tonic::Status,
+        >;
+        /// Ends a session and everything in it, and waits until nothing of it is left.
+        async fn close_session(
+            &self,
+            request: tonic::Request<super::CloseSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CloseSessionResponse>,
+            tonic::Status,
+        >;
+        /// The sessions of a run, the oldest first: those that live, and the newest of those that have ended.
+        async fn list_sessions(
+            &self,
+            request: tonic::Request<super::ListSessionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSessionsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for it: it outlives
+    /// its client and the daemon, its output can be attached to, what it is given is recorded, and everything in it ends with
+    /// it. Opening one is a call of the operation `process`, and each use of it one of the operation `session`: policy,
+    /// approval, limits and record hold as for `shell`.
+    ///
+    /// Its output tells nobody where a command ends: that is said with a mark which is made for that command alone and of which
+    /// nothing in the container knows before. Code that runs in the shell itself is trusted with its own exit code.
+    #[derive(Debug)]
+    pub struct SessionServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> SessionServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for SessionServiceServer<T>
+    where
+        T: SessionService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.SessionService/OpenSession" => {
+                    #[allow(non_camel_case_types)]
+                    struct OpenSessionSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::OpenSessionRequest>
+                    for OpenSessionSvc<T> {
+                        type Response = super::OpenSessionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::OpenSessionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::open_session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = OpenSessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.SessionService/RunInSession" => {
+                    #[allow(non_camel_case_types)]
+                    struct RunInSessionSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::RunInSessionRequest>
+                    for RunInSessionSvc<T> {
+                        type Response = super::RunInSessionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RunInSessionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::run_in_session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RunInSessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.SessionService/InterruptSession" => {
+                    #[allow(non_camel_case_types)]
+                    struct InterruptSessionSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::InterruptSessionRequest>
+                    for InterruptSessionSvc<T> {
+                        type Response = super::InterruptSessionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::InterruptSessionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::interrupt_session(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = InterruptSessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.SessionService/CloseSession" => {
+                    #[allow(non_camel_case_types)]
+                    struct CloseSessionSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::CloseSessionRequest>
+                    for CloseSessionSvc<T> {
+                        type Response = super::CloseSessionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CloseSessionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::close_session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CloseSessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.SessionService/ListSessions" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSessionsSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::ListSessionsRequest>
+                    for ListSessionsSvc<T> {
+                        type Response = super::ListSessionsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListSessionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::list_sessions(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSessionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for SessionServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.SessionService";
+    impl<T> tonic::server::NamedService for SessionServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

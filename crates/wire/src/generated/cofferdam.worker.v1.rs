@@ -635,7 +635,7 @@ impl ::prost::Name for Prepare {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToKeeper {
     /// What it is.
-    #[prost(oneof = "to_keeper::Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "to_keeper::Body", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub body: ::core::option::Option<to_keeper::Body>,
 }
 /// Nested message and enum types in `ToKeeper`.
@@ -670,6 +670,12 @@ pub mod to_keeper {
         /// All of it has been kept: end.
         #[prost(message, tag = "9")]
         Leave(super::Leave),
+        /// A line for the shell of a session.
+        #[prost(message, tag = "10")]
+        Control(super::Control),
+        /// Kill what has the terminal of a session, unless that is its shell.
+        #[prost(message, tag = "11")]
+        KillForeground(super::KillForeground),
     }
 }
 impl ::prost::Name for ToKeeper {
@@ -686,7 +692,7 @@ impl ::prost::Name for ToKeeper {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromKeeper {
     /// What it is.
-    #[prost(oneof = "from_keeper::Body", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "from_keeper::Body", tags = "1, 2, 3, 4, 5, 6")]
     pub body: ::core::option::Option<from_keeper::Body>,
 }
 /// Nested message and enum types in `FromKeeper`.
@@ -709,6 +715,9 @@ pub mod from_keeper {
         /// Nothing more will be written.
         #[prost(message, tag = "5")]
         Drained(super::Drained),
+        /// How far the shell of a session has read. The answer to each Control, and unasked when it can be told nothing more.
+        #[prost(message, tag = "6")]
+        Heard(super::Heard),
     }
 }
 impl ::prost::Name for FromKeeper {
@@ -788,6 +797,59 @@ impl ::prost::Name for Stdin {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.Stdin".into()
+    }
+}
+/// A line for the shell of a session, beside its terminal.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Control {
+    /// The bytes, at most 1 MiB with all that it has not read.
+    #[prost(bytes = "vec", tag = "1")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+    /// Only if it has read everything before them.
+    #[prost(bool, tag = "2")]
+    pub if_read: bool,
+}
+impl ::prost::Name for Control {
+    const NAME: &'static str = "Control";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Control".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Control".into()
+    }
+}
+/// How far the shell of a session has read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Heard {
+    /// It had read everything before that line, which is on its way to it.
+    #[prost(bool, tag = "1")]
+    pub taken: bool,
+    /// It can be told more. It cannot when it has ended, or has become another program.
+    #[prost(bool, tag = "2")]
+    pub open: bool,
+}
+impl ::prost::Name for Heard {
+    const NAME: &'static str = "Heard";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.Heard".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.Heard".into()
+    }
+}
+/// Kill what has the terminal of a session, unless that is its shell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KillForeground {}
+impl ::prost::Name for KillForeground {
+    const NAME: &'static str = "KillForeground";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.KillForeground".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.KillForeground".into()
     }
 }
 /// Send what is left.

@@ -1,0 +1,18 @@
+//! `coffer session`: shells that stay.
+
+mod control;
+mod list;
+mod open;
+mod result;
+mod run;
+mod select;
+
+use self::select::SessionRef;
+
+crate::verbs::verbs! {
+    Open(open::Open),
+    Run(run::Run),
+    List(list::List),
+    Interrupt(control::Interrupt),
+    Close(control::Close),
+}

@@ -1,0 +1,57 @@
+//! What a session showed, as people and scripts are told.
+
+use wire::v1::SessionResult;
+use wire::v1::session_result::State;
+
+use crate::exit::{Exit, TIMED_OUT};
+use crate::output::Output;
+
+/// Prints what was shown, and what is not as usual.
+pub(super) fn render(result: &SessionResult, data: &mut Output, talk: &mut Output) {
+    data.raw(&result.output);
+    match result.state() {
+        State::Done | State::Unspecified => {}
+        State::Matched => {
+            data.raw(&result.matched_text);
+        }
+        State::Running => {
+            talk.own("the command still runs: wait for it with `coffer session run`, or interrupt it\n");
+        }
+        State::Ended => {
+            talk.own("the session has ended\n");
+        }
+        State::Unanswered => {
+            talk.own("the shell no longer answers: close the session\n");
+        }
+    }
+}
+
+/// How `coffer` ends: as the command did.
+pub(super) fn exit(result: &SessionResult) -> Exit {
+    let code = result.exit_code.and_then(|code| u8::try_from(code).ok());
+    match (result.state(), code) {
+        (State::Running, _) => Exit::Command(TIMED_OUT),
+        (State::Unanswered | State::Unspecified, _) | (State::Ended, None) => Exit::Command(125),
+        (_, Some(0)) | (State::Done | State::Matched, None) => Exit::Ok,
+        (_, Some(code)) => Exit::Command(code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_s_exit_code_is_passed_through() {
+        let of = |state: State, exit_code| {
+            exit(&SessionResult { state: state.into(), exit_code, ..Default::default() })
+        };
+        assert_eq!(of(State::Done, Some(0)), Exit::Ok);
+        assert_eq!(of(State::Done, Some(17)), Exit::Command(17));
+        assert_eq!(of(State::Ended, Some(3)), Exit::Command(3));
+        assert_eq!(of(State::Matched, None), Exit::Ok);
+        assert_eq!(of(State::Running, None), Exit::Command(124));
+        assert_eq!(of(State::Unanswered, None), Exit::Command(125));
+        assert_eq!(of(State::Ended, None), Exit::Command(125));
+    }
+}

@@ -1,0 +1,54 @@
+//! Requests of other services that are calls of one operation.
+
+use std::sync::Arc;
+
+use calls::Calls;
+use identity::Principal;
+use ops::Reason;
+use refusal::Refusal;
+use wire::v1::call_response::Status;
+use wire::v1::{self, call_request::Request, operation::Kind, result::Kind as OpResult};
+
+/// The call that was made.
+pub(super) struct Made {
+    pub(super) call_id: String,
+    /// The approval that it waits for; empty otherwise.
+    pub(super) approval_id: String,
+    /// Absent while it waits.
+    pub(super) result: Option<OpResult>,
+}
+
+/// What such a request says of its call.
+pub(super) struct Terms {
+    pub(super) run_id: String,
+    pub(super) request_id: String,
+    pub(super) wait_for_approval: bool,
+}
+
+/// Makes the call. One that fails is refused.
+pub(super) async fn make(
+    calls: &Arc<Calls>,
+    principal: &Arc<Principal>,
+    kind: Kind,
+    terms: Terms,
+) -> Result<Made, Refusal> {
+    let Terms { run_id, request_id, wait_for_approval } = terms;
+    let call = v1::CallRequest {
+        run_id,
+        request_id,
+        wait_for_approval,
+        request: Some(Request::Operation(v1::Operation { kind: Some(kind) })),
+        ..Default::default()
+    };
+    let response = calls::call(calls, principal, call).await?;
+    let (call_id, approval_id) = (response.call_id.clone(), response.approval_id.clone());
+    match response.status() {
+        Status::Succeeded => Ok(Made { call_id, approval_id: String::new(), result: response.into_kind() }),
+        Status::PendingApproval | Status::Running => Ok(Made { call_id, approval_id, result: None }),
+        Status::Failed | Status::Denied | Status::Unspecified => {
+            let failure = response.error.unwrap_or_default();
+            let reason = Reason::parse(&failure.reason).unwrap_or(Reason::Internal);
+            Err(Refusal::new(reason, failure.message).with("call_id", call_id))
+        }
+    }
+}

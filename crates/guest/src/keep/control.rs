@@ -1,0 +1,107 @@
+//! The way to the shell of a session: a socket that is its standard input, while its terminal is for what it runs.
+//!
+//! The daemon's lines come to the shell here, so nothing that a command does with its own standard input meets them. A
+//! socket cannot be opened through `/proc`, and no program of the container may take descriptors of another: beside the
+//! shell itself nobody can read a line, or write one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair};
+
+use crate::sys;
+
+/// Bytes that the shell has not been given yet.
+const MOST: usize = 1 << 20;
+
+pub(super) struct Control {
+    ours: OwnedFd,
+    waiting: VecDeque<u8>,
+}
+
+impl Control {
+    /// The way, and the shell's end of it.
+    pub(super) fn make() -> io::Result<(Self, OwnedFd)> {
+        let (ours, shells) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // The shell has nothing to say here: what writes to it fails, and does not wait.
+        shutdown(&ours, Shutdown::Read)?;
+        Ok((Self { ours, waiting: VecDeque::new() }, sys::above_stdio(shells)?))
+    }
+
+    /// Takes a line; with `if_read` only if everything before it has been read. Whether everything has been; `None` when there is
+    /// too much to take it.
+    pub(super) fn put(&mut self, data: &[u8], if_read: bool) -> Option<bool> {
+        let idle = self.waiting.is_empty() && sys::is_read(self.ours.as_fd()).unwrap_or(true);
+        if idle || !if_read {
+            if self.waiting.len() + data.len() > MOST {
+                return None;
+            }
+            self.waiting.extend(data);
+        }
+        Some(idle)
+    }
+
+    pub(super) fn has_something(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Gives the shell what it takes. False when nobody has its end any more.
+    pub(super) fn write(&mut self) -> bool {
+        loop {
+            let next = self.waiting.as_slices().0;
+            // An empty message is not sent: the end would not be noticed.
+            if next.is_empty() {
+                return true;
+            }
+            match send(&self.ours, next, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) => drop(self.waiting.drain(..count)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ours.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn a_line_that_waits_for_the_last_one_is_not_there_before_it_was_read() {
+        let (mut control, shells) = Control::make().unwrap();
+        let mut shell = File::from(shells);
+        assert_eq!(control.put(b"a\n", false), Some(true));
+        assert!(control.write() && !control.has_something());
+        assert_eq!(control.put(b"b\n", true), Some(false), "the first line is unread");
+        assert!(!control.has_something());
+        let mut line = [0; 2];
+        shell.read_exact(&mut line).unwrap();
+        assert_eq!(control.put(b"c\n", true), Some(true));
+        assert!(control.write());
+        shell.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"c\n");
+    }
+
+    #[test]
+    fn what_is_not_taken_is_bounded_and_a_shell_that_is_gone_is_noticed() {
+        let (mut control, shells) = Control::make().unwrap();
+        assert_eq!(control.put(&vec![0; MOST], false), Some(true));
+        assert_eq!(control.put(b"x", false), None);
+        assert!(control.write() && control.has_something(), "the socket takes less than all");
+        assert!(File::from(shells.try_clone().unwrap()).write_all(b"x").is_err(), "it has nothing to say");
+        drop(shells);
+        assert!(!control.write());
+    }
+}

@@ -1,0 +1,75 @@
+//! What the shell of a session is told, in words that bash, ash, dash and mksh read alike.
+//!
+//! A command is one line: a mark, the command in quotes for `eval`, with the terminal as its standard input, and a second
+//! mark with its exit code. So nothing that it defines, reads or redirects stands between the shell and the second mark:
+//!
+//! - `\command` is not an alias, and calls no function in place of a builtin,
+//! - marks go to the terminal, wherever the standard streams lead to by then,
+//! - what traps and traces of the shell write about marks goes nowhere.
+//!
+//! Where the line is broken off, by an interrupt or an error that shells do not go on after, another line says the mark. In
+//! the text of these lines a mark is in two parts, so that a shell that shows what it reads shows no mark.
+
+use uuid::Uuid;
+
+/// The end of a mark's first part.
+const HALF: usize = 20;
+
+/// Digits that nobody knows before the shell writes them. Digits, because a terminal may change letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mark(String);
+
+impl Mark {
+    pub(super) fn new() -> Self {
+        Self(format!("{:039}", Uuid::new_v4().as_u128()))
+    }
+
+    /// How it begins on the terminal: as a sequence that shows nothing. The exit code and BEL follow.
+    pub(super) fn beginning(&self) -> Vec<u8> {
+        format!("\x1b]{};", self.0).into_bytes()
+    }
+
+    /// Writes it, with a word of the shell's as the code.
+    fn command(&self, code: &str) -> String {
+        let (one, other) = self.0.split_at(HALF);
+        format!(
+            r"{{ \command printf '\033]%s%s;%s\007' {one} {other} {code} >&9; }} 9>/dev/tty >/dev/null 2>&1"
+        )
+    }
+}
+
+/// The first line of a session. Only bash has a history, which would change what has a `!` in it.
+pub(super) fn opening(end: &Mark) -> Vec<u8> {
+    let quiet = r#"PS1= PS2= PROMPT_COMMAND=; unset ENV; if [ -n "${BASH_VERSION-}" ]; then set +o history +o histexpand; fi"#;
+    format!("{quiet}\n{}\n", end.command("0")).into_bytes()
+}
+
+/// A command between its marks. The empty line is for bash, which takes the first word after an error in quotes for another one.
+pub(super) fn command(begin: &Mark, end: &Mark, text: &str) -> Vec<u8> {
+    let text = text.replace('\'', r"'\''");
+    let (begin, end) = (begin.command("0"), end.command("\"$?\""));
+    format!("\n{begin}; \\command eval '{text}' </dev/tty; {end}\n").into_bytes()
+}
+
+/// Asks for the mark again.
+pub(super) fn probe(end: &Mark) -> Vec<u8> {
+    format!("\n{}\n", end.command("\"$?\"")).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_one_word_and_no_line_has_a_mark_whole() {
+        let (begin, end) = (Mark::new(), Mark::new());
+        assert_ne!(begin, end);
+        let line = String::from_utf8(command(&begin, &end, "echo 'it''s'\nls")).unwrap();
+        assert!(line.contains("\\command eval 'echo '\\''it'\\'''\\''s'\\''\nls' </dev/tty; "), "{line}");
+        for line in [line, String::from_utf8(probe(&end)).unwrap(), String::from_utf8(opening(&end)).unwrap()]
+        {
+            assert!(!line.contains(&begin.0) && !line.contains(&end.0), "{line}");
+        }
+        assert_eq!(end.beginning().len(), 42);
+    }
+}

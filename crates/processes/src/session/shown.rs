@@ -1,0 +1,164 @@
+//! What a session has shown and nobody was told yet: the beginning and the end, when it is too much.
+
+use super::expect::Expect;
+
+/// Bytes that are kept of a session before its first command.
+const LIMIT: usize = 16 * 1024;
+/// Bytes that are kept beyond the limit before they are cut, so that a flood does not move what is kept each time.
+const SLACK: usize = 256 * 1024;
+/// Longest match that is found where its bytes come one after the other.
+const OVERLAP: usize = 4 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Shown {
+    bytes: Vec<u8>,
+    limit: usize,
+    /// Place of the first byte in the stream.
+    offset: u64,
+    /// So many bytes are left out after the first half.
+    omitted: u64,
+    /// No match begins and ends before this.
+    searched: usize,
+}
+
+/// As it is told.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// UTF-8 with replacement characters; a line in brackets stands where something is left out.
+    pub(super) text: String,
+    pub(super) bytes: u64,
+    pub(super) omitted: u64,
+    pub(super) offset: u64,
+}
+
+/// What was expected.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Match {
+    pub(super) which: u32,
+    pub(super) text: String,
+    pub(super) before: Told,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self::new(LIMIT)
+    }
+}
+
+impl Shown {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { bytes: Vec::new(), limit, offset: 0, omitted: 0, searched: 0 }
+    }
+
+    /// Bytes that begin at this place of the stream.
+    pub(super) fn push(&mut self, bytes: &[u8], at: u64) {
+        if self.bytes.is_empty() {
+            self.offset = at;
+        }
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > self.limit + SLACK {
+            self.cut();
+        }
+    }
+
+    fn half(&self) -> usize {
+        self.limit.div_ceil(2)
+    }
+
+    fn cut(&mut self) {
+        let Some(gone) = self.bytes.len().checked_sub(self.limit) else { return };
+        let half = self.half();
+        self.bytes.drain(half..half + gone);
+        self.omitted += gone as u64;
+        if self.searched > half {
+            self.searched = self.searched.saturating_sub(gone).max(half);
+        }
+    }
+
+    /// Everything, once.
+    pub(super) fn take(&mut self) -> Told {
+        self.cut();
+        let told = self.told(self.bytes.len());
+        *self = Self::new(self.limit);
+        told
+    }
+
+    /// The first match, and what comes before it, once.
+    pub(super) fn matched(&mut self, expect: &Expect) -> Option<Match> {
+        let joint = if self.omitted > 0 { self.half() } else { 0 };
+        let from = self.searched.saturating_sub(OVERLAP).max(joint);
+        let Some((which, found)) = expect.find(&self.bytes[from..]) else {
+            self.searched = self.bytes.len();
+            return None;
+        };
+        let (start, end) = (from + found.start, from + found.end);
+        let text = String::from_utf8_lossy(&self.bytes[start..end]).into_owned();
+        let before = self.told(start);
+        self.offset += end as u64 + self.omitted;
+        self.bytes.drain(..end);
+        (self.omitted, self.searched) = (0, 0);
+        Some(Match { which, text, before })
+    }
+
+    fn told(&self, end: usize) -> Told {
+        let bytes = end as u64 + self.omitted;
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        let text = if self.omitted == 0 {
+            text(&self.bytes[..end]).into_owned()
+        } else {
+            let (head, tail) = self.bytes[..end].split_at(self.half());
+            format!("{}\n[… {} bytes left out …]\n{}", text(head), self.omitted, text(tail))
+        };
+        Told { text, bytes, omitted: self.omitted, offset: self.offset }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_and_the_end_are_kept_and_the_rest_is_counted() {
+        let mut shown = Shown::new(10);
+        shown.push(b"01234", 7);
+        for _ in 0..100_000 {
+            shown.push(b"abcdefghij", 12);
+            assert!(shown.bytes.len() <= 10 + SLACK);
+        }
+        let told = shown.take();
+        let expected = Told {
+            text: "01234\n[… 999995 bytes left out …]\nfghij".to_owned(),
+            bytes: 1_000_005,
+            omitted: 999_995,
+            offset: 7,
+        };
+        assert_eq!(told, expected);
+        assert_eq!(shown.take(), Told::default());
+    }
+
+    #[test]
+    fn a_match_ends_one_answer_and_begins_the_next() {
+        let expect = Expect::compile("f", &["b+".to_owned(), ">>> ".to_owned()]).unwrap();
+        let mut shown = Shown::new(100);
+        shown.push(b"1 >>", 50);
+        assert_eq!(shown.matched(&expect), None);
+        shown.push(b"> 2", 54);
+        let found = shown.matched(&expect).unwrap();
+        assert_eq!((found.which, found.text.as_str(), found.before.text.as_str()), (1, ">>> ", "1 "));
+        assert_eq!(shown.take(), Told { text: "2".to_owned(), bytes: 1, omitted: 0, offset: 56 });
+    }
+
+    #[test]
+    fn a_match_is_found_after_a_flood_and_none_across_what_is_left_out() {
+        let expect = Expect::compile("f", &["ab".to_owned()]).unwrap();
+        let mut shown = Shown::new(4);
+        shown.push(b"xxxxa", 0);
+        shown.push(&vec![b'-'; SLACK], 5);
+        shown.push(b"bbbb", 0);
+        assert_eq!(shown.matched(&expect), None);
+        shown.push(b"ab!", 0);
+        let found = shown.matched(&expect).unwrap();
+        assert!(found.before.omitted > 0);
+        assert_eq!(shown.take().text, "!");
+    }
+}
