@@ -357,6 +357,13 @@ impl CallTask {
         caller(&self.principal, self.call.run, spec)
     }
 
+    /// Whether the run's profile has processes that stay.
+    fn has_processes(&self, run: &Run) -> bool {
+        let policy = self.calls.gateway.policy();
+        let verdict = policy.profile(&run.spec().profile).and_then(|profile| profile.operation("process"));
+        verdict.is_some_and(|(_, verdict)| verdict < gateway::Verdict::Deny)
+    }
+
     /// A call that may be executed without asking anybody.
     fn admitted(&self, run: Arc<Run>, permit: Permit, room: Slot) -> Admitted {
         Admitted { run, permit, room, still: Standstill::none(&self.calls, self.call.run) }
@@ -406,6 +413,11 @@ impl CallTask {
             let mut limits = ops::limits_hit(result);
             limits.push(Limit::DiskQuota);
             ops::explain(result, limits);
+        }
+        if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
+            && self.has_processes(&run)
+        {
+            ops::name_processes(result);
         }
         if let Err(failure) = &mut finished.outcome
             && let Some(truth) = self.cut_off(&run, failure)

@@ -31,7 +31,7 @@ pub use bounds::Bounds;
 pub use cancel::Cancel;
 pub use environment::Environment;
 pub use hint::{Hint, Named};
-pub use limits::{EndedBy, Limit, explain, limits_hit};
+pub use limits::{EndedBy, Limit, explain, limits_hit, name_processes};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{

@@ -137,6 +137,19 @@ pub fn explain(result: &mut ExecResult, mut limits: Vec<Limit>) {
     result.hint = limits.iter().map(|limit| limit.advice()).collect::<Vec<_>>().join("; ");
 }
 
+/// What to do instead of leaving processes behind, where there are processes that stay.
+const STAYS: &str =
+    "processes that it left running were ended with it: start what should stay with the operation `process`";
+
+/// Adds to the hint of a command that left processes running how to start what should stay.
+pub fn name_processes(result: &mut ExecResult) {
+    let left = result.kill.as_ref().is_some_and(|kill| kill.ended > 0);
+    if left && result.ended_by.is_empty() && !result.timed_out {
+        let separator = if result.hint.is_empty() { "" } else { "; " };
+        result.hint = format!("{}{separator}{STAYS}", result.hint);
+    }
+}
+
 /// The limits that a result names.
 pub fn limits_hit(result: &ExecResult) -> Vec<Limit> {
     result.limits_hit.iter().filter_map(|limit| Limit::parse(limit)).collect()
@@ -145,6 +158,21 @@ pub fn limits_hit(result: &ExecResult) -> Vec<Limit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_left_something_running_is_told_of_processes() {
+        let of = |ended, limits: Vec<Limit>, ended_by: &str| {
+            let kill = Some(crate::KillEvidence { ended, ..Default::default() });
+            let mut result = ExecResult { kill, ended_by: ended_by.to_owned(), ..Default::default() };
+            explain(&mut result, limits);
+            name_processes(&mut result);
+            result.hint
+        };
+        assert!(of(1, vec![], "").starts_with("processes that it left running"));
+        assert!(of(1, vec![Limit::TmpSpace], "").contains("; processes that it left running"));
+        assert_eq!(of(0, vec![], ""), "");
+        assert_eq!(of(1, vec![], EndedBy::Timeout.as_str()), "");
+    }
 
     #[test]
     fn names_are_distinct_and_parse_back() {
