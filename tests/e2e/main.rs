@@ -21,6 +21,7 @@ mod default_image;
 mod delete;
 mod dev_image;
 mod dialects;
+mod files;
 mod harness_profile;
 mod image_service;
 mod images;

@@ -55,6 +55,7 @@ async fn a_script_runs_with_all_that_makes_a_shell_one() {
         env: [("GREETING".to_owned(), "hello".to_owned())].into(),
         stdin: "first\nsecond\n".into(),
         timeout_ms: None,
+        ..Default::default()
     };
     let result = request(&mut run, asked).await;
     assert_eq!(

@@ -11,6 +11,7 @@ use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
 use wire::v1::image_service_client::ImageServiceClient;
+use wire::v1::file_service_client::FileServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
 use wire::v1::permission_service_client::PermissionServiceClient;
 use wire::v1::policy_service_client::PolicyServiceClient;
@@ -33,6 +34,8 @@ pub struct Clients {
     pub processes: ProcessServiceClient<Channel>,
     /// `SessionService`.
     pub sessions: SessionServiceClient<Channel>,
+    /// `FileService`.
+    pub files: FileServiceClient<Channel>,
     /// `ApprovalService`.
     pub approvals: ApprovalServiceClient<Channel>,
     /// `AuditService`.
@@ -62,6 +65,7 @@ impl Clients {
             tools: ToolServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             processes: ProcessServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
             sessions: SessionServiceClient::new(channel.clone()).max_decoding_message_size(16 << 20),
+            files: FileServiceClient::new(channel.clone()),
             approvals: ApprovalServiceClient::new(channel.clone()),
             audit: AuditServiceClient::new(channel.clone()),
             policy: PolicyServiceClient::new(channel.clone()),

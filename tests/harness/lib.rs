@@ -7,6 +7,7 @@
 mod client;
 mod container;
 mod daemon;
+pub mod files;
 mod image;
 mod probe;
 pub mod process;

@@ -45,7 +45,7 @@ use store::micros;
 use store::run::Spec;
 use tokio_util::sync::DropGuard;
 use wire::v1::{CallRequest, CallResponse, Timings};
-use worker_protocol::client::{Finished, Usage};
+use worker_protocol::client::{Finished, OutputSink, Usage};
 
 use crate::Calls;
 use crate::escalation::Attempt;
@@ -69,8 +69,27 @@ pub async fn call(
     principal: &Arc<Principal>,
     request: CallRequest,
 ) -> Result<CallResponse, Refusal> {
+    make(calls, principal, request, None).await
+}
+
+/// As [`call`], for a download: what is read goes to `output`.
+pub async fn download(
+    calls: &Arc<Calls>,
+    principal: &Arc<Principal>,
+    request: CallRequest,
+    output: Arc<dyn OutputSink>,
+) -> Result<CallResponse, Refusal> {
+    make(calls, principal, request, Some(output)).await
+}
+
+async fn make(
+    calls: &Arc<Calls>,
+    principal: &Arc<Principal>,
+    request: CallRequest,
+    download: Option<Arc<dyn OutputSink>>,
+) -> Result<CallResponse, Refusal> {
     let options = CallOptions::of(&request);
-    let (call, task) = match begin::begin(calls, principal, request).await? {
+    let (call, task) = match begin::begin(calls, principal, request, download).await? {
         Lookup::Stored(found) => return options.stored(found.response),
         Lookup::Call(call) => (call, None),
         Lookup::New(call, task) => (call, Some(task)),
@@ -115,6 +134,8 @@ struct CallTask {
     principal: Arc<Principal>,
     call: Arc<Call>,
     taken: Instant,
+    /// Where a download goes, while a client takes it.
+    download: Option<Arc<dyn OutputSink>>,
 }
 
 /// A call that may be executed now.
@@ -374,6 +395,18 @@ impl CallTask {
         if form.is_dialect() { facts::of(&self.calls, &self.call, execution) } else { Facts::default() }
     }
 
+    /// Where the output goes.
+    fn output(&self, operation: &Operation) -> Result<Arc<dyn OutputSink>, ToolFailure> {
+        match &self.download {
+            _ if !operation.is_download() => Ok(Arc::new(self.call.output.clone())),
+            Some(download) => Ok(download.clone()),
+            None => {
+                let message = "no client takes this download: use DownloadFile or DownloadArchive, and again after a restart";
+                Err(ToolFailure::new(Reason::InvalidArgument, message))
+            }
+        }
+    }
+
     /// Spends the permit in its lane. A run that stood still for the call goes on afterwards.
     async fn execute(&self, admitted: Admitted, journal: &mut Journal, times: &mut Times) -> Close {
         let Admitted { run, permit, room, mut still } = admitted;
@@ -395,9 +428,10 @@ impl CallTask {
                     Err(failure) => Err(failure),
                 })
             }
-            Lane::Container | Lane::Host => {
-                room.lanes.execute(permit, limit, self.call.output.clone(), cancel).await
-            }
+            Lane::Container | Lane::Host => match self.output(permit.operation()) {
+                Ok(output) => room.lanes.execute(permit, limit, output, cancel).await,
+                Err(failure) => finished(Err(failure)),
+            },
         };
         drop(room);
         times.executed();

@@ -88,6 +88,11 @@ impl Call {
         self.state.send_modify(|answer| answer.response.status = Status::Running.into());
     }
 
+    /// Waits until it will not change any more. False where the next daemon goes on with it.
+    pub async fn over(&self) -> bool {
+        self.settled(true).await.finished
+    }
+
     /// The first answer that is worth giving: the outcome, or that an approval is waited for unless the client waits.
     pub(crate) async fn settled(&self, wait_for_approval: bool) -> Answer {
         let mut state = self.state.subscribe();

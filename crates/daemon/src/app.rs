@@ -15,7 +15,9 @@ use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
 use processes::Processes;
 use refusal::chain;
-use runs::{Directories, DiskWatch, GuestBinary, Launcher, Projects, Quotas, Roots, Runs, execution_log};
+use runs::{
+    Directories, DiskWatch, GuestBinary, Launcher, Projects, Quotas, Roots, Runs, Uploads, execution_log,
+};
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -283,6 +285,10 @@ fn services(
         tool: rpc::tool::Service { calls: calls.clone() },
         process: rpc::process::Service { calls: calls.clone() },
         session: rpc::session::Service { calls: calls.clone() },
+        file: rpc::file::Service {
+            calls: calls.clone(),
+            uploads: Arc::new(Uploads::new(calls.runs.launcher.directories.clone())),
+        },
         approval: rpc::approval::Service {
             approvals: approvals.clone(),
             gateway: gateway(),

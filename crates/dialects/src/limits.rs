@@ -18,6 +18,8 @@ pub struct Limits {
     pub default_timeout_s: u64,
     /// Most time that a command may be given, seconds.
     pub max_timeout_s: u64,
+    /// Most of what a canonical command is given. Dialects take what is usual.
+    pub command: ops::CommandLimits,
 }
 
 impl Default for Limits {
@@ -30,6 +32,7 @@ impl Default for Limits {
             max_output_bytes: bounds.max_output_bytes,
             default_timeout_s: ops::Exec::DEFAULT_TIMEOUT.as_secs(),
             max_timeout_s: ops::Exec::MAX_TIMEOUT.as_secs(),
+            command: ops::CommandLimits::USUAL,
         }
     }
 }

@@ -212,6 +212,7 @@ fn descriptions_say_the_limits_of_the_run() {
         max_output_bytes: 7_003,
         default_timeout_s: 17,
         max_timeout_s: 18,
+        ..Limits::default()
     };
     let mut all = String::new();
     for dialect in dialects() {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use containers::{Commands, Group};
 use gateway::Permit;
 use ops::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
-use store::spool::Output;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Finished, OutputSink, Placement, Usage};
 
@@ -19,6 +18,11 @@ use crate::prefork::Ready;
 
 /// For operations that do not name a timeout of their own.
 const FILE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// For uploads, which the host lane only copies.
+const UPLOAD_DEADLINE: Duration = Duration::from_secs(600);
+/// For downloads, which last as long as their clients take.
+const DOWNLOAD_DEADLINE: Duration = Duration::from_secs(3_600);
 
 /// The two lanes of a run.
 pub struct Lanes {
@@ -39,19 +43,24 @@ impl Lanes {
         &self.host_worker
     }
 
-    /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes
-    /// goes to `output` while it runs.
+    /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes, or a
+    /// download reads, goes to `output` meanwhile.
     pub async fn execute(
         &self,
         permit: Permit,
         limit: Option<Duration>,
-        output: Output,
+        output: Arc<dyn OutputSink>,
         cancel: CancellationToken,
     ) -> Finished {
         let parts = permit.into_parts();
         let command = parts.operation.command_timeout();
-        let own = command.unwrap_or(FILE_DEADLINE);
-        let output: Option<Arc<dyn OutputSink>> = command.map(|_| Arc::new(output) as _);
+        let downloads = parts.operation.is_download();
+        let own = command.unwrap_or(match (downloads, parts.operation.is_transfer()) {
+            (true, _) => DOWNLOAD_DEADLINE,
+            (false, true) => UPLOAD_DEADLINE,
+            (false, false) => FILE_DEADLINE,
+        });
+        let output = Some(output).filter(|_| command.is_some() || downloads);
         let spec = CallSpec {
             operation: &parts.operation,
             bounds: &parts.bounds,
@@ -60,6 +69,8 @@ impl Lanes {
             output: output.as_ref(),
         };
         let finished = match parts.operation.lane() {
+            // Not to be repeated: its reader has what was sent.
+            Lane::Container if downloads => self.guest.call(spec, None, cancel).await,
             Lane::Container if !parts.operation.has_effect() => self.guest.look(spec, cancel).await,
             Lane::Container => {
                 let (ended, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
@@ -148,6 +159,7 @@ impl Lanes {
             path: path.clone(),
             part: ops::ReadPart::Bytes { offset: 0, limit: Some(0) },
             encoding: ops::Encoding::Base64,
+            transfer: None,
         });
         let bounds = ops::Bounds::default();
         let spec = CallSpec {

@@ -56,6 +56,7 @@ impl Lanes {
             cwd,
             env: program.env.clone(),
             stdin: Vec::new(),
+            stdin_file: None,
             // Has no meaning for what is spoken with, and must be one.
             timeout: Duration::from_secs(120),
             only_reads: false,

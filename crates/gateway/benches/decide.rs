@@ -77,6 +77,7 @@ fn exec(argv: &[String]) -> Operation {
         cwd: path("."),
         env: [].into(),
         stdin: Vec::new(),
+        stdin_file: None,
         timeout: Duration::from_secs(30),
         only_reads: false,
     })
@@ -89,12 +90,15 @@ fn operation(number: usize) -> Operation {
             path: path("src/lib.rs"),
             part: ReadPart::Whole,
             encoding: Encoding::Utf8,
+            transfer: None,
         }),
         4 | 5 => exec(&[format!("tool{}", number * 7 % RULES), "test".to_owned(), "--all".to_owned()]),
         6 => exec(&["find", ".", "-name", "*.rs"].map(str::to_owned)),
         _ => Operation::Write(WriteFile {
             path: path("src/new.rs"),
             content: b"fn main() {}\n".to_vec(),
+            uploaded: None,
+            mode: None,
             if_match_sha256: None,
             create_only: false,
         }),

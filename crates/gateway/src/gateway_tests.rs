@@ -25,7 +25,12 @@ fn script(text: &str) -> Operation {
 }
 
 fn reading(text: &str) -> Operation {
-    Operation::Read(Read { path: path(text), part: ReadPart::Whole, encoding: Encoding::Utf8 })
+    Operation::Read(Read {
+        path: path(text),
+        part: ReadPart::Whole,
+        encoding: Encoding::Utf8,
+        transfer: None,
+    })
 }
 
 fn named(name: &str) -> Operation {

@@ -167,7 +167,7 @@ mod tests {
 
     fn read() -> Operation {
         let encoding = ops::Encoding::Utf8;
-        Operation::Read(Read { path: path("README.md"), part: ReadPart::Whole, encoding })
+        Operation::Read(Read { path: path("README.md"), part: ReadPart::Whole, encoding, transfer: None })
     }
 
     fn asks(gateway: &Gateway) -> bool {

@@ -121,6 +121,7 @@ mod tests {
             cwd: SandboxPath::parse("@project").unwrap(),
             env: BTreeMap::new(),
             stdin: Vec::new(),
+            stdin_file: None,
             timeout: Duration::from_secs(1),
             only_reads: false,
         };

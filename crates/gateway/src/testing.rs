@@ -71,6 +71,7 @@ pub(crate) fn exec(argv: &[&str]) -> Exec {
         cwd: path("."),
         env: [].into(),
         stdin: Vec::new(),
+        stdin_file: None,
         timeout: Duration::from_secs(30),
         only_reads: false,
     }
@@ -82,12 +83,20 @@ pub(crate) fn shell(script: &str) -> Shell {
         cwd: path("."),
         env: [].into(),
         stdin: Vec::new(),
+        stdin_file: None,
         timeout: Duration::from_secs(30),
     }
 }
 
 pub(crate) fn write(to: &str) -> Write {
-    Write { path: path(to), content: b"hi\n".to_vec(), if_match_sha256: None, create_only: false }
+    Write {
+        path: path(to),
+        content: b"hi\n".to_vec(),
+        uploaded: None,
+        mode: None,
+        if_match_sha256: None,
+        create_only: false,
+    }
 }
 
 pub(crate) fn delete(at: &str) -> Delete {

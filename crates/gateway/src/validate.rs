@@ -20,6 +20,7 @@ type Checked = Result<(), Invalid>;
 /// Checks one operation.
 pub(crate) fn validate(profile: &Profile, operation: &Operation) -> Checked {
     timeout(profile, operation)?;
+    input(profile, operation)?;
     write_bytes(profile, operation)?;
     let access = match operation.effect() {
         Effect::Reads => Access::Read,
@@ -47,9 +48,19 @@ fn timeout(profile: &Profile, operation: &Operation) -> Checked {
     Err(Invalid { reason: Reason::InvalidArgument, message })
 }
 
+/// What a command reads can make it another command: where commands are judged, the judge has to see it.
+fn input(profile: &Profile, operation: &Operation) -> Checked {
+    if !operation.unseen_input() || profile.exec.is_blind() {
+        return Ok(());
+    }
+    let message = "stdin_file: this profile judges commands, and a file's content is not judged: give it as standard input";
+    Err(Invalid { reason: Reason::PermissionDenied, message: message.to_owned() })
+}
+
 fn write_bytes(profile: &Profile, operation: &Operation) -> Checked {
     let bytes = operation.written_bytes();
-    let most = profile.bounds.max_write_bytes;
+    let bounds = &profile.bounds;
+    let most = if operation.is_transfer() { bounds.max_transfer_bytes } else { bounds.max_write_bytes };
     if bytes as u64 <= most {
         return Ok(());
     }

@@ -20,7 +20,12 @@ fn seconds() -> std::time::Duration {
 fn operation(call: &str) -> Operation {
     let (name, rest) = call.split_once(' ').unwrap_or((call, ""));
     match name {
-        "read" => Operation::Read(Read { path: path(rest), part: ReadPart::Whole, encoding: Encoding::Utf8 }),
+        "read" => Operation::Read(Read {
+            path: path(rest),
+            part: ReadPart::Whole,
+            encoding: Encoding::Utf8,
+            transfer: None,
+        }),
         "grep" => Operation::Grep(Grep {
             path: path(rest),
             pattern: "x".into(),
@@ -36,6 +41,8 @@ fn operation(call: &str) -> Operation {
         "write" => Operation::Write(Write {
             path: path(rest),
             content: b"x".to_vec(),
+            uploaded: None,
+            mode: None,
             if_match_sha256: None,
             create_only: false,
         }),
@@ -49,6 +56,7 @@ fn operation(call: &str) -> Operation {
                 cwd: path("."),
                 env: [].into(),
                 stdin: Vec::new(),
+                stdin_file: None,
                 timeout: seconds(),
                 only_reads: false,
             })
@@ -58,6 +66,7 @@ fn operation(call: &str) -> Operation {
             cwd: path("."),
             env: [].into(),
             stdin: Vec::new(),
+            stdin_file: None,
             timeout: seconds(),
         }),
         tool if tool.starts_with("mcp.") => Operation::Mcp(Mcp {

@@ -5,7 +5,7 @@ use wire::worker::v1::Usage;
 
 use crate::call::Call;
 use crate::lane::Lane;
-use crate::{exec, files, fingerprint};
+use crate::{exec, files, fingerprint, transfer};
 
 /// Executes the operation and sends what came of it.
 pub(crate) async fn execute(mut call: Call, operation: Result<Operation, ToolFailure>, lane: &Lane) {
@@ -35,6 +35,7 @@ async fn outcome_of(call: &mut Call, operation: Operation, lane: &Lane) -> (Outc
         _ if call.input.is_some() => {
             Err(ToolFailure::new(Reason::InvalidArgument, "only a command gets a terminal"))
         }
+        Operation::Read(read) if read.transfer.is_some() => transfer::run(call, lane, read).await,
         Operation::Shell(shell) => exec::shell(call, lane, shell).await.map(OpResult::Shell),
         other => return files::run(call, lane, other).await,
     };

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
 use ops::{Bounds, Environment};
+use tokio::sync::Semaphore;
 
 use crate::args::Mounts;
 use crate::call::Calls;
@@ -22,6 +23,8 @@ pub(crate) struct Lane {
     pub(crate) preforks: Preforks,
     /// Threads for work that may block.
     pub(crate) threads: Threads,
+    /// Places for downloads.
+    pub(crate) transfers: Semaphore,
 }
 
 impl Lane {

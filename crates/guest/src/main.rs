@@ -22,6 +22,7 @@ mod sweep;
 mod sys;
 mod terminal_input;
 mod threads;
+mod transfer;
 
 use std::process::ExitCode;
 

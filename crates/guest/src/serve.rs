@@ -6,12 +6,13 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use ops::{Operation, Reason, ToolFailure};
+use ops::{CommandLimits, Operation, Reason, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::{Pid, set_child_subreaper};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use wire::worker::v1::{Start, ToWorker, to_worker::Body};
 use worker_protocol::convert::bounds_from_wire;
 use worker_protocol::frame::{FrameBuffer, encode};
@@ -35,6 +36,9 @@ use crate::threads::Threads;
 /// Bytes read from the daemon at once.
 const READ: usize = 16 * 1024;
 
+/// Downloads at once. Each has one of the threads for files.
+const TRANSFERS: usize = 4;
+
 /// Serves until its streams are closed, then ends every command.
 pub(crate) fn run(serve: Serve) -> Result<(), Fault> {
     crate::sys::ignore_signals();
@@ -48,6 +52,7 @@ pub(crate) fn run(serve: Serve) -> Result<(), Fault> {
         children: Arc::clone(&children),
         preforks: Preforks::default(),
         threads,
+        transfers: Semaphore::new(TRANSFERS),
     });
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(attend(lane, serve.relayed));
@@ -173,9 +178,10 @@ async fn prepare(id: u64, lane: &Lane, outbox: &Outbox) {
 }
 
 async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Result<(), Fault> {
-    let operation = Operation::parse(start.operation.unwrap_or_default());
+    let operation = Operation::parse_within(start.operation.unwrap_or_default(), CommandLimits::WIDEST);
     let bounds = bounds_from_wire(start.bounds);
     if let Ok(Operation::Read(read)) = &operation
+        && read.transfer.is_none()
         && !lane.calls.has(id)
         && let Some((outcome, usage)) = files::at_once(lane, read, &bounds)
     {

@@ -11,12 +11,13 @@ use prost::Message;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stdin, stdin};
+use wire::v1::operation::Kind;
 use wire::worker::v1::Start;
 use worker_protocol::convert::{bounds_from_wire, outcome_to_wire, preview_to_wire};
 
 use crate::args::Place;
 use crate::order::Order;
-use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_memory, limit_time};
+use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_file_size, limit_memory, limit_time};
 use crate::{git, location, sys};
 
 /// What holds for each process of the host worker.
@@ -37,6 +38,14 @@ pub(crate) enum Work {
     Call(Box<Start>),
     /// Putting right what others left.
     Recover(Whose),
+}
+
+impl Work {
+    fn is_transfer(&self) -> bool {
+        let Self::Call(start) = self else { return false };
+        let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
+        matches!(kind, Some(Kind::Write(write)) if write.uploaded.is_some())
+    }
 }
 
 /// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes.
@@ -65,6 +74,9 @@ fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()>
 
 fn perform(work: Work, number: u64, deadline: Instant) -> io::Result<()> {
     limit_time(deadline)?;
+    if !work.is_transfer() {
+        limit_file_size()?;
+    }
     match work {
         Work::Call(start) => {
             let execute = AssertUnwindSafe(|| execute(*start, number));

@@ -4,6 +4,7 @@
 mod access;
 mod dir;
 mod error;
+mod fill;
 mod follow;
 mod jail;
 mod lookalike;
@@ -24,12 +25,14 @@ mod sweep;
 mod temporary;
 mod temporary_name;
 mod transaction;
+mod tree;
 mod walk;
 mod write;
 
 pub use access::Access;
 pub use dir::{Dir, Entries, Entry};
 pub use error::{AccessError, OpenError, OpenErrorKind, RemoveError, WriteError};
+pub use fill::{Fill, Filling};
 pub use jail::{Jail, Readable, Writable};
 pub use meta::{FileKind, Metadata, RegularFile};
 pub use mount::Mount;

@@ -8,10 +8,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Dir, Mode, OFlags, mkdirat, open};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, open, unlinkat};
 use rustix::io::Errno;
 
-use crate::resolve::open_directory;
+use crate::error::OpenErrorKind;
+use crate::meta::RegularFile;
+use crate::name::EntryName;
+use crate::resolve::{open_directory, open_regular};
 
 /// What a private directory keeps, each in a directory of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,6 +25,8 @@ pub enum Keeps {
     Patches,
     /// Files that were deleted.
     Trash,
+    /// What clients upload until a call takes it. The daemon writes it, an operation reads it.
+    Uploads,
 }
 
 impl Keeps {
@@ -30,6 +35,7 @@ impl Keeps {
             Self::Temporaries => "temporaries",
             Self::Patches => "patches",
             Self::Trash => "trash",
+            Self::Uploads => "uploads",
         }
     }
 }
@@ -70,6 +76,20 @@ impl Private {
     /// Opens one of the directories in it, and makes it where it is missing.
     pub fn directory(&self, keeps: Keeps) -> io::Result<OwnedFd> {
         Ok(self.open_or_make(keeps)?)
+    }
+
+    /// Opens one of the regular files that it keeps, for reading.
+    pub fn file(&self, keeps: Keeps, name: &EntryName) -> Result<RegularFile, OpenErrorKind> {
+        open_regular(open_directory(&self.fd, keeps.name().as_bytes())?, name.as_bytes())
+    }
+
+    /// Removes one of the files that it keeps. What is not there is no error.
+    pub fn remove(&self, keeps: Keeps, name: &EntryName) -> io::Result<()> {
+        let directory = open_directory(&self.fd, keeps.name().as_bytes())?;
+        match unlinkat(&directory, name.as_bytes(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Whether nothing in it asks for recovery: no temporary, no patch half applied.

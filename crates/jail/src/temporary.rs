@@ -4,13 +4,13 @@
 //! killed before the end: see `note`.
 
 use std::fs::File;
-use std::io::Write as _;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, fstat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::error::OpenErrorKind;
+use crate::fill::Filling;
 use crate::meta::Metadata;
 use crate::name::EntryName;
 use crate::note::Note;
@@ -53,8 +53,8 @@ impl<'d> Temporary<'d> {
         }
     }
 
-    pub(crate) fn fill(&mut self, bytes: &[u8]) -> Result<(), OpenErrorKind> {
-        self.file.write_all(bytes).map_err(|error| match Errno::from_io_error(&error) {
+    pub(crate) fn fill(&mut self, filling: Filling<'_>) -> Result<(), OpenErrorKind> {
+        filling(&mut self.file).map_err(|error| match Errno::from_io_error(&error) {
             Some(errno) => errno.into(),
             None => OpenErrorKind::Io(error),
         })

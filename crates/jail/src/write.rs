@@ -12,7 +12,7 @@
 //! - Mode: 0644 for new files, else the old permission bits `& 0o777`, so that no setuid bit survives. Owner and group
 //!   of the old file are kept where this process may do that. Extended attributes and ACLs are not kept.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use rustix::fs::{Gid, Mode, RenameFlags, Uid, fchmod, fchown, fsync, mkdirat};
@@ -20,6 +20,7 @@ use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::error::{OpenError, OpenErrorKind, WriteError};
+use crate::fill::Filling;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::name::EntryName;
 use crate::note::Note;
@@ -39,6 +40,8 @@ const NEW_DIRECTORY_MODE: u32 = 0o755;
 pub enum Parents {
     /// Make them, 0755 less the umask.
     Create,
+    /// The same, and the caller syncs them, as all that it writes there.
+    CreateUnsynced,
     /// Their absence is an error.
     MustExist,
 }
@@ -80,6 +83,8 @@ pub struct Target {
     name: EntryName,
     found: Found,
     private: Option<Arc<Private>>,
+    /// Whether a write is durable when it is done.
+    syncs: bool,
 }
 
 impl Target {
@@ -92,12 +97,15 @@ impl Target {
         let fault = |kind| OpenError::new(excerpt(&root.describe(rel)), kind);
         let (parent, name) = rel.split_last().ok_or_else(|| fault(OpenErrorKind::IsADirectory))?;
         let dir = match root.dir(&parent) {
-            Err(OpenErrorKind::NotFound) if parents == Parents::Create => make_directories(root, &parent),
+            Err(OpenErrorKind::NotFound) if parents != Parents::MustExist => {
+                make_directories(root, &parent, parents == Parents::Create)
+            }
             opened => opened,
         }
         .map_err(fault)?;
         let found = find(&dir, &name).map_err(fault)?;
-        Ok(Self { dir, place: SandboxPath::new(root.mount(), parent), name, found, private })
+        let syncs = parents != Parents::CreateUnsynced;
+        Ok(Self { dir, place: SandboxPath::new(root.mount(), parent), name, found, private, syncs })
     }
 
     /// What was there at the last look.
@@ -123,15 +131,32 @@ impl Target {
 
     /// Writes `bytes` as the whole content.
     pub fn write(self, bytes: &[u8], mode: WriteMode) -> Result<Written, WriteError> {
+        self.write_from(&mut |file| file.write_all(bytes), None, mode)
+    }
+
+    /// As [`Self::write`], for a content that is not held in memory. `permissions` are the bits that the file gets; `None`:
+    /// those of the file that it replaces.
+    pub fn write_from(
+        self,
+        filling: Filling<'_>,
+        permissions: Option<u32>,
+        mode: WriteMode,
+    ) -> Result<Written, WriteError> {
         if mode == WriteMode::CreateOnly && self.found != Found::Absent {
             return Err(WriteError::Exists { path: self.path() });
         }
-        let temporary = self.prepare(bytes, None).map_err(|kind| OpenError::new(self.path(), kind))?;
+        let prepared = self.prepare_from(filling, None, permissions);
+        let temporary = prepared.map_err(|kind| OpenError::new(self.path(), kind))?;
         self.rename(temporary, mode)?;
         // From here on the file is there, so nothing is undone.
-        fsync(&self.dir)
-            .map_err(|errno| WriteError::NotDurable { path: self.path(), source: io::Error::from(errno) })?;
-        Ok(Written { replaced: self.found, mode: permissions(self.model(None)) })
+        if self.syncs {
+            fsync(&self.dir).map_err(|errno| WriteError::NotDurable {
+                path: self.path(),
+                source: io::Error::from(errno),
+            })?;
+        }
+        let mode = permissions.map_or_else(|| permissions_of(self.model(None)), |bits| bits & 0o777);
+        Ok(Written { replaced: self.found, mode })
     }
 
     /// The file whose owner and permissions a new one takes: the one that it replaces, else `like`.
@@ -148,15 +173,28 @@ impl Target {
         bytes: &[u8],
         like: Option<Metadata>,
     ) -> Result<Temporary<'_>, OpenErrorKind> {
+        self.prepare_from(&mut |file| file.write_all(bytes), like, None)
+    }
+
+    /// The same for a content that is not held in memory, with these permission bits.
+    pub(crate) fn prepare_from(
+        &self,
+        filling: Filling<'_>,
+        like: Option<Metadata>,
+        permissions: Option<u32>,
+    ) -> Result<Temporary<'_>, OpenErrorKind> {
         let model = self.model(like);
         let mut temporary = Temporary::create(&self.dir, &self.place, self.private.as_deref())?;
-        temporary.fill(bytes)?;
+        temporary.fill(filling)?;
         if let Some(model) = model {
             keep_owner(&temporary, model)?;
         }
         // After the owner: changing that clears bits.
-        fchmod(temporary.file(), Mode::from_raw_mode(permissions(model)))?;
-        fsync(temporary.file())?;
+        let mode = permissions.map_or_else(|| permissions_of(model), |bits| bits & 0o777);
+        fchmod(temporary.file(), Mode::from_raw_mode(mode))?;
+        if self.syncs {
+            fsync(temporary.file())?;
+        }
         Ok(temporary)
     }
 
@@ -209,7 +247,7 @@ impl Target {
     }
 }
 
-fn permissions(model: Option<Metadata>) -> u32 {
+fn permissions_of(model: Option<Metadata>) -> u32 {
     model.map_or(NEW_FILE_MODE, |model| model.mode & 0o777)
 }
 
@@ -228,15 +266,15 @@ fn find(dir: &Dir, name: &EntryName) -> Result<Found, OpenErrorKind> {
     }
 }
 
-/// Opens `rel`, making what is missing. Each directory that was made is synced into the one above it.
-fn make_directories(root: &Root, rel: &RelPath) -> Result<Dir, OpenErrorKind> {
+/// Opens `rel`, making what is missing. Each directory that was made is synced into the one above it, if `syncs`.
+pub(crate) fn make_directories(root: &Root, rel: &RelPath, syncs: bool) -> Result<Dir, OpenErrorKind> {
     let mut at = RelPath::root();
     let mut dir = root.dir(&at)?;
     for component in rel.components() {
         let name = EntryName::new(component.as_bytes()).ok_or(OpenErrorKind::Inexpressible)?;
         match mkdirat(&dir, name.as_bytes(), Mode::from_raw_mode(NEW_DIRECTORY_MODE)) {
-            Ok(()) => fsync(&dir)?,
-            Err(Errno::EXIST) => {}
+            Ok(()) if syncs => fsync(&dir)?,
+            Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno.into()),
         }
         at = at.join(&name).ok_or(OpenErrorKind::Inexpressible)?;

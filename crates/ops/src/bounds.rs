@@ -12,6 +12,8 @@ pub struct Bounds {
     pub max_read_bytes: u64,
     /// Most bytes that a file may have after `write` or `edit`.
     pub max_write_bytes: u64,
+    /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
+    pub max_transfer_bytes: u64,
     /// Most bytes of rendered text, such as a diff or one stream of a command.
     pub max_output_bytes: u64,
     /// Most bytes of output that a command may write before it is ended.
@@ -33,12 +35,18 @@ pub struct Bounds {
     pub held_to: Option<Held>,
 }
 
+impl Bounds {
+    /// Of a transfer, where the profile does not say.
+    pub const MAX_TRANSFER_BYTES: u64 = 64 * 1024 * 1024;
+}
+
 impl Default for Bounds {
     /// The defaults of the shipped profiles.
     fn default() -> Self {
         Self {
             max_read_bytes: 50_000,
             max_write_bytes: 100_000,
+            max_transfer_bytes: Self::MAX_TRANSFER_BYTES,
             max_output_bytes: 16 * 1024,
             max_spool_bytes: 64 * 1024 * 1024,
             hide_git_config: true,

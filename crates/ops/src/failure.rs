@@ -74,6 +74,10 @@ fn reason(kind: &OpenErrorKind) -> Reason {
         OpenErrorKind::PermissionDenied | OpenErrorKind::ReadOnly => Reason::PermissionDenied,
         OpenErrorKind::Exists => Reason::AlreadyExists,
         OpenErrorKind::NoSpace => Reason::WriteLimit,
+        // Of a content that is not what its call says.
+        OpenErrorKind::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Reason::PreconditionFailed
+        }
         OpenErrorKind::TooManyRetries => Reason::Overloaded,
         _ => Reason::Internal,
     }

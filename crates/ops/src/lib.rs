@@ -1,11 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+#[cfg(feature = "archive")]
+pub mod archive;
 mod base64;
 mod bound;
 mod bounds;
 #[cfg(feature = "read")]
 mod cancel;
+mod command_limits;
 pub mod deny;
 mod digest;
 mod environment;
@@ -29,6 +32,7 @@ pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effe
 pub use bounds::Bounds;
 #[cfg(feature = "read")]
 pub use cancel::Cancel;
+pub use command_limits::CommandLimits;
 pub use environment::Environment;
 pub use hint::{Hint, Named};
 pub use limits::{EndedBy, Limit, explain, limits_hit, name_processes};
@@ -37,14 +41,15 @@ pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
     Delete, Edit, EditChange, Effect, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision,
     GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Process, ProcessProgram, Read, ReadPart,
-    Session, SessionInput, Shell, TerminalSize, Write, answers, check_answer, facts, sketch,
+    Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded, Write, answers, check_answer, facts,
+    sketch,
 };
 pub use outcome::{
     EntryType, FileChange, OpResult, Outcome, ToolFailure, not_ended, unfinished, with_exit_code,
 };
 pub use patch::{FrontMatter, Patch, PatchChange};
 #[cfg(feature = "read")]
-pub use read::{glob, grep, list, read, read_at_once, take_helpers_time, thread_time};
+pub use read::{TRANSFER_PIECE, glob, grep, list, read, read_at_once, send, take_helpers_time, thread_time};
 pub use reason::Reason;
 pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 pub use wire::v1::{

@@ -30,6 +30,7 @@ mod run;
 mod shared;
 mod task;
 mod trash;
+mod uploads;
 mod variables;
 mod workspace;
 
@@ -46,4 +47,5 @@ pub use remove::remove_tree;
 pub use request::{Parsed, hide_secrets, parse as parse_request};
 pub use run::{Busy, Run};
 pub use trash::{Deleted, Trash};
+pub use uploads::{Broken, Content, Piece, Upload, Uploads};
 pub use workspace::Roots;

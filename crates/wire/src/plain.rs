@@ -29,6 +29,10 @@ pub(crate) fn session_state<S: Serializer>(state: &i32, serializer: S) -> Result
     session_result::State::try_from(*state).unwrap_or_default().serialize(serializer)
 }
 
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 pub(crate) fn or_null<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
     Some(text).filter(|text| !text.is_empty()).serialize(serializer)
 }

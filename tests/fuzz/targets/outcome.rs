@@ -53,7 +53,7 @@ fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &ops::Out
 }
 
 fn read() -> Operation {
-    Operation::Read(Read { path: path("a"), part: ReadPart::Whole, encoding: Encoding::Utf8 })
+    Operation::Read(Read { path: path("a"), part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
 }
 
 fn list() -> Operation {

@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     let encoding = if flags & 4 != 0 { Encoding::Base64 } else { Encoding::Utf8 };
     let bounds = Bounds { max_read_bytes: if flags & 16 != 0 { 7 } else { 1 << 20 }, ..Bounds::default() };
     SCENE.write("file", content);
-    let request = Read { path: path("file"), part, encoding };
+    let request = Read { path: path("file"), part, encoding, transfer: None };
     let Ok(OpResult::Read(result)) = read(&SCENE.jail, &request, &bounds, &Cancel::default()) else {
         panic!("the file could not be read")
     };

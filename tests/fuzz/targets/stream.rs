@@ -278,6 +278,8 @@ fn write() -> Operation {
     Operation::Write(Write {
         path: path("a"),
         content: Vec::new(),
+        uploaded: None,
+        mode: None,
         if_match_sha256: None,
         create_only: false,
     })
@@ -290,6 +292,7 @@ fn exec() -> Exec {
         cwd: path("."),
         env: [].into(),
         stdin: Vec::new(),
+        stdin_file: None,
         timeout: Duration::from_secs(1),
         only_reads: false,
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gateway::{Approval, ApprovalState, PermitState};
 use identity::{CallId, RunId};
-use ops::Operation;
+use ops::{CommandLimits, Operation};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use store::{SettledApproval, StoredApproval};
@@ -92,8 +92,8 @@ impl Pending {
     pub(super) fn read(stored: &StoredApproval) -> Result<Self, Unreadable> {
         let Head { approval, asker } = serde_json::from_slice(&stored.approval)?;
         let operation = v1::Operation::decode(stored.operation.as_slice())?;
-        let operation =
-            Operation::parse(operation).map_err(|malformed| Unreadable::Malformed(malformed.to_string()))?;
+        let operation = Operation::parse_within(operation, CommandLimits::WIDEST)
+            .map_err(|malformed| Unreadable::Malformed(malformed.to_string()))?;
         Ok(Self { approval, asker, operation })
     }
 }

@@ -80,6 +80,8 @@ impl Scene {
         let write = Write {
             path: "a.txt".parse().unwrap(),
             content: b"x".to_vec(),
+            uploaded: None,
+            mode: None,
             if_match_sha256: None,
             create_only: false,
         };

@@ -10,6 +10,7 @@ use identity::{CallId, Principal, RunId};
 use ops::Reason;
 use refusal::Refusal;
 use wire::v1::{CallRequest, CallResponse, call_request, call_response};
+use worker_protocol::client::OutputSink;
 use worker_protocol::detach_on_drop::DetachOnDrop;
 
 use super::record::{Journal, Times};
@@ -65,6 +66,7 @@ pub(super) async fn begin(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     mut request: CallRequest,
+    download: Option<Arc<dyn OutputSink>>,
 ) -> Result<Lookup, Refusal> {
     let taken = Instant::now();
     if calls.stop.is_cancelled() {
@@ -75,8 +77,8 @@ pub(super) async fn begin(
         Ok(Begun::Stored(found)) => Ok(Lookup::Stored(found)),
         Ok(Begun::Known(call)) => Ok(Lookup::Call(call)),
         Ok(Begun::New(call)) => {
-            let task =
-                CallTask { calls: calls.clone(), principal: principal.clone(), call: call.clone(), taken };
+            let (calls, principal) = (calls.clone(), principal.clone());
+            let task = CallTask { calls: calls.clone(), principal, call: call.clone(), taken, download };
             let task = watch(calls.clone(), call.clone(), task.run(request));
             let task = DetachOnDrop::new(calls.tasks.track_future(task));
             Ok(Lookup::New(call, task))

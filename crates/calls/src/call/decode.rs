@@ -7,7 +7,7 @@ use std::time::Duration;
 use dialects::{Dialect, Facts, Limits, Made, ParseFailure, ProcessView};
 use gateway::{Policy, Profile};
 use identity::check_client_name;
-use ops::{OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
+use ops::{CommandLimits, OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
@@ -67,6 +67,7 @@ pub fn limits(profile: &Profile) -> Limits {
         max_output_bytes: profile.bounds.max_output_bytes,
         default_timeout_s: profile.exec.default_timeout_s,
         max_timeout_s: profile.exec.max_timeout_s,
+        command: CommandLimits::of(profile.bounds.max_argv_bytes, profile.bounds.max_stdin_bytes),
     }
 }
 
@@ -102,7 +103,7 @@ fn limit(timeout: Option<&wire::Duration>, limits: &Limits) -> Result<Option<Dur
 }
 
 fn canonical(operation: v1::Operation, limits: &Limits) -> Result<Operation, Refusal> {
-    let operation = Operation::parse(with_time(operation, limits))?;
+    let operation = Operation::parse_within(with_time(operation, limits), limits.command)?;
     operation.check_timeout(limits.longest_timeout())?;
     Ok(operation)
 }

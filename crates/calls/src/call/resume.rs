@@ -55,6 +55,7 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             principal: Arc::new(principal),
             call: call.clone(),
             taken: now.checked_sub(waited).unwrap_or(now),
+            download: None,
         };
         let facts = task.facts(&form, Duration::ZERO);
         call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));

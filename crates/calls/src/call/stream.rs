@@ -40,7 +40,7 @@ pub async fn stream(
     request: CallRequest,
 ) -> Result<Events, Refusal> {
     let options = CallOptions::of(&request);
-    let taken = begin::begin(calls, principal, request).await?;
+    let taken = begin::begin(calls, principal, request, None).await?;
     let teller = Teller::new(calls.spool.clone(), taken, options);
     Ok(Box::pin(stream::unfold(teller, |mut teller| async move {
         let event = teller.next().await?;

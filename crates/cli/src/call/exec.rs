@@ -46,6 +46,7 @@ impl Exec {
             command: argv.next().unwrap_or_default(),
             args: argv.collect(),
             stdin: self.surroundings.stdin()?,
+            stdin_file: String::new(),
             timeout_ms: timeout_ms(&self.options),
             cwd: self.surroundings.cwd.unwrap_or_default(),
             env: self.surroundings.env.into_iter().collect(),
@@ -82,6 +83,7 @@ mod tests {
                 cwd: "src".into(),
                 env: [("A".into(), "1".into())].into(),
                 stdin: Vec::new(),
+                stdin_file: String::new(),
                 timeout_ms: Some(5000),
                 only_reads: false,
             }

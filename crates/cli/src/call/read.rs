@@ -77,6 +77,7 @@ impl Read {
             offset: self.offset,
             limit: self.limit,
             encoding: if self.base64 { ContentEncoding::Base64 } else { ContentEncoding::Unspecified }.into(),
+            ..Default::default()
         };
         make(context, &self.target, self.options, Operation::Read(operation)).await
     }

@@ -44,6 +44,7 @@ impl Shell {
     fn request(self) -> Result<(Target, Live, CallOptions, ShellRequest), Failure> {
         let operation = ShellRequest {
             stdin: self.surroundings.stdin()?,
+            stdin_file: String::new(),
             script: script(self.script, self.surroundings.takes_stdin())?,
             timeout_ms: timeout_ms(&self.options),
             cwd: self.surroundings.cwd.unwrap_or_default(),
@@ -95,6 +96,7 @@ mod tests {
                 cwd: "src".into(),
                 env: [("A".into(), "1".into())].into(),
                 stdin: Vec::new(),
+                stdin_file: String::new(),
                 timeout_ms: Some(5000),
             }
         );

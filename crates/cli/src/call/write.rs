@@ -58,6 +58,7 @@ impl Write {
             if_match_sha256: self.if_match.unwrap_or_default(),
             create_only: self.create_only,
             encoding: encoding.into(),
+            ..Default::default()
         };
         make(context, &self.target, self.options, Operation::Write(operation)).await
     }
@@ -80,7 +81,7 @@ fn encode(content: Vec<u8>) -> (String, ContentEncoding) {
     }
 }
 
-pub(super) fn render(result: &WriteResult, data: &mut Output) {
+pub(crate) fn render(result: &WriteResult, data: &mut Output) {
     let what = if result.created {
         "created "
     } else if result.sha256_before == result.sha256_after {
@@ -137,6 +138,7 @@ mod tests {
             sha256_before: String::new(),
             sha256_after: "b".into(),
             created: true,
+            entries: 0,
         };
         let text = |result: &WriteResult| {
             let mut page = Output::new(Look::PIPE);

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 mod authority;
 mod coalesce;
 mod explain;
+pub(crate) mod file;
 mod guard;
 pub(crate) mod host;
 pub(crate) mod image;
@@ -44,6 +45,7 @@ use tower::{Layer as _, Service};
 use wire::v1::alert_service_server::AlertServiceServer;
 use wire::v1::approval_service_server::ApprovalServiceServer;
 use wire::v1::audit_service_server::AuditServiceServer;
+use wire::v1::file_service_server::FileServiceServer;
 use wire::v1::host_service_server::HostServiceServer;
 use wire::v1::image_service_server::ImageServiceServer;
 use wire::v1::limit_service_server::LimitServiceServer;
@@ -64,6 +66,12 @@ pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tc
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 /// Streams of one connection. tonic's default removes hyper's cap.
 const MAX_STREAMS: u32 = 64;
+/// Bytes of one stream, and of all streams of a connection, that a client may send ahead. h2's own 64 KiB would make an upload
+/// wait for the daemon after every fourth frame.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 2 * STREAM_WINDOW;
+/// Bytes of one frame of an upload.
+const MAX_FRAME: u32 = 256 * 1024;
 /// Header list of one request, bytes.
 const MAX_HEADERS: u32 = 16 * 1024;
 /// Streams that a peer may reset before the connection is closed (CVE-2023-44487, rapid reset).
@@ -99,6 +107,7 @@ pub(crate) struct Services {
     pub(crate) tool: tool::Service,
     pub(crate) process: process::Service,
     pub(crate) session: session::Service,
+    pub(crate) file: file::Service,
     pub(crate) approval: approval::Service,
     pub(crate) audit: audit::Service,
     pub(crate) policy: policy::Service,
@@ -148,6 +157,7 @@ async fn try_serve(
     routes.add_service(capped!(ToolServiceServer, services.tool));
     routes.add_service(capped!(ProcessServiceServer, services.process));
     routes.add_service(capped!(SessionServiceServer, services.session));
+    routes.add_service(capped!(FileServiceServer, services.file));
     routes.add_service(capped!(ApprovalServiceServer, services.approval));
     routes.add_service(capped!(AuditServiceServer, services.audit));
     routes.add_service(capped!(PolicyServiceServer, services.policy));
@@ -175,6 +185,9 @@ async fn try_serve(
     Server::builder()
         .layer(guard)
         .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(MAX_FRAME)
         .http2_max_header_list_size(MAX_HEADERS)
         .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_ERRORS))
@@ -193,6 +206,7 @@ async fn say_health(reporter: &HealthReporter, serving: bool) {
         ToolServiceServer::<tool::Service>::NAME,
         ProcessServiceServer::<process::Service>::NAME,
         SessionServiceServer::<session::Service>::NAME,
+        FileServiceServer::<file::Service>::NAME,
         ApprovalServiceServer::<approval::Service>::NAME,
         AuditServiceServer::<audit::Service>::NAME,
         PolicyServiceServer::<policy::Service>::NAME,

@@ -86,7 +86,7 @@ fn run_line(line: &str) -> Operation {
 }
 
 fn read(at: &str) -> Operation {
-    Operation::Read(Read { path: path(at), part: ReadPart::Whole, encoding: Encoding::Utf8 })
+    Operation::Read(Read { path: path(at), part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
 }
 
 fn grep(at: &str) -> Operation {

@@ -28,7 +28,7 @@ fn policy(read: &str, run: &str) -> Policy {
 const WIDE: &str = "{minute: unlimited, hour: unlimited, day: unlimited}";
 
 fn reading() -> Operation {
-    Operation::Read(Read { path: path("a"), part: ReadPart::Whole, encoding: Encoding::Utf8 })
+    Operation::Read(Read { path: path("a"), part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
 }
 
 fn listing() -> Operation {

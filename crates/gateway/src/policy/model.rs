@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jail::{GitReads, Protection};
-use ops::Bounds;
 use ops::deny::DenyList;
+use ops::{Bounds, CommandLimits};
 use serde::Serialize;
 
 use super::names::speaking;
@@ -120,12 +120,37 @@ pub struct CallBounds {
     pub max_read_bytes: u64,
     /// Most bytes that a file may have after `write` or `edit`.
     pub max_write_bytes: u64,
+    /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
+    #[serde(skip_serializing_if = "is_usual_transfer")]
+    pub max_transfer_bytes: u64,
     /// Most bytes of rendered text.
     pub max_output_bytes: u64,
     /// Most bytes that a command may write before it is ended.
     pub max_spool_bytes: u64,
+    /// Most bytes of a command's arguments together.
+    #[serde(skip_serializing_if = "is_usual_argv")]
+    pub max_argv_bytes: u64,
+    /// Most bytes of a command's standard input, in the request.
+    #[serde(skip_serializing_if = "is_usual_stdin")]
+    pub max_stdin_bytes: u64,
     /// `.git/hooks` and `.git/config` may not be read.
     pub hide_git_config: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
+fn is_usual_argv(bytes: &u64) -> bool {
+    *bytes == CommandLimits::USUAL.argv_bytes as u64
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
+fn is_usual_stdin(bytes: &u64) -> bool {
+    *bytes == CommandLimits::USUAL.stdin_bytes as u64
+}
+
+/// A policy that does not say has the digest that it had before there was this bound.
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
+fn is_usual_transfer(bytes: &u64) -> bool {
+    *bytes == Bounds::MAX_TRANSFER_BYTES
 }
 
 /// Author and committer.
@@ -161,6 +186,7 @@ impl Profile {
         Bounds {
             max_read_bytes: self.bounds.max_read_bytes,
             max_write_bytes: self.bounds.max_write_bytes,
+            max_transfer_bytes: self.bounds.max_transfer_bytes,
             max_output_bytes: self.bounds.max_output_bytes,
             max_spool_bytes: self.bounds.max_spool_bytes,
             hide_git_config: self.bounds.hide_git_config,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ops::deny::DenyList;
-use ops::{Bounds, Exec};
+use ops::{Bounds, CommandLimits, Exec};
 
 use super::holding::EXEC_READ_ONLY;
 use super::model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
@@ -98,8 +98,16 @@ const EXEC: [&str; 9] = [
     "default_timeout_s",
     "max_timeout_s",
 ];
-const BOUNDS: [&str; 5] =
-    ["max_read_bytes", "max_write_bytes", "max_output_bytes", "max_spool_bytes", "hide_git_config"];
+const BOUNDS: [&str; 8] = [
+    "max_argv_bytes",
+    "max_stdin_bytes",
+    "max_read_bytes",
+    "max_write_bytes",
+    "max_transfer_bytes",
+    "max_output_bytes",
+    "max_spool_bytes",
+    "hide_git_config",
+];
 
 /// A section that may be missing: then all of its values are.
 struct Section<'t>(Option<Fields<'t>>);
@@ -216,11 +224,27 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
 fn bounds(section: &Section<'_>) -> CallBounds {
     const MIB: u64 = 1024 * 1024;
     let default = Bounds::default();
+    let (usual, widest) = (CommandLimits::USUAL, CommandLimits::WIDEST);
     CallBounds {
         max_read_bytes: section.number_or("max_read_bytes", 1..=8 * MIB, default.max_read_bytes),
         max_write_bytes: section.number_or("max_write_bytes", 1..=8 * MIB, default.max_write_bytes),
+        max_transfer_bytes: section.number_or(
+            "max_transfer_bytes",
+            1..=64 * 1024 * MIB,
+            default.max_transfer_bytes,
+        ),
         max_output_bytes: section.number_or("max_output_bytes", 256..=4 * MIB, default.max_output_bytes),
         max_spool_bytes: section.number_or("max_spool_bytes", 4_096..=4_096 * MIB, default.max_spool_bytes),
+        max_argv_bytes: section.number_or(
+            "max_argv_bytes",
+            4_096..=widest.argv_bytes as u64,
+            usual.argv_bytes as u64,
+        ),
+        max_stdin_bytes: section.number_or(
+            "max_stdin_bytes",
+            0..=widest.stdin_bytes as u64,
+            usual.stdin_bytes as u64,
+        ),
         hide_git_config: section.get("hide_git_config").and_then(At::flag).unwrap_or(default.hide_git_config),
     }
 }

@@ -39,7 +39,7 @@ fn grep(at: &str, glob: Option<&str>) -> Operation {
 }
 
 fn read(at: &str) -> Operation {
-    Operation::Read(Read { path: path(at), part: ReadPart::Whole, encoding: Encoding::Utf8 })
+    Operation::Read(Read { path: path(at), part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
 }
 
 #[test]

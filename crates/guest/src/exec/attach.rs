@@ -1,6 +1,7 @@
 //! What a command's standard streams lead to: pipes, one way each, or a terminal.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,10 @@ use crate::exec::output::{Patience, Pumps};
 use crate::exec::terminal::{self, Pty};
 use crate::sys::Pipes;
 use crate::terminal_input::TerminalInput;
+use crate::threads::Threads;
 
+/// Bytes of a file that are read at once.
+const INPUT_BLOCK: usize = 64 * 1024;
 /// What is in the pipes is read to its end when nobody can add to it,
 const DRAIN: Duration = Duration::from_secs(1);
 /// and given up soon when somebody can.
@@ -30,6 +34,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub(super) enum Given {
     /// These bytes, and then the end.
     Bytes(Vec<u8>),
+    /// What a file has from its position on, read on one of these threads.
+    File(File, Threads),
     Terminal(Pty, Arc<TerminalInput>),
     /// What somebody writes, without a terminal.
     Said(Arc<TerminalInput>),
@@ -49,7 +55,7 @@ impl Given {
     pub(super) fn terminal(&self) -> io::Result<Option<OwnedFd>> {
         match self {
             Self::Terminal(pty, _) => pty.end().map(Some),
-            Self::Bytes(_) | Self::Said(_) => Ok(None),
+            Self::Bytes(_) | Self::File(..) | Self::Said(_) => Ok(None),
         }
     }
 }
@@ -105,11 +111,38 @@ pub(super) fn attach(call: &Call, given: Given, pipes: Option<Pipes>) -> io::Res
             let feeder = tokio::spawn(terminal::pass(call.id, input, stdin, call.outbox.clone()));
             Ok(Attached { pumps: Pumps::start(call, sources), feeder, terminal: None })
         }
-        (Given::Bytes(_) | Given::Said(_), None) => Err(io::Error::other("a command without pipes")),
+        (Given::File(file, threads), Some(Pipes { stdin, stdout, stderr })) => {
+            let read = pipe::Receiver::from_owned_fd;
+            let sources = [(Stream::Stdout, read(stdout)?), (Stream::Stderr, read(stderr)?)];
+            let stdin = pipe::Sender::from_owned_fd(stdin)?;
+            let feeder = tokio::spawn(feed_file(stdin, file, threads));
+            Ok(Attached { pumps: Pumps::start(call, sources), feeder, terminal: None })
+        }
+        (Given::Bytes(_) | Given::File(..) | Given::Said(_), None) => {
+            Err(io::Error::other("a command without pipes"))
+        }
     }
 }
 
 /// Writes the command's standard input and closes it. A command that does not read it is no error.
 async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>) {
     let _ = stdin.write_all(&bytes).await;
+}
+
+/// The same from a file, block by block, each read where blocking is allowed.
+async fn feed_file(mut stdin: pipe::Sender, file: File, threads: Threads) {
+    let mut file = Some(file);
+    while let Some(mut open) = file.take() {
+        let block = threads.run(move || {
+            let mut block = vec![0; INPUT_BLOCK];
+            let read = open.read(&mut block).unwrap_or(0);
+            block.truncate(read);
+            (open, block)
+        });
+        let Ok((open, block)) = block.await else { return };
+        if block.is_empty() || stdin.write_all(&block).await.is_err() {
+            return;
+        }
+        file = Some(open);
+    }
 }

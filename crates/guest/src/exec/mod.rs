@@ -20,6 +20,7 @@ mod space;
 mod terminal;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -70,9 +71,22 @@ enum End {
 
 /// Runs the command to its end, and the end of everything that it started.
 pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<ExecResult, ToolFailure> {
-    let stdin = std::mem::take(&mut exec.stdin);
     let until = Some(exec.timeout);
-    conduct(call, lane, exec, until, Given::Bytes(stdin)).await
+    let given = match exec.stdin_file.take() {
+        Some(path) => Given::File(input_file(call, lane, path).await?, lane.threads.clone()),
+        None => Given::Bytes(std::mem::take(&mut exec.stdin)),
+    };
+    conduct(call, lane, exec, until, given).await
+}
+
+/// Opens the file that a command reads as its standard input, as `read` would.
+async fn input_file(call: &Call, lane: &Lane, path: SandboxPath) -> Result<File, ToolFailure> {
+    let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());
+    let opened = lane.threads.run(move || -> Result<File, ToolFailure> {
+        let jail = Lane::jail(mounts.iter(), &bounds);
+        Ok(jail.readable(&path)?.open_file()?.file)
+    });
+    opened.await.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))
 }
 
 /// Runs the command, or the login shell, at a terminal or on pipes that somebody writes to, until the call's deadline.
@@ -180,11 +194,11 @@ pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<
 
 /// The command that runs a script.
 pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFailure> {
-    let Shell { script, cwd, env, stdin, timeout } = shell;
+    let Shell { script, cwd, env, stdin, stdin_file, timeout } = shell;
     let command = program::login_shell()?.to_owned();
     let home = env.get("HOME").map(String::as_str).or_else(|| run.get("HOME"));
     let option = program::script_option(home.unwrap_or(plan::HOME)).to_owned();
-    Ok(Exec { command, args: vec![option, script], cwd, env, stdin, timeout, only_reads: false })
+    Ok(Exec { command, args: vec![option, script], cwd, env, stdin, stdin_file, timeout, only_reads: false })
 }
 
 /// The command that is the shell of a session: one that a person would talk to, without startup files, which nobody has consented
@@ -198,7 +212,7 @@ pub(crate) fn of_session(cwd: SandboxPath, mut env: BTreeMap<String, String>) ->
     }
     let args = options.iter().copied().map(str::to_owned).collect();
     let timeout = Exec::LONGEST_TIMEOUT;
-    Ok(Exec { command, args, cwd, env, stdin: Vec::new(), timeout, only_reads: false })
+    Ok(Exec { command, args, cwd, env, stdin: Vec::new(), stdin_file: None, timeout, only_reads: false })
 }
 
 impl Running {

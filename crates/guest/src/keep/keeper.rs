@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use ops::{Environment, Operation, Reason, ToolFailure};
+use ops::{CommandLimits, Environment, Operation, Reason, ToolFailure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -274,7 +274,8 @@ impl Keeper {
         let bounds = bounds_from_wire(start.bounds);
         let environment = Environment::from_daemon(start.environment);
         let request = v1::operation::Kind::Process(start.process.unwrap_or_default());
-        let made = match Operation::parse(v1::Operation { kind: Some(request) }) {
+        let made = match Operation::parse_within(v1::Operation { kind: Some(request) }, CommandLimits::WIDEST)
+        {
             Ok(Operation::Process(wanted)) => {
                 self.input = Input::new(wanted.stdin || wanted.terminal.is_some());
                 let deadline = Instant::now() + PREPARE;

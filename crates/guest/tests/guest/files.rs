@@ -12,7 +12,7 @@ use crate::harness::Guest;
 
 fn read(path: &str) -> Operation {
     let path = SandboxPath::parse(path).unwrap();
-    Operation::Read(Read { path, part: ReadPart::Whole, encoding: Encoding::Utf8 })
+    Operation::Read(Read { path, part: ReadPart::Whole, encoding: Encoding::Utf8, transfer: None })
 }
 
 async fn content(guest: &Guest, path: &str) -> Result<ReadResult, ToolFailure> {
@@ -113,7 +113,14 @@ async fn many_reads_are_answered_each_with_its_own() {
 async fn writing_is_not_done_here() {
     let guest = Guest::start().await;
     let path = SandboxPath::parse("new").unwrap();
-    let write = Write { path, content: b"x".to_vec(), if_match_sha256: None, create_only: false };
+    let write = Write {
+        path,
+        content: b"x".to_vec(),
+        uploaded: None,
+        mode: None,
+        if_match_sha256: None,
+        create_only: false,
+    };
     let refused = guest.call(Operation::Write(write)).await.unwrap_err();
     assert_eq!(refused.reason, Reason::InvalidArgument);
     assert!(!guest.project().join("new").exists());

@@ -118,6 +118,7 @@ pub(crate) fn command(argv: &[&str]) -> Exec {
         cwd: SandboxPath::parse("@project").unwrap(),
         env: BTreeMap::new(),
         stdin: Vec::new(),
+        stdin_file: None,
         timeout: Duration::from_secs(30),
         only_reads: false,
     }

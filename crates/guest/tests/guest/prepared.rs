@@ -85,7 +85,7 @@ async fn what_cannot_be_run_fails_as_ever() {
     assert_eq!(refused.reason, ops::Reason::NotFound);
     let (waiting, _) = prepared(&guest).await;
     let Exec { cwd, env, stdin, timeout, .. } = command(&["sh"]);
-    let shell = Shell { script: "echo $((6*7))".to_owned(), cwd, env, stdin, timeout };
+    let shell = Shell { script: "echo $((6*7))".to_owned(), cwd, env, stdin, stdin_file: None, timeout };
     let ran = run(&guest, Operation::Shell(shell), waiting).await.unwrap();
     assert_eq!(ran.command().unwrap().stdout, "42\n");
 }

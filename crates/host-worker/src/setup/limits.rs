@@ -11,16 +11,16 @@ use crate::sys;
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
-/// Largest file that an operation can make.
+/// Largest file that an operation can make, but for a transfer.
 const FILE_SIZE: u64 = 256 * MIB;
-/// Largest file that a clone or an accept can copy: a repository may be one pack.
+/// Largest file that a clone, an accept or a transfer can copy: a repository may be one pack.
 const PACK_SIZE: u64 = 64 * GIB;
 
 /// Limits of the process that serves, inherited by all others. None on processes: the kernel counts those per user,
 /// and the owner may have many elsewhere.
 pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
     let file_size = match task {
-        Task::Clone(_) | Task::Accept(..) => PACK_SIZE,
+        Task::Clone(_) | Task::Accept(..) | Task::Serve => PACK_SIZE,
         _ => FILE_SIZE,
     };
     for (resource, most) in [
@@ -40,6 +40,11 @@ pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
 /// Memory of the process of one operation.
 pub(crate) fn limit_memory() -> io::Result<()> {
     limit(Resource::As, 512 * MIB)
+}
+
+/// Largest file of the process of one operation. A transfer has the bound of its profile.
+pub(crate) fn limit_file_size() -> io::Result<()> {
+    limit(Resource::Fsize, FILE_SIZE)
 }
 
 /// The process of one operation starts no other, and no thread. For root's own, the filter alone holds that.

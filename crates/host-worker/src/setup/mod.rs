@@ -27,7 +27,7 @@ use thiserror::Error;
 use crate::args::{Args, WeakerForm};
 use crate::report::Report;
 
-pub(crate) use limits::{forbid_tasks, limit_memory, limit_time};
+pub(crate) use limits::{forbid_tasks, limit_file_size, limit_memory, limit_time};
 pub(crate) use seccomp::ChildFilter;
 
 /// A step of the set-up that this host does not allow.

@@ -191,6 +191,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sendfile,
     libc::SYS_fsync,
     libc::SYS_fdatasync,
+    libc::SYS_syncfs,
     libc::SYS_fcntl,
     libc::SYS_flock,
     libc::SYS_dup,

@@ -347,6 +347,8 @@ pub fn write(path: &str, content: impl AsRef<[u8]>) -> Operation {
     Operation::Write(ops::Write {
         path: path.parse().unwrap(),
         content: content.as_ref().to_vec(),
+        uploaded: None,
+        mode: None,
         if_match_sha256: None,
         create_only: false,
     })

@@ -34,6 +34,7 @@ use rustix::fs::{AtFlags, fsync, unlinkat};
 use rustix::io::Errno;
 
 use crate::error::{OpenError, OpenErrorKind, WriteError};
+use crate::fill::Fill;
 use crate::jail::{Jail, Writable};
 use crate::meta::{Metadata, RegularFile};
 use crate::path::SandboxPath;
@@ -71,6 +72,11 @@ pub enum Then {
         content: Vec<u8>,
         /// A file whose permissions a new one takes, because it is moved from there.
         like: Option<Metadata>,
+    },
+    /// It has the content that this writes, and these permission bits; `None`: those of the file that it replaces.
+    Fill {
+        fill: Fill,
+        permissions: Option<u32>,
     },
     Gone,
 }

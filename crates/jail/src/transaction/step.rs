@@ -31,26 +31,26 @@ impl<'j> Step<'j> {
     pub(super) fn prepare(target: Target, then: Then, held: Option<Held<'j>>) -> Result<Self, WriteError> {
         let fault =
             |kind: OpenErrorKind, target: &Target| WriteError::from(OpenError::new(target.path(), kind));
-        match then {
-            Then::Put { content, like } => {
-                let made = target.prepare(&content, like).and_then(|temporary| {
-                    let inode = temporary.metadata()?.identity.1;
-                    let (shadow, note) = temporary.keep();
-                    Ok((shadow, note, inode))
-                });
-                let (shadow, note, inode) = made.map_err(|kind| fault(kind, &target))?;
-                let kind = if target.found() == Found::Absent { Kind::Create } else { Kind::Exchange };
-                Ok(Self { target, kind, shadow, inode, note, held })
-            }
+        let prepared = match then {
+            Then::Put { content, like } => target.prepare(&content, like),
+            Then::Fill { mut fill, permissions } => target.prepare_from(fill.filling(), None, permissions),
             Then::Gone => {
                 let noted = random().and_then(|digits| {
                     let name = name_of(&digits).ok_or(OpenErrorKind::Inexpressible)?;
                     Ok((name, target.note(&digits)?))
                 });
                 let (shadow, note) = noted.map_err(|kind| fault(kind, &target))?;
-                Ok(Self { target, kind: Kind::Remove, shadow, inode: 0, note, held })
+                return Ok(Self { target, kind: Kind::Remove, shadow, inode: 0, note, held });
             }
-        }
+        };
+        let made = prepared.and_then(|temporary| {
+            let inode = temporary.metadata()?.identity.1;
+            let (shadow, note) = temporary.keep();
+            Ok((shadow, note, inode))
+        });
+        let (shadow, note, inode) = made.map_err(|kind| fault(kind, &target))?;
+        let kind = if target.found() == Found::Absent { Kind::Create } else { Kind::Exchange };
+        Ok(Self { target, kind, shadow, inode, note, held })
     }
 
     pub(super) const fn target(&self) -> &Target {

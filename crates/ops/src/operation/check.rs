@@ -61,6 +61,14 @@ pub(super) fn known(is_known: bool, field: &str) -> Result<(), Malformed> {
     if is_known { Ok(()) } else { Err(Malformed::new(field, "is unknown")) }
 }
 
+/// The permission bits of a file.
+pub(super) fn permissions(field: &str, mode: Option<u32>) -> Result<Option<u32>, Malformed> {
+    match mode {
+        Some(mode) if mode > 0o777 => Err(Malformed::new(field, "must be permission bits, from 0 to 0777")),
+        mode => Ok(mode),
+    }
+}
+
 /// Empty is none.
 pub(super) fn sha256(field: &str, hash: String) -> Result<Option<String>, Malformed> {
     if hash.is_empty() {

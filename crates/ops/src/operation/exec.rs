@@ -7,34 +7,34 @@ use jail::SandboxPath;
 use serde_json::{Value, json};
 use wire::v1::{ExecRequest, ExecResult};
 
-use super::check::{path_or_root, text};
+use super::check::{path_or_root, required_path, text};
 use super::record::preview;
 use super::{Answer, Class, Describe, Effect, Lane, Part, Request, Sketch};
-use crate::{Limit, Malformed};
+use crate::{CommandLimits, Limit, Malformed};
 
 pub(super) const CLASS: Class = Class { name: "exec", lane: Lane::Container, effect: Effect::Runs };
 
 const MAX_COMMAND: usize = 4_096;
-const MAX_ARGS: usize = 4_096;
-const MAX_ARGV_BYTES: usize = 128 * 1024;
+const MAX_ENV_BYTES: usize = 128 * 1024;
 const MAX_VARIABLES: usize = 256;
 const MAX_VARIABLE_NAME: usize = 256;
 const MAX_VARIABLE: usize = 32 * 1024;
-const MAX_STDIN: usize = 1024 * 1024;
 
 /// Run one command: argv, never a shell string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exec {
     /// A bare name to be looked up in PATH, or an absolute path. No NUL, not empty.
     pub command: String,
-    /// Arguments without NUL; at most 4,096 of them and 128 KiB together.
+    /// Arguments without NUL, within [`CommandLimits`].
     pub args: Vec<String>,
     /// Working directory.
     pub cwd: SandboxPath,
     /// Additional environment: names of `[A-Za-z_][A-Za-z0-9_]*`, values without NUL.
     pub env: BTreeMap<String, String>,
-    /// Standard input, at most 1 MiB.
+    /// Standard input, within [`CommandLimits`].
     pub stdin: Vec<u8>,
+    /// A file whose content is the standard input in place of `stdin`.
+    pub stdin_file: Option<SandboxPath>,
     /// Until everything of it is ended. More than zero, at most [`Self::LONGEST_TIMEOUT`].
     pub timeout: Duration,
     /// Refuse it unless policy knows that it only reads, inside the mounts.
@@ -42,6 +42,32 @@ pub struct Exec {
 }
 
 impl Exec {
+    /// Validates, for a profile that gives commands so much.
+    pub(super) fn parse_within(message: ExecRequest, limits: CommandLimits) -> Result<Self, Malformed> {
+        let ExecRequest { command, args, cwd, env, stdin, timeout_ms, only_reads, stdin_file } = message;
+        text("exec.command", &command, 1, MAX_COMMAND)?;
+        if command.contains('/') && !command.starts_with('/') {
+            return Err(Malformed::new(
+                "exec.command",
+                "is a bare name such as `cargo` or an absolute path in the container",
+            ));
+        }
+        check_args(&args, limits)?;
+        check_env("exec.env", &env)?;
+        check_stdin("exec.stdin", &stdin, limits)?;
+        let stdin_file = check_stdin_file("exec", &stdin, &stdin_file)?;
+        Ok(Self {
+            command,
+            args,
+            cwd: path_or_root("exec.cwd", &cwd)?,
+            env,
+            stdin,
+            stdin_file,
+            timeout: timeout("exec.timeout_ms", timeout_ms)?,
+            only_reads,
+        })
+    }
+
     /// The time of a command, and of a script, where neither the call nor its profile says.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
     /// Most time of one, where its profile does not say.
@@ -54,26 +80,7 @@ impl Request for Exec {
     type Message = ExecRequest;
 
     fn parse(message: ExecRequest) -> Result<Self, Malformed> {
-        let ExecRequest { command, args, cwd, env, stdin, timeout_ms, only_reads } = message;
-        text("exec.command", &command, 1, MAX_COMMAND)?;
-        if command.contains('/') && !command.starts_with('/') {
-            return Err(Malformed::new(
-                "exec.command",
-                "is a bare name such as `cargo` or an absolute path in the container",
-            ));
-        }
-        check_args(&args)?;
-        check_env("exec.env", &env)?;
-        check_stdin("exec.stdin", &stdin)?;
-        Ok(Self {
-            command,
-            args,
-            cwd: path_or_root("exec.cwd", &cwd)?,
-            env,
-            stdin,
-            timeout: timeout("exec.timeout_ms", timeout_ms)?,
-            only_reads,
-        })
+        Self::parse_within(message, CommandLimits::USUAL)
     }
 
     fn message(&self) -> ExecRequest {
@@ -83,6 +90,7 @@ impl Request for Exec {
             cwd: self.cwd.to_string(),
             env: self.env.clone(),
             stdin: self.stdin.clone(),
+            stdin_file: self.stdin_file.as_ref().map(ToString::to_string).unwrap_or_default(),
             timeout_ms: Some(milliseconds(self.timeout)),
             only_reads: self.only_reads,
         }
@@ -93,12 +101,11 @@ impl Request for Exec {
     }
 }
 
-fn check_args(args: &[String]) -> Result<(), Malformed> {
-    if args.len() > MAX_ARGS || args.iter().map(String::len).sum::<usize>() > MAX_ARGV_BYTES {
-        return Err(Malformed::new(
-            "exec.args",
-            format!("are more than {MAX_ARGS} or longer than {MAX_ARGV_BYTES} bytes together"),
-        ));
+fn check_args(args: &[String], limits: CommandLimits) -> Result<(), Malformed> {
+    let CommandLimits { args: most, argv_bytes, .. } = limits;
+    if args.len() > most || args.iter().map(String::len).sum::<usize>() > argv_bytes {
+        let message = format!("are more than {most} or longer than {argv_bytes} bytes together");
+        return Err(Malformed::new("exec.args", message));
     }
     if args.iter().any(|arg| arg.contains('\0')) {
         return Err(Malformed::new("exec.args", "contain a NUL byte"));
@@ -108,9 +115,9 @@ fn check_args(args: &[String]) -> Result<(), Malformed> {
 
 pub(crate) fn check_env(field: &str, env: &BTreeMap<String, String>) -> Result<(), Malformed> {
     let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if env.len() > MAX_VARIABLES || bytes > MAX_ARGV_BYTES {
+    if env.len() > MAX_VARIABLES || bytes > MAX_ENV_BYTES {
         let message =
-            format!("has more than {MAX_VARIABLES} variables, or more than {MAX_ARGV_BYTES} bytes of them");
+            format!("has more than {MAX_VARIABLES} variables, or more than {MAX_ENV_BYTES} bytes of them");
         return Err(Malformed::new(field, message));
     }
     for (name, value) in env {
@@ -122,11 +129,26 @@ pub(crate) fn check_env(field: &str, env: &BTreeMap<String, String>) -> Result<(
     Ok(())
 }
 
-pub(super) fn check_stdin(field: &str, stdin: &[u8]) -> Result<(), Malformed> {
-    if stdin.len() > MAX_STDIN {
-        return Err(Malformed::new(field, format!("is longer than {MAX_STDIN} bytes")));
+pub(super) fn check_stdin(field: &str, stdin: &[u8], limits: CommandLimits) -> Result<(), Malformed> {
+    let most = limits.stdin_bytes;
+    if stdin.len() > most {
+        return Err(Malformed::new(field, format!("is longer than {most} bytes")));
     }
     Ok(())
+}
+
+pub(super) fn check_stdin_file(
+    kind: &str,
+    stdin: &[u8],
+    file: &str,
+) -> Result<Option<SandboxPath>, Malformed> {
+    if file.is_empty() {
+        return Ok(None);
+    }
+    if !stdin.is_empty() {
+        return Err(Malformed::new(kind, "has a standard input or a file for it, not both"));
+    }
+    required_path(&format!("{kind}.stdin_file"), file).map(Some)
 }
 
 pub(super) fn timeout(field: &str, timeout_ms: Option<u64>) -> Result<Duration, Malformed> {
@@ -159,7 +181,11 @@ impl Describe for Exec {
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
-        vec![&self.cwd]
+        [&self.cwd].into_iter().chain(&self.stdin_file).collect()
+    }
+
+    fn unseen_input(&self) -> bool {
+        self.stdin_file.is_some()
     }
 
     /// What a command reads is for policy to see.
@@ -173,19 +199,21 @@ impl Describe for Exec {
 
     /// Without `only_reads`, which is decided before anybody is asked.
     fn parts(&self) -> Vec<Part<'_>> {
-        let Self { command, args, cwd, env, stdin, timeout, only_reads: _ } = self;
-        [Part::Argv(command, args)].into_iter().chain(surroundings(cwd, env, stdin, *timeout)).collect()
+        let Self { command, args, cwd, env, stdin, stdin_file, timeout, only_reads: _ } = self;
+        let surroundings = surroundings(cwd, env, (stdin, stdin_file.as_ref()), *timeout);
+        [Part::Argv(command, args)].into_iter().chain(surroundings).collect()
     }
 }
 
 pub(super) fn surroundings<'o>(
     cwd: &SandboxPath,
     env: &BTreeMap<String, String>,
-    stdin: &'o [u8],
+    (stdin, stdin_file): (&'o [u8], Option<&SandboxPath>),
     timeout: Duration,
 ) -> Vec<Part<'o>> {
     let mut lines = vec![format!("cwd: {cwd}"), format!("timeout: {} s", timeout.as_secs_f64())];
     lines.extend(env.iter().map(|(name, value)| format!("env: {name}={value:?}")));
+    lines.extend(stdin_file.map(|file| format!("stdin: {file}")));
     let stdin = (!stdin.is_empty()).then_some(Part::Text("stdin", stdin));
     lines.into_iter().map(Part::Line).chain(stdin).collect()
 }

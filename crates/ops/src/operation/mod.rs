@@ -32,7 +32,7 @@ use jail::{Mount, SandboxPath};
 use serde_json::{Map, Value};
 use wire::v1;
 
-use crate::{Malformed, OpResult, Patch};
+use crate::{CommandLimits, Malformed, OpResult, Patch};
 use record::stands_for;
 
 pub use delete::Delete;
@@ -45,10 +45,10 @@ pub use grep::Grep;
 pub use list::List;
 pub use mcp::Mcp;
 pub use process::{Process, ProcessProgram, TerminalSize};
-pub use read::{Read, ReadPart};
+pub use read::{Read, ReadPart, Transfer};
 pub use session::{Session, SessionInput};
 pub use shell::Shell;
-pub use write::Write;
+pub use write::{UploadId, Uploaded, Write};
 
 /// Who executes an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -154,6 +154,14 @@ trait Describe {
 
     fn timeout(&self) -> Option<Duration> {
         None
+    }
+
+    fn is_transfer(&self) -> bool {
+        false
+    }
+
+    fn unseen_input(&self) -> bool {
+        false
     }
 
     /// Takes apart texts that hold JSON, in the JSON of the message.
@@ -304,6 +312,25 @@ operations! {
 }
 
 impl Operation {
+    /// Validates a request for a profile that gives commands so much. [`Self::parse`] takes what is usual.
+    pub fn parse_within(operation: v1::Operation, limits: CommandLimits) -> Result<Self, Malformed> {
+        match operation.kind {
+            Some(v1::operation::Kind::Exec(message)) => Exec::parse_within(message, limits).map(Self::Exec),
+            Some(v1::operation::Kind::Shell(message)) => {
+                Shell::parse_within(message, limits).map(Self::Shell)
+            }
+            Some(v1::operation::Kind::Process(message)) => {
+                Process::parse_within(message, limits).map(Self::Process)
+            }
+            _ => Self::parse(operation),
+        }
+    }
+
+    /// Whether a command reads from a file what nobody has seen who judges it.
+    pub fn unseen_input(&self) -> bool {
+        self.described().unseen_input()
+    }
+
     /// Name of this operation in policy and record: `read`, `git.commit`, `mcp.SERVER.TOOL`.
     pub fn name(&self) -> &str {
         self.described().name()
@@ -362,6 +389,16 @@ impl Operation {
     /// Bytes that the file will have at least. How large a patch makes a file is known in its lane only.
     pub fn written_bytes(&self) -> usize {
         self.described().written_bytes()
+    }
+
+    /// Whether a file or a tree is moved into the run or out of it, whose size the bounds of transfers bound.
+    pub fn is_transfer(&self) -> bool {
+        self.described().is_transfer()
+    }
+
+    /// Whether what it reads goes out as output, piece by piece.
+    pub fn is_download(&self) -> bool {
+        self.is_transfer() && self.effect() == Effect::Reads
     }
 
     /// For operations that run a program of the container: until when everything of it is ended. `None` for all others.

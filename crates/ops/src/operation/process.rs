@@ -10,7 +10,7 @@ use wire::v1::{self, ExecRequest, ProcessRequest, ShellRequest};
 use super::check::path_or_root;
 use super::exec::{check_env, milliseconds};
 use super::{Answer, Class, Describe, Effect, Exec, Lane, Part, Request, Shell, Sketch};
-use crate::{Malformed, ProcessResult};
+use crate::{CommandLimits, Malformed, ProcessResult};
 
 pub(super) const CLASS: Class = Class { name: "process", lane: Lane::Container, effect: Effect::Runs };
 
@@ -68,10 +68,9 @@ impl TerminalSize {
     }
 }
 
-impl Request for Process {
-    type Message = ProcessRequest;
-
-    fn parse(message: ProcessRequest) -> Result<Self, Malformed> {
+impl Process {
+    /// Validates, for a profile that gives commands so much.
+    pub(super) fn parse_within(message: ProcessRequest, limits: CommandLimits) -> Result<Self, Malformed> {
         let ProcessRequest { command, args, script, cwd, env, stdin, terminal, tag, timeout_ms, session } =
             message;
         let program = match (command.is_empty(), script.is_empty()) {
@@ -82,12 +81,12 @@ impl Request for Process {
             (false, true) if !session => {
                 let timeout_ms = Some(milliseconds(Exec::LONGEST_TIMEOUT));
                 let exec = ExecRequest { command, args, cwd, env, timeout_ms, ..Default::default() };
-                ProcessProgram::Command(Exec::parse(exec).map_err(of_process)?)
+                ProcessProgram::Command(Exec::parse_within(exec, limits).map_err(of_process)?)
             }
             (true, false) if args.is_empty() && !session => {
                 let timeout_ms = Some(milliseconds(Exec::LONGEST_TIMEOUT));
                 let shell = ShellRequest { script, cwd, env, timeout_ms, ..Default::default() };
-                ProcessProgram::Script(Shell::parse(shell).map_err(of_process)?)
+                ProcessProgram::Script(Shell::parse_within(shell, limits).map_err(of_process)?)
             }
             (true, false) if !session => {
                 return Err(Malformed::new("process.args", "are for a command, not for a script"));
@@ -113,6 +112,14 @@ impl Request for Process {
         let size = |size| TerminalSize::parse("process.terminal", size);
         let terminal = terminal.map(size).transpose()?.or(session.then_some(SESSION_SIZE));
         Ok(Self { program, stdin, terminal, tag, timeout })
+    }
+}
+
+impl Request for Process {
+    type Message = ProcessRequest;
+
+    fn parse(message: ProcessRequest) -> Result<Self, Malformed> {
+        Self::parse_within(message, CommandLimits::USUAL)
     }
 
     fn message(&self) -> ProcessRequest {

@@ -2,7 +2,7 @@
 
 use jail::SandboxPath;
 use serde_json::{Value, json};
-use wire::v1::{ContentEncoding, ReadRequest, ReadResult};
+use wire::v1::{self, ContentEncoding, ReadRequest, ReadResult};
 
 use super::check::{known, required_path};
 use super::{Answer, Class, Describe, Effect, Encoding, Lane, Request, Sketch};
@@ -19,6 +19,16 @@ pub struct Read {
     pub part: ReadPart,
     /// Encoding of the returned content.
     pub encoding: Encoding,
+    /// The content goes to a client that downloads it, from the offset of `part` on.
+    pub transfer: Option<Transfer>,
+}
+
+/// What a download is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transfer {
+    File,
+    /// A directory, as a tar archive.
+    Archive,
 }
 
 /// Which part of a file to read.
@@ -47,10 +57,22 @@ impl Request for Read {
     type Message = ReadRequest;
 
     fn parse(message: ReadRequest) -> Result<Self, Malformed> {
+        let (part, transfer) = (part(&message)?, transfer(message.transfer)?);
+        let whole = matches!(part, ReadPart::Whole | ReadPart::Bytes { offset: 0, limit: None });
+        let from = matches!(part, ReadPart::Bytes { limit: None, .. });
+        if transfer == Some(Transfer::Archive) && !whole
+            || transfer == Some(Transfer::File) && !whole && !from
+        {
+            return Err(Malformed::new(
+                "read.transfer",
+                "is of a whole directory, or of a file from an offset on",
+            ));
+        }
         Ok(Self {
             path: required_path("read.path", &message.path)?,
-            part: part(&message)?,
+            part,
             encoding: Encoding::parse("read.encoding", message.encoding)?,
+            transfer,
         })
     }
 
@@ -68,11 +90,26 @@ impl Request for Read {
             offset: bytes.0,
             limit: bytes.1,
             encoding: self.encoding.into(),
+            transfer: match self.transfer {
+                None => v1::Transfer::Unspecified,
+                Some(Transfer::File) => v1::Transfer::File,
+                Some(Transfer::Archive) => v1::Transfer::Archive,
+            }
+            .into(),
         }
     }
 
     fn sketch(message: &ReadRequest) -> Sketch {
         (CLASS.name, json!({ "path": message.path }))
+    }
+}
+
+fn transfer(transfer: i32) -> Result<Option<Transfer>, Malformed> {
+    match v1::Transfer::try_from(transfer) {
+        Ok(v1::Transfer::Unspecified | v1::Transfer::None) => Ok(None),
+        Ok(v1::Transfer::File) => Ok(Some(Transfer::File)),
+        Ok(v1::Transfer::Archive) => Ok(Some(Transfer::Archive)),
+        Err(_) => Err(Malformed::new("read.transfer", "is unknown")),
     }
 }
 
@@ -105,6 +142,10 @@ impl Describe for Read {
     fn paths(&self) -> Vec<&SandboxPath> {
         vec![&self.path]
     }
+
+    fn is_transfer(&self) -> bool {
+        self.transfer.is_some()
+    }
 }
 
 impl Answer for ReadResult {
@@ -113,10 +154,18 @@ impl Answer for ReadResult {
     }
 
     fn facts(&self) -> Value {
-        json!({
+        let mut facts = json!({
             "path": self.path, "size_bytes": self.size_bytes, "sha256": self.sha256,
             "returned_bytes": self.content.len(), "truncated": self.truncated,
-        })
+        });
+        for (name, number) in
+            [("sent_bytes", self.sent_bytes), ("entries", self.entries), ("left_out", self.left_out)]
+        {
+            if number > 0 {
+                facts[name] = number.into();
+            }
+        }
+        facts
     }
 }
 

@@ -8,9 +8,9 @@ use serde_json::json;
 use wire::v1::ShellRequest;
 
 use super::check::{path_or_root, text};
-use super::exec::{check_env, check_stdin, milliseconds, surroundings, timeout};
+use super::exec::{check_env, check_stdin, check_stdin_file, milliseconds, surroundings, timeout};
 use super::{Class, Describe, Effect, Lane, Part, Request, Sketch};
-use crate::Malformed;
+use crate::{CommandLimits, Malformed};
 
 pub(super) const CLASS: Class = Class { name: "shell", lane: Lane::Container, effect: Effect::Runs };
 
@@ -19,36 +19,47 @@ pub(super) const MAX_SCRIPT: usize = 64 * 1024;
 /// Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where there is no bash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shell {
-    /// The script, without NUL, not blank, at most 64 KiB.
+    /// The script, without NUL, not blank, within [`CommandLimits`].
     pub script: String,
     /// Working directory.
     pub cwd: SandboxPath,
     /// Additional environment, as for [`super::Exec`].
     pub env: BTreeMap<String, String>,
-    /// Standard input, at most 1 MiB.
+    /// Standard input, within [`CommandLimits`].
     pub stdin: Vec<u8>,
+    /// A file whose content is the standard input in place of `stdin`.
+    pub stdin_file: Option<SandboxPath>,
     /// Until everything of it is ended. More than zero, at most [`super::Exec::LONGEST_TIMEOUT`].
     pub timeout: Duration,
 }
 
-impl Request for Shell {
-    type Message = ShellRequest;
-
-    fn parse(message: ShellRequest) -> Result<Self, Malformed> {
-        let ShellRequest { script, cwd, env, stdin, timeout_ms } = message;
-        text("shell.script", &script, 1, MAX_SCRIPT)?;
+impl Shell {
+    /// Validates, for a profile that gives commands so much.
+    pub(super) fn parse_within(message: ShellRequest, limits: CommandLimits) -> Result<Self, Malformed> {
+        let ShellRequest { script, cwd, env, stdin, timeout_ms, stdin_file } = message;
+        text("shell.script", &script, 1, limits.script_bytes)?;
         if script.trim().is_empty() {
             return Err(Malformed::new("shell.script", "is blank"));
         }
         check_env("shell.env", &env)?;
-        check_stdin("shell.stdin", &stdin)?;
+        check_stdin("shell.stdin", &stdin, limits)?;
+        let stdin_file = check_stdin_file("shell", &stdin, &stdin_file)?;
         Ok(Self {
             timeout: timeout("shell.timeout_ms", timeout_ms)?,
             cwd: path_or_root("shell.cwd", &cwd)?,
             script,
             env,
             stdin,
+            stdin_file,
         })
+    }
+}
+
+impl Request for Shell {
+    type Message = ShellRequest;
+
+    fn parse(message: ShellRequest) -> Result<Self, Malformed> {
+        Self::parse_within(message, CommandLimits::USUAL)
     }
 
     fn message(&self) -> ShellRequest {
@@ -57,6 +68,7 @@ impl Request for Shell {
             cwd: self.cwd.to_string(),
             env: self.env.clone(),
             stdin: self.stdin.clone(),
+            stdin_file: self.stdin_file.as_ref().map(ToString::to_string).unwrap_or_default(),
             timeout_ms: Some(milliseconds(self.timeout)),
         }
     }
@@ -72,7 +84,11 @@ impl Describe for Shell {
     }
 
     fn paths(&self) -> Vec<&SandboxPath> {
-        vec![&self.cwd]
+        [&self.cwd].into_iter().chain(&self.stdin_file).collect()
+    }
+
+    fn unseen_input(&self) -> bool {
+        self.stdin_file.is_some()
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -80,8 +96,8 @@ impl Describe for Shell {
     }
 
     fn parts(&self) -> Vec<Part<'_>> {
-        let Self { script, cwd, env, stdin, timeout } = self;
+        let Self { script, cwd, env, stdin, stdin_file, timeout } = self;
         let script = Part::Text("script", script.as_bytes());
-        [script].into_iter().chain(surroundings(cwd, env, stdin, *timeout)).collect()
+        [script].into_iter().chain(surroundings(cwd, env, (stdin, stdin_file.as_ref()), *timeout)).collect()
     }
 }

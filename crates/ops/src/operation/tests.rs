@@ -135,11 +135,13 @@ fn operations_parse_from_their_messages() {
             path: path("@pkg/a.rs"),
             part: ReadPart::Lines { first: 3, last: None },
             encoding: Encoding::Utf8,
+            transfer: None,
         }),
         Operation::Read(Read {
             path: path("a"),
             part: ReadPart::Bytes { offset: 7, limit: Some(9) },
             encoding: Encoding::Base64,
+            transfer: None,
         }),
         Operation::Exec(Exec {
             command: "cargo".into(),
@@ -147,12 +149,15 @@ fn operations_parse_from_their_messages() {
             cwd: path("@project/sub"),
             env: BTreeMap::from([("RUST_LOG".into(), "info".into())]),
             stdin: vec![0, 255],
+            stdin_file: None,
             timeout: Duration::from_millis(1_500),
             only_reads: true,
         }),
         Operation::Write(Write {
             path: path("b"),
             content: vec![0xff, 0, 1],
+            uploaded: None,
+            mode: None,
             if_match_sha256: Some("a".repeat(64)),
             create_only: true,
         }),
@@ -303,12 +308,14 @@ fn request() -> impl Strategy<Value = Kind> {
     let number = || prop::option::of(0_u32..30);
     let long = || prop::option::of(0_u64..2_000);
     prop_oneof![
-        (text(), long(), long(), any::<bool>(), 0..3_i32).prop_map(|(path, one, other, bytes, encoding)| {
-            let (lines, range) =
-                if bytes { ((None, None), (one, other)) } else { ((one, other), (None, None)) };
-            let (start_line, end_line, offset, limit) = (lines.0, lines.1, range.0, range.1);
-            Kind::Read(ReadRequest { path, start_line, end_line, offset, limit, encoding })
-        }),
+        (text(), long(), long(), any::<bool>(), 0..3_i32, 0..4_i32).prop_map(
+            |(path, one, other, bytes, encoding, transfer)| {
+                let (lines, range) =
+                    if bytes { ((None, None), (one, other)) } else { ((one, other), (None, None)) };
+                let (start_line, end_line, offset, limit) = (lines.0, lines.1, range.0, range.1);
+                Kind::Read(ReadRequest { path, start_line, end_line, offset, limit, encoding, transfer })
+            }
+        ),
         (text(), number(), any::<[bool; 2]>(), number()).prop_map(|(path, depth, include, max_entries)| {
             let [include_hidden, include_symlinks] = include;
             Kind::List(ListRequest { path, depth, include_hidden, include_symlinks, max_entries })

@@ -2,25 +2,94 @@
 
 use jail::SandboxPath;
 use serde_json::{Value, json};
-use wire::v1::{WriteRequest, WriteResult};
+use wire::v1::{UploadedContent, WriteRequest, WriteResult};
 
-use super::check::{content, required_path, sha256};
+use super::check::{content, permissions, required_path, sha256};
 use super::{Answer, Class, Describe, Effect, Encoding, Lane, Request, Sketch, stands_for};
 use crate::{Malformed, decode_base64, encode_base64};
 
 pub(super) const CLASS: Class = Class { name: "write", lane: Lane::Host, effect: Effect::Writes };
 
-/// Create or overwrite one file.
+/// Create or overwrite one file, or unpack an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// The file.
+    /// The file; of an archive the directory.
     pub path: SandboxPath,
-    /// Its whole new content, decoded.
+    /// Its whole new content, decoded. Empty where it was uploaded.
     pub content: Vec<u8>,
+    /// What stands in place of `content`.
+    pub uploaded: Option<Uploaded>,
+    /// Permission bits; `None`: those of the file that is replaced, else 0644.
+    pub mode: Option<u32>,
     /// SHA-256 that the present content must have, lower-case hex, 64 digits.
     pub if_match_sha256: Option<String>,
     /// Refuse when there is a file already.
     pub create_only: bool,
+}
+
+/// A content that the daemon keeps in the run's private directory until the call takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uploaded {
+    pub id: UploadId,
+    /// Bytes.
+    pub size: u64,
+    /// Lower-case hex.
+    pub sha256: String,
+    /// It is a tar archive to be unpacked, and no content of a file.
+    pub archive: bool,
+}
+
+/// The name of an upload, and of its file: a UUID in lower-case hex with hyphens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UploadId(String);
+
+impl UploadId {
+    pub fn parse(field: &str, text: &str) -> Result<Self, Malformed> {
+        let is_hyphen = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+        let fits = |(at, byte): (usize, u8)| match byte {
+            b'-' => is_hyphen(at),
+            b'0'..=b'9' | b'a'..=b'f' => !is_hyphen(at),
+            _ => false,
+        };
+        if text.len() == 36 && text.bytes().enumerate().all(fits) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(Malformed::new(field, "is not a UUID in lower-case hexadecimal digits with hyphens"))
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Uploaded {
+    fn parse(message: UploadedContent) -> Result<Self, Malformed> {
+        let UploadedContent { upload_id, size_bytes, sha256: hash, archive } = message;
+        Ok(Self {
+            id: UploadId::parse("write.uploaded.upload_id", &upload_id)?,
+            size: size_bytes,
+            sha256: sha256("write.uploaded.sha256", hash)?
+                .ok_or_else(|| Malformed::new("write.uploaded.sha256", "is missing"))?,
+            archive,
+        })
+    }
+
+    fn message(&self) -> UploadedContent {
+        UploadedContent {
+            upload_id: self.id.as_str().to_owned(),
+            size_bytes: self.size,
+            sha256: self.sha256.clone(),
+            archive: self.archive,
+        }
+    }
+}
+
+impl Write {
+    /// Bytes of the content, or of the archive.
+    pub fn size(&self) -> u64 {
+        self.uploaded.as_ref().map_or(self.content.len() as u64, |uploaded| uploaded.size)
+    }
 }
 
 impl Request for Write {
@@ -34,9 +103,20 @@ impl Request for Write {
                 .ok_or_else(|| Malformed::new("write.content", "is not RFC 4648 base64 with padding"))?,
         };
         content("write.content", &bytes)?;
+        let uploaded = message.uploaded.map(Uploaded::parse).transpose()?;
+        if uploaded.is_some() && !bytes.is_empty() {
+            return Err(Malformed::new("write", "has a content or an upload, not both"));
+        }
+        let conditional =
+            message.create_only || !message.if_match_sha256.is_empty() || message.mode.is_some();
+        if conditional && uploaded.as_ref().is_some_and(|uploaded| uploaded.archive) {
+            return Err(Malformed::new("write", "of an archive has neither mode nor condition"));
+        }
         Ok(Self {
             path,
             content: bytes,
+            uploaded,
+            mode: permissions("write.mode", message.mode)?,
             if_match_sha256: sha256("write.if_match_sha256", message.if_match_sha256)?,
             create_only: message.create_only,
         })
@@ -56,6 +136,8 @@ impl Request for Write {
             if_match_sha256: self.if_match_sha256.clone().unwrap_or_default(),
             create_only: self.create_only,
             encoding: if is_text { Encoding::Utf8 } else { Encoding::Base64 }.into(),
+            uploaded: self.uploaded.as_ref().map(Uploaded::message),
+            mode: self.mode,
         }
     }
 
@@ -74,19 +156,30 @@ impl Describe for Write {
     }
 
     fn written_bytes(&self) -> usize {
-        self.content.len()
+        usize::try_from(self.size()).unwrap_or(usize::MAX)
+    }
+
+    fn is_transfer(&self) -> bool {
+        self.uploaded.is_some()
     }
 
     fn hide_contents(&self, message: &mut Value) {
-        message["content"] = stands_for(&self.content);
+        message["content"] = match &self.uploaded {
+            Some(uploaded) => json!({ "bytes": uploaded.size, "sha256": uploaded.sha256 }),
+            None => stands_for(&self.content),
+        };
     }
 }
 
 impl Answer for WriteResult {
     fn facts(&self) -> Value {
-        json!({
+        let mut facts = json!({
             "path": self.path, "bytes_written": self.bytes_written, "created": self.created,
             "sha256_before": self.sha256_before, "sha256_after": self.sha256_after,
-        })
+        });
+        if self.entries > 0 {
+            facts["entries"] = self.entries.into();
+        }
+        facts
     }
 }

@@ -56,7 +56,7 @@ pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outco
     Ok(OpResult::Read(render(read, scan)))
 }
 
-fn refused(path: &SandboxPath, error: AccessError) -> ToolFailure {
+pub(super) fn refused(path: &SandboxPath, error: AccessError) -> ToolFailure {
     match error {
         AccessError::Open(OpenError { kind: OpenErrorKind::IsADirectory, .. }) => {
             ToolFailure::new(Reason::InvalidArgument, format!("{} is a directory", path.excerpt()))

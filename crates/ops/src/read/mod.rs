@@ -12,6 +12,7 @@ mod location;
 mod pattern;
 mod stream;
 mod text;
+mod transfer;
 mod walk;
 
 pub use file::{read, read_at_once};
@@ -19,6 +20,7 @@ pub use glob::glob;
 pub use grep::grep;
 pub use helpers::{take_helpers_time, thread_time};
 pub use list::list;
+pub use transfer::{PIECE as TRANSFER_PIECE, send};
 
 #[cfg(test)]
 mod scene;

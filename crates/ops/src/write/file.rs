@@ -1,9 +1,12 @@
 //! `write`: the whole content of one file.
 
-use jail::{Jail, Then, WriteMode};
+use std::io::Write as _;
+
+use jail::{Fill, Jail, Then, WriteMode};
 
 use super::diff::{Diff, sizes, unified};
 use super::location::{Location, within};
+use super::{unpack, upload};
 use crate::digest::sha256;
 use crate::{
     Binder, Bound, Bounds, EditResult, OpResult, Outcome, Preview, Reason, ToolFailure, Write, WriteResult,
@@ -15,6 +18,9 @@ const MAX_COMPARED_BYTES: u64 = 10 * 1024 * 1024;
 
 /// Writes the file, exactly the bytes that were given: no newline is added. Directories that lead to it are made.
 pub fn write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
+    if let Some(archive) = write.uploaded.as_ref().filter(|uploaded| uploaded.archive) {
+        return unpack::unpack(jail, write, archive, bounds);
+    }
     let held_to = bounds.held_to.as_ref();
     let place = admit(jail, write, bounds, 0).map_err(|failure| before_effect(held_to, failure))?;
     if held_to.is_some() {
@@ -25,28 +31,48 @@ pub fn write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
         (false, Some(_)) => WriteMode::ReplaceUnchanged,
         (false, None) => WriteMode::Replace,
     };
+    let mut fill = if let Some(uploaded) = &write.uploaded {
+        upload::fill(upload::open(jail, uploaded)?.file, uploaded)
+    } else {
+        let content = write.content.clone();
+        Fill::new(move |file| file.write_all(&content))
+    };
     let result = WriteResult {
         path: write.path.to_string(),
-        bytes_written: write.content.len() as u64,
+        bytes_written: write.size(),
         sha256_before: place.sha256_before(),
-        sha256_after: sha256(&write.content),
+        sha256_after: sha256_after(write),
         created: place.before.is_none(),
+        entries: 0,
     };
     if held_to.is_some() {
-        let then = Then::Put { content: write.content.clone(), like: None };
+        let then = Then::Fill { fill, permissions: write.mode };
         jail.commit(vec![place.into_held_change(then)])?;
     } else {
-        place.put(&write.content, mode)?;
+        place.put_from(fill.filling(), write.mode, mode)?;
+    }
+    if let Some(uploaded) = &write.uploaded {
+        upload::forget(jail, uploaded);
     }
     Ok(OpResult::Write(result))
 }
 
+fn sha256_after(write: &Write) -> String {
+    write.uploaded.as_ref().map_or_else(|| sha256(&write.content), |uploaded| uploaded.sha256.clone())
+}
+
 /// What [`write()`] would do, as the diff that whoever approves it sees. Fails as [`write()`] would, and changes nothing.
 pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Result<Preview, ToolFailure> {
+    if let Some(archive) = write.uploaded.as_ref().filter(|uploaded| uploaded.archive) {
+        return unpack::preview(jail, write, archive, bounds);
+    }
     let place = admit(jail, write, bounds, MAX_COMPARED_BYTES)?;
+    if let Some(uploaded) = &write.uploaded {
+        upload::open(jail, uploaded)?;
+    }
     let diff = compare(&place, write, bounds);
     let (diff_truncated, diff) = (diff.is_cut(), diff.noted());
-    let (sha256_before, sha256_after) = (place.sha256_before(), sha256(&write.content));
+    let (sha256_before, sha256_after) = (place.sha256_before(), sha256_after(write));
     let result = OpResult::Edit(EditResult {
         path: write.path.to_string(),
         diff,
@@ -70,7 +96,8 @@ fn admit<'j>(
     bounds: &Bounds,
     keep: u64,
 ) -> Result<Location<'j>, ToolFailure> {
-    within(&write.path, write.content.len() as u64, bounds.max_write_bytes)?;
+    let most = if write.uploaded.is_some() { bounds.max_transfer_bytes } else { bounds.max_write_bytes };
+    within(&write.path, write.size(), most)?;
     let place = Location::look(jail, &write.path, keep)?;
     place.demand(write.if_match_sha256.as_deref())?;
     if write.create_only
@@ -94,12 +121,13 @@ fn exists(write: &Write, sha256: &str) -> ToolFailure {
 
 fn compare(place: &Location<'_>, write: &Write, bounds: &Bounds) -> Diff {
     let old = place.before.as_ref().map(|before| before.content.as_deref().and_then(as_text));
-    match (old, as_text(&write.content)) {
+    let new = if write.uploaded.is_none() { as_text(&write.content) } else { None };
+    match (old, new) {
         (None, Some(new)) => unified(&write.path, None, new, bounds.max_output_bytes),
         (Some(Some(old)), Some(new)) => unified(&write.path, Some(old), new, bounds.max_output_bytes),
         _ => {
             let old = place.before.as_ref().map(|before| before.size);
-            sizes(&write.path, old, Some(write.content.len() as u64))
+            sizes(&write.path, old, Some(write.size()))
         }
     }
 }

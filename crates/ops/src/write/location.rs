@@ -1,10 +1,10 @@
 //! The place of a write: what is there now, and how the new content gets there.
 
-use std::io::{self, Read as _};
+use std::io::{self, Read, Write as _};
 
 use jail::{
-    Change, Found, Jail, Metadata, OpenError, OpenErrorKind, Parents, RegularFile, SandboxPath, Target, Then,
-    Writable, WriteMode,
+    Change, Filling, Found, Jail, Metadata, OpenError, OpenErrorKind, Parents, RegularFile, SandboxPath,
+    Target, Then, Writable, WriteMode,
 };
 
 use crate::digest::Digest;
@@ -125,6 +125,16 @@ impl<'j> Location<'j> {
 
     /// Puts `content` there as a whole, with the directories that lead to it.
     pub(super) fn put(self, content: &[u8], mode: WriteMode) -> Result<(), ToolFailure> {
+        self.put_from(&mut |file| file.write_all(content), None, mode)
+    }
+
+    /// The same with what writes the content, and permission bits.
+    pub(super) fn put_from(
+        self,
+        filling: Filling<'_>,
+        permissions: Option<u32>,
+        mode: WriteMode,
+    ) -> Result<(), ToolFailure> {
         let target = if let Some(target) = self.target {
             target
         } else {
@@ -137,7 +147,7 @@ impl<'j> Location<'j> {
             }
             target
         };
-        target.write(content, mode)?;
+        target.write_from(filling, permissions, mode)?;
         Ok(())
     }
 }
@@ -170,7 +180,7 @@ pub(super) fn is_still(sha256: String, meta: Metadata) -> impl Fn(RegularFile) -
         let RegularFile { mut file, meta: now } = file;
         let owned = |meta: &Metadata| (meta.mode, meta.uid, meta.gid);
         let mut digest = Digest::default();
-        io::copy(&mut file.by_ref().take(meta.size + 1), &mut digest)?;
+        io::copy(&mut Read::take(&mut file, meta.size + 1), &mut digest)?;
         Ok(owned(&now) == owned(&meta) && digest.hex() == sha256)
     }
 }

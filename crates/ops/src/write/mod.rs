@@ -12,6 +12,8 @@ mod newline;
 mod patch;
 mod recover;
 mod trash;
+mod unpack;
+mod upload;
 
 pub use delete::{delete, preview_delete};
 pub use edit::{edit, preview_edit};

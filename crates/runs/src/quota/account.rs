@@ -325,6 +325,8 @@ mod tests {
         Operation::Write(ops::Write {
             path: SandboxPath::parse(path).unwrap(),
             content: b"x".to_vec(),
+            uploaded: None,
+            mode: None,
             if_match_sha256: None,
             create_only: false,
         })
@@ -337,6 +339,7 @@ mod tests {
             cwd: SandboxPath::parse("@project").unwrap(),
             env: std::collections::BTreeMap::new(),
             stdin: Vec::new(),
+            stdin_file: None,
             timeout: Duration::from_secs(1),
             only_reads: false,
         })

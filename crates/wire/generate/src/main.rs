@@ -24,7 +24,12 @@ const SERVICES: &str = "#[cfg(feature = \"grpc\")]";
 const SERIALIZED: &str = "McpContent";
 
 /// What is not said as it is stored.
-const PLAIN_FIELDS: [(&str, &str); 9] = [
+const PLAIN_FIELDS: [(&str, &str); 13] = [
+    // Only transfers have these.
+    ("ReadResult.sent_bytes", "skip_serializing_if = \"crate::plain::is_zero\""),
+    ("ReadResult.entries", "skip_serializing_if = \"crate::plain::is_zero\""),
+    ("ReadResult.left_out", "skip_serializing_if = \"crate::plain::is_zero\""),
+    ("WriteResult.entries", "skip_serializing_if = \"crate::plain::is_zero\""),
     ("ReadResult.encoding", "serialize_with = \"crate::plain::encoding\""),
     ("Entry.type", "serialize_with = \"crate::plain::entry_type\""),
     ("DeleteResult.type", "serialize_with = \"crate::plain::entry_type\""),
@@ -63,7 +68,13 @@ fn generate(proto: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     // Sorted maps: equal messages have equal bytes, and the daemon recognises a repeated request by its bytes.
     config.btree_map(["."]);
     // Raw bytes of files and frames are shared, not copied.
-    config.bytes([".cofferdam.worker.v1.Output"]);
+    config.bytes([
+        ".cofferdam.worker.v1.Output",
+        ".cofferdam.v1.UploadFileRequest",
+        ".cofferdam.v1.UploadArchiveRequest",
+        ".cofferdam.v1.DownloadFileResponse",
+        ".cofferdam.v1.DownloadArchiveResponse",
+    ]);
     let plain = results(&descriptors);
     for message in plain.iter().filter(|message| *message != SERIALIZED) {
         config.type_attribute(format!(".cofferdam.v1.{message}"), "#[derive(serde::Serialize)]");

@@ -4669,6 +4669,10 @@ pub struct ReadRequest {
     /// Default: UTF-8 text.
     #[prost(enumeration = "ContentEncoding", tag = "6")]
     pub encoding: i32,
+    /// Set by `FileService` for its downloads: the content goes to the client that downloads it, from `offset` on, and none of
+    /// it into the result. Default: an ordinary read.
+    #[prost(enumeration = "Transfer", tag = "7")]
+    pub transfer: i32,
 }
 impl ::prost::Name for ReadRequest {
     const NAME: &'static str = "ReadRequest";
@@ -4718,6 +4722,18 @@ pub struct ReadResult {
     /// What to ask for next when `truncated` or `binary`.
     #[prost(string, tag = "6")]
     pub hint: ::prost::alloc::string::String,
+    /// Of a download: bytes that were sent; of an archive those of the archive.
+    #[prost(uint64, tag = "12")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub sent_bytes: u64,
+    /// Of a download of a directory: files, directories and links in it.
+    #[prost(uint64, tag = "13")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub entries: u64,
+    /// Of a download of a directory: entries that may not be read, are no files, or are links that leave the directory.
+    #[prost(uint64, tag = "14")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub left_out: u64,
 }
 impl ::prost::Name for ReadResult {
     const NAME: &'static str = "ReadResult";
@@ -5063,6 +5079,9 @@ pub struct ExecRequest {
     /// else: `cat`, `head`, `tail`, `find` and `wc` with harmless arguments. In every profile. Default: false.
     #[prost(bool, tag = "7")]
     pub only_reads: bool,
+    /// A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
+    #[prost(string, tag = "8")]
+    pub stdin_file: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ExecRequest {
     const NAME: &'static str = "ExecRequest";
@@ -5077,7 +5096,7 @@ impl ::prost::Name for ExecRequest {
 /// Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where the image has no bash.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ShellRequest {
-    /// The script, at most 64 KiB.
+    /// The script, at most 64 KiB; in profiles with more `max_argv_bytes` than usual, one byte less than 128 KiB.
     #[prost(string, tag = "1")]
     pub script: ::prost::alloc::string::String,
     /// Working directory. Default: `@project`.
@@ -5096,6 +5115,9 @@ pub struct ShellRequest {
     /// `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
     #[prost(uint64, optional, tag = "5")]
     pub timeout_ms: ::core::option::Option<u64>,
+    /// A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
+    #[prost(string, tag = "6")]
+    pub stdin_file: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ShellRequest {
     const NAME: &'static str = "ShellRequest";
@@ -5425,6 +5447,12 @@ pub struct WriteRequest {
     /// Encoding of `content`. Default: UTF-8 text.
     #[prost(enumeration = "ContentEncoding", tag = "5")]
     pub encoding: i32,
+    /// Set by `FileService`, in place of `content`: what was uploaded. Default: none.
+    #[prost(message, optional, tag = "6")]
+    pub uploaded: ::core::option::Option<UploadedContent>,
+    /// Permission bits of the file, at most 0777. Default: those of the file that is replaced, else 0644.
+    #[prost(uint32, optional, tag = "7")]
+    pub mode: ::core::option::Option<u32>,
 }
 impl ::prost::Name for WriteRequest {
     const NAME: &'static str = "WriteRequest";
@@ -5434,6 +5462,32 @@ impl ::prost::Name for WriteRequest {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.WriteRequest".into()
+    }
+}
+/// Content that the daemon has from an upload.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadedContent {
+    /// The upload, of the same run.
+    #[prost(string, tag = "1")]
+    pub upload_id: ::prost::alloc::string::String,
+    /// Its length, bytes.
+    #[prost(uint64, tag = "2")]
+    pub size_bytes: u64,
+    /// Its SHA-256, lower-case hex.
+    #[prost(string, tag = "3")]
+    pub sha256: ::prost::alloc::string::String,
+    /// It is a tar archive, which is unpacked beneath `path`, a directory. Default: it is the content of the file.
+    #[prost(bool, tag = "4")]
+    pub archive: bool,
+}
+impl ::prost::Name for UploadedContent {
+    const NAME: &'static str = "UploadedContent";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadedContent".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadedContent".into()
     }
 }
 /// What was written.
@@ -5455,6 +5509,10 @@ pub struct WriteResult {
     /// There was no file before.
     #[prost(bool, tag = "5")]
     pub created: bool,
+    /// Of an archive: files, directories and links that were unpacked. `sha256_after` is the archive's.
+    #[prost(uint64, tag = "6")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub entries: u64,
 }
 impl ::prost::Name for WriteResult {
     const NAME: &'static str = "WriteResult";
@@ -6066,6 +6124,43 @@ impl ContentEncoding {
             "CONTENT_ENCODING_UNSPECIFIED" => Some(Self::Unspecified),
             "CONTENT_ENCODING_UTF8" => Some(Self::Utf8),
             "CONTENT_ENCODING_BASE64" => Some(Self::Base64),
+            _ => None,
+        }
+    }
+}
+/// What a download is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Transfer {
+    /// Same as TRANSFER_NONE.
+    Unspecified = 0,
+    /// None: an ordinary read.
+    None = 1,
+    /// One regular file.
+    File = 2,
+    /// A directory with all that is in it, as a tar archive.
+    Archive = 3,
+}
+impl Transfer {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "TRANSFER_UNSPECIFIED",
+            Self::None => "TRANSFER_NONE",
+            Self::File => "TRANSFER_FILE",
+            Self::Archive => "TRANSFER_ARCHIVE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TRANSFER_UNSPECIFIED" => Some(Self::Unspecified),
+            "TRANSFER_NONE" => Some(Self::None),
+            "TRANSFER_FILE" => Some(Self::File),
+            "TRANSFER_ARCHIVE" => Some(Self::Archive),
             _ => None,
         }
     }
@@ -7757,6 +7852,996 @@ impl Verdict {
             "DENY" => Some(Self::Deny),
             _ => None,
         }
+    }
+}
+/// A piece of an upload: `begin` first, then `data` as often as needed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadFileRequest {
+    /// What it is.
+    #[prost(oneof = "upload_file_request::Piece", tags = "1, 2")]
+    pub piece: ::core::option::Option<upload_file_request::Piece>,
+}
+/// Nested message and enum types in `UploadFileRequest`.
+pub mod upload_file_request {
+    /// What it is.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Piece {
+        /// First message of the stream.
+        #[prost(message, tag = "1")]
+        Begin(super::BeginUpload),
+        /// The next bytes, at most 3 MiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::bytes::Bytes),
+    }
+}
+impl ::prost::Name for UploadFileRequest {
+    const NAME: &'static str = "UploadFileRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadFileRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadFileRequest".into()
+    }
+}
+/// What is uploaded, and where to.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BeginUpload {
+    /// The run.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The file, or the directory beneath which an archive is unpacked. Missing directories are made.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// Chosen by the client, a UUID: after a stream that broke, the client goes on with the same upload. What there is of it is
+    /// kept for an hour. Default: the upload cannot be resumed.
+    #[prost(string, tag = "3")]
+    pub upload_id: ::prost::alloc::string::String,
+    /// Position of the first byte that follows: as many as the daemon has (`GetUpload`). Default: 0.
+    #[prost(uint64, tag = "4")]
+    pub offset: u64,
+    /// Bytes in all. The daemon refuses more and fewer. Default: as many as come.
+    #[prost(uint64, optional, tag = "5")]
+    pub size_bytes: ::core::option::Option<u64>,
+    /// SHA-256 of all bytes, lower-case hex. The daemon refuses others. Default: not compared.
+    #[prost(string, tag = "6")]
+    pub sha256: ::prost::alloc::string::String,
+    /// Permission bits of the file, at most 0777. Default: those of the file that is replaced, else 0644. Not of archives.
+    #[prost(uint32, optional, tag = "7")]
+    pub mode: ::core::option::Option<u32>,
+    /// Only when the file's present SHA-256 (lower-case hex) is this. Not of archives.
+    #[prost(string, tag = "8")]
+    pub if_match_sha256: ::prost::alloc::string::String,
+    /// Only when there is no file yet. Not of archives.
+    #[prost(bool, tag = "9")]
+    pub create_only: bool,
+    /// As in `CallRequest`.
+    #[prost(bool, tag = "10")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for BeginUpload {
+    const NAME: &'static str = "BeginUpload";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BeginUpload".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BeginUpload".into()
+    }
+}
+/// What came of an upload.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadFileResponse {
+    /// The call that wrote the file.
+    #[prost(string, tag = "1")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The call waits for this approval, and its content is kept for it.
+    #[prost(string, tag = "2")]
+    pub approval_id: ::prost::alloc::string::String,
+    /// Set when the file is there.
+    #[prost(message, optional, tag = "3")]
+    pub result: ::core::option::Option<WriteResult>,
+}
+impl ::prost::Name for UploadFileResponse {
+    const NAME: &'static str = "UploadFileResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadFileResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadFileResponse".into()
+    }
+}
+/// A piece of an upload of an archive.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadArchiveRequest {
+    /// What it is.
+    #[prost(oneof = "upload_archive_request::Piece", tags = "1, 2")]
+    pub piece: ::core::option::Option<upload_archive_request::Piece>,
+}
+/// Nested message and enum types in `UploadArchiveRequest`.
+pub mod upload_archive_request {
+    /// What it is.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Piece {
+        /// First message of the stream.
+        #[prost(message, tag = "1")]
+        Begin(super::BeginUpload),
+        /// The next bytes of the archive, at most 3 MiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::bytes::Bytes),
+    }
+}
+impl ::prost::Name for UploadArchiveRequest {
+    const NAME: &'static str = "UploadArchiveRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadArchiveRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadArchiveRequest".into()
+    }
+}
+/// What came of an upload of an archive.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadArchiveResponse {
+    /// The call that unpacked it.
+    #[prost(string, tag = "1")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The call waits for this approval, and the archive is kept for it.
+    #[prost(string, tag = "2")]
+    pub approval_id: ::prost::alloc::string::String,
+    /// Set when it is unpacked.
+    #[prost(message, optional, tag = "3")]
+    pub result: ::core::option::Option<WriteResult>,
+}
+impl ::prost::Name for UploadArchiveResponse {
+    const NAME: &'static str = "UploadArchiveResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadArchiveResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadArchiveResponse".into()
+    }
+}
+/// Read one file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadFileRequest {
+    /// The run.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The file.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// First byte. Default: 0.
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    /// As in `CallRequest`.
+    #[prost(bool, tag = "4")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for DownloadFileRequest {
+    const NAME: &'static str = "DownloadFileRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadFileRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadFileRequest".into()
+    }
+}
+/// A piece of a download: `begin` first, then `data`, and `end` last. A stream without `end` is not complete.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadFileResponse {
+    /// What it is.
+    #[prost(oneof = "download_file_response::Piece", tags = "1, 2, 3")]
+    pub piece: ::core::option::Option<download_file_response::Piece>,
+}
+/// Nested message and enum types in `DownloadFileResponse`.
+pub mod download_file_response {
+    /// What it is.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Piece {
+        /// First message of the stream.
+        #[prost(message, tag = "1")]
+        Begin(super::DownloadBegun),
+        /// The next bytes, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::bytes::Bytes),
+        /// Last message of the stream.
+        #[prost(message, tag = "3")]
+        End(super::DownloadEnded),
+    }
+}
+impl ::prost::Name for DownloadFileResponse {
+    const NAME: &'static str = "DownloadFileResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadFileResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadFileResponse".into()
+    }
+}
+/// What is downloaded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadBegun {
+    /// Size of the whole file, bytes; 0 for an archive, whose size nobody knows yet.
+    #[prost(uint64, tag = "1")]
+    pub size_bytes: u64,
+    /// Permission bits of the file or directory.
+    #[prost(uint32, tag = "2")]
+    pub mode: u32,
+}
+impl ::prost::Name for DownloadBegun {
+    const NAME: &'static str = "DownloadBegun";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadBegun".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadBegun".into()
+    }
+}
+/// All of it was sent.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadEnded {
+    /// The call that read it.
+    #[prost(string, tag = "1")]
+    pub call_id: ::prost::alloc::string::String,
+    /// SHA-256 of the whole file is in `sha256`, whatever the offset was; of an archive, that of the archive. `sent_bytes` are
+    /// those that were sent.
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ReadResult>,
+}
+impl ::prost::Name for DownloadEnded {
+    const NAME: &'static str = "DownloadEnded";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadEnded".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadEnded".into()
+    }
+}
+/// Read a directory.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadArchiveRequest {
+    /// The run.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The directory.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// As in `CallRequest`.
+    #[prost(bool, tag = "3")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for DownloadArchiveRequest {
+    const NAME: &'static str = "DownloadArchiveRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadArchiveRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadArchiveRequest".into()
+    }
+}
+/// A piece of an archive.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadArchiveResponse {
+    /// What it is.
+    #[prost(oneof = "download_archive_response::Piece", tags = "1, 2, 3")]
+    pub piece: ::core::option::Option<download_archive_response::Piece>,
+}
+/// Nested message and enum types in `DownloadArchiveResponse`.
+pub mod download_archive_response {
+    /// What it is.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Piece {
+        /// First message of the stream.
+        #[prost(message, tag = "1")]
+        Begin(super::DownloadBegun),
+        /// The next bytes, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::bytes::Bytes),
+        /// Last message of the stream.
+        #[prost(message, tag = "3")]
+        End(super::DownloadEnded),
+    }
+}
+impl ::prost::Name for DownloadArchiveResponse {
+    const NAME: &'static str = "DownloadArchiveResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadArchiveResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadArchiveResponse".into()
+    }
+}
+/// Ask how much of an upload there is.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetUploadRequest {
+    /// The run.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The upload.
+    #[prost(string, tag = "2")]
+    pub upload_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetUploadRequest {
+    const NAME: &'static str = "GetUploadRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetUploadRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetUploadRequest".into()
+    }
+}
+/// How much of an upload there is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetUploadResponse {
+    /// Bytes that the daemon has.
+    #[prost(uint64, tag = "1")]
+    pub received_bytes: u64,
+}
+impl ::prost::Name for GetUploadResponse {
+    const NAME: &'static str = "GetUploadResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetUploadResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetUploadResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod file_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Moves files and directories into a run and out of it. An upload is a `write` call and a download is a `read` call:
+    /// permission, protected paths, approval, limits and record hold as for these. The profile's `bounds.max_transfer_bytes`
+    /// bounds the size. The record has size and SHA-256, never the content.
+    #[derive(Debug, Clone)]
+    pub struct FileServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl FileServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> FileServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> FileServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            FileServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Writes one file. Its content is kept by the daemon until all of it is there and its SHA-256 is right. Then the file
+        /// appears whole under its name, or not at all.
+        pub async fn upload_file(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::UploadFileRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadFileResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/UploadFile",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "UploadFile"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        /// Reads one file, from any byte on.
+        pub async fn download_file(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DownloadFileRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::DownloadFileResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/DownloadFile",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "DownloadFile"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Unpacks a tar archive beneath a directory. Every member is examined before the first is unpacked. Each file appears whole or
+        /// not at all.
+        pub async fn upload_archive(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::UploadArchiveRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadArchiveResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/UploadArchive",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "UploadArchive"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        /// Reads a directory with all that is in it, as a tar archive.
+        pub async fn download_archive(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DownloadArchiveRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::DownloadArchiveResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/DownloadArchive",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "DownloadArchive"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// How much of an upload the daemon has, to go on with it.
+        pub async fn get_upload(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetUploadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetUploadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/GetUpload",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "GetUpload"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod file_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with FileServiceServer.
+    #[async_trait]
+    pub trait FileService: std::marker::Send + std::marker::Sync + 'static {
+        /// Writes one file. Its content is kept by the daemon until all of it is there and its SHA-256 is right. Then the file
+        /// appears whole under its name, or not at all.
+        async fn upload_file(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::UploadFileRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadFileResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the DownloadFile method.
+        type DownloadFileStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::DownloadFileResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Reads one file, from any byte on.
+        async fn download_file(
+            &self,
+            request: tonic::Request<super::DownloadFileRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::DownloadFileStream>,
+            tonic::Status,
+        >;
+        /// Unpacks a tar archive beneath a directory. Every member is examined before the first is unpacked. Each file appears whole or
+        /// not at all.
+        async fn upload_archive(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::UploadArchiveRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadArchiveResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the DownloadArchive method.
+        type DownloadArchiveStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::DownloadArchiveResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Reads a directory with all that is in it, as a tar archive.
+        async fn download_archive(
+            &self,
+            request: tonic::Request<super::DownloadArchiveRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::DownloadArchiveStream>,
+            tonic::Status,
+        >;
+        /// How much of an upload the daemon has, to go on with it.
+        async fn get_upload(
+            &self,
+            request: tonic::Request<super::GetUploadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetUploadResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Moves files and directories into a run and out of it. An upload is a `write` call and a download is a `read` call:
+    /// permission, protected paths, approval, limits and record hold as for these. The profile's `bounds.max_transfer_bytes`
+    /// bounds the size. The record has size and SHA-256, never the content.
+    #[derive(Debug)]
+    pub struct FileServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> FileServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for FileServiceServer<T>
+    where
+        T: FileService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.FileService/UploadFile" => {
+                    #[allow(non_camel_case_types)]
+                    struct UploadFileSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::ClientStreamingService<super::UploadFileRequest>
+                    for UploadFileSvc<T> {
+                        type Response = super::UploadFileResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::UploadFileRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::upload_file(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UploadFileSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.FileService/DownloadFile" => {
+                    #[allow(non_camel_case_types)]
+                    struct DownloadFileSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::ServerStreamingService<super::DownloadFileRequest>
+                    for DownloadFileSvc<T> {
+                        type Response = super::DownloadFileResponse;
+                        type ResponseStream = T::DownloadFileStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DownloadFileRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::download_file(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DownloadFileSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.FileService/UploadArchive" => {
+                    #[allow(non_camel_case_types)]
+                    struct UploadArchiveSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::ClientStreamingService<super::UploadArchiveRequest>
+                    for UploadArchiveSvc<T> {
+                        type Response = super::UploadArchiveResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::UploadArchiveRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::upload_archive(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UploadArchiveSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.FileService/DownloadArchive" => {
+                    #[allow(non_camel_case_types)]
+                    struct DownloadArchiveSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::ServerStreamingService<
+                        super::DownloadArchiveRequest,
+                    > for DownloadArchiveSvc<T> {
+                        type Response = super::DownloadArchiveResponse;
+                        type ResponseStream = T::DownloadArchiveStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DownloadArchiveRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::download_archive(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DownloadArchiveSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.FileService/GetUpload" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetUploadSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::UnaryService<super::GetUploadRequest>
+                    for GetUploadSvc<T> {
+                        type Response = super::GetUploadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetUploadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::get_upload(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetUploadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for FileServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.FileService";
+    impl<T> tonic::server::NamedService for FileServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
     }
 }
 /// See HostService.ExamineHost.

@@ -217,6 +217,9 @@ pub struct Bounds {
     /// The profile has turned the built-in deny list off. `denied_programs` apply all the same.
     #[prost(bool, tag = "11")]
     pub deny_list_off: bool,
+    /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
+    #[prost(uint64, tag = "12")]
+    pub max_transfer_bytes: u64,
 }
 impl ::prost::Name for Bounds {
     const NAME: &'static str = "Bounds";
@@ -318,7 +321,8 @@ impl ::prost::Name for Pong {
         "/cofferdam.worker.v1.Pong".into()
     }
 }
-/// Bytes that a command wrote.
+/// Bytes that a command wrote, or of a download, which are standard output: first its header, the size of the file in 8 bytes
+/// and its permission bits in 4, both big-endian; then the content.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Output {
     /// Which one.

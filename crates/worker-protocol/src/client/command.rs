@@ -13,7 +13,7 @@ use crate::client::window::Window;
 use crate::client::{OutputStream, Usage, Violation};
 
 /// Most bytes in one Output frame.
-const MAX_CHUNK: usize = 64 * 1024;
+pub(super) const MAX_CHUNK: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Command {

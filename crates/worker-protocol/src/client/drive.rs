@@ -34,7 +34,7 @@ pub(super) struct Driver {
     cancel: CancellationToken,
     /// When its outcome is not waited for any longer.
     until: Instant,
-    /// Where a command's output goes.
+    /// Where the output goes of a command, or of a download.
     output: Option<Output>,
     /// Leads to its terminal, where it has one.
     line: Option<Arc<Line>>,
@@ -69,6 +69,7 @@ impl Driver {
     pub(super) fn new(shared: &Arc<Shared>, request: Request<'_>) -> Result<Self, LaneError> {
         let Request { spec, terminal, placement, prepared, cancel, slot } = request;
         let is_command = spec.operation.command_timeout().is_some();
+        let has_output = is_command || spec.operation.is_download();
         let placement = placement.filter(|_| is_command);
         let prepared = prepared.filter(|_| is_command);
         let placed = placement.is_some() || prepared.is_some();
@@ -80,7 +81,7 @@ impl Driver {
             bounds: Some(bounds_to_wire(spec.bounds)),
             placed,
             preview: spec.preview,
-            output_window: if is_command { WINDOW } else { 0 },
+            output_window: if has_output { WINDOW } else { 0 },
             terminal,
             prepared: prepared.as_ref().map_or(0, Prepared::id),
         };
@@ -107,7 +108,7 @@ impl Driver {
             placement,
             cancel,
             until: Instant::now() + spec.deadline.min(LONGEST) + shared.options.grace,
-            output: is_command.then(|| Output { backlog, sink: spec.output.map(Arc::clone) }),
+            output: has_output.then(|| Output { backlog, sink: spec.output.map(Arc::clone) }),
             line: line.map(Arc::clone),
             _slot: slot,
         })

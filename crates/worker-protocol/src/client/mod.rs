@@ -17,6 +17,7 @@ mod backlog;
 mod bound;
 mod channel;
 mod command;
+mod download;
 mod drive;
 mod error;
 mod feed;
@@ -66,6 +67,9 @@ const SHUTDOWN: Duration = Duration::from_secs(10);
 const SLACK: Duration = Duration::from_millis(100);
 /// No host has more memory, bytes: 2^50.
 const MOST_MEMORY: u64 = 1 << 50;
+
+/// Bytes at the beginning of a download: the size of the file in 8 bytes and its permission bits in 4, both big-endian.
+pub const DOWNLOAD_HEADER: usize = 12;
 
 /// How patient to be with a worker.
 #[derive(Debug, Clone)]
@@ -118,7 +122,7 @@ pub struct CallSpec<'a> {
     pub deadline: Duration,
     /// Only look: answer what would be done, and change nothing.
     pub preview: bool,
-    /// Gets all that a command writes, while it runs. Whatever becomes of it, the outcome has head and tail.
+    /// Gets all that a command writes, while it runs, or all of a download. Whatever becomes of it, the outcome has head and tail.
     pub output: Option<&'a Arc<dyn OutputSink>>,
 }
 

@@ -27,6 +27,7 @@ use wire::worker::v1::{self, FromWorker, from_worker::Body};
 use crate::client::backlog::Backlog;
 use crate::client::bound::bound_from_wire;
 use crate::client::command::Command;
+use crate::client::download::Download;
 use crate::client::line::Line;
 use crate::client::{CallSpec, Finished, Usage, Violation};
 use crate::convert::outcome_from_wire;
@@ -81,6 +82,8 @@ struct Entry {
     operation: &'static str,
     /// `None` for everything but commands.
     command: Option<Command>,
+    /// `None` for everything but downloads.
+    download: Option<Download>,
     events: mpsc::Sender<Event>,
     bytes_in: u64,
     bytes_out: u64,
@@ -106,8 +109,14 @@ impl Table {
             Operation::Write(_) if spec.preview => "edit",
             operation => operation.kind(),
         };
+        let download = match spec.operation {
+            Operation::Read(read) if spec.operation.is_download() => {
+                Some(Download::new(read, spec.bounds, Arc::clone(backlog)))
+            }
+            _ => None,
+        };
         let entry = Entry::begun(operation, command, events, bytes_in);
-        self.calls.insert(id, Entry { preview: spec.preview, ..entry });
+        self.calls.insert(id, Entry { preview: spec.preview, download, ..entry });
         receiver
     }
 
@@ -136,7 +145,13 @@ impl Table {
 
     /// So many bytes of its output have been taken, and the worker is about to be told. False when it is over.
     pub(super) fn grant(&mut self, id: u64, bytes: u64) -> bool {
-        self.command(id).map(|command| command.grant(bytes)).is_some()
+        let Some(entry) = self.calls.get_mut(&id) else { return false };
+        match (&mut entry.command, &mut entry.download) {
+            (Some(command), _) => command.grant(bytes),
+            (None, Some(download)) => download.grant(bytes),
+            (None, None) => return false,
+        }
+        true
     }
 
     /// So many bytes of input are about to be sent to its terminal. False when it is over.
@@ -198,7 +213,11 @@ impl Table {
                 command.ok_or(Violation::Ended)?.ended()?;
                 entry.tell(Event::Ended { forced: ended.forced });
             }
-            Body::Output(output) => command.ok_or(Violation::Output)?.output(output)?,
+            Body::Output(output) => match (command, &mut entry.download) {
+                (Some(command), _) => command.output(output)?,
+                (None, Some(download)) => download.output(output)?,
+                (None, None) => return Err(Violation::Output),
+            },
             Body::Taken(taken) => command.ok_or(Violation::Taken)?.taken(taken.bytes)?,
             Body::Outcome(mut outcome) => {
                 let usage = outcome.usage.take();
@@ -227,7 +246,17 @@ impl Entry {
         bytes_in: u64,
     ) -> Self {
         let began = Instant::now();
-        Self { operation, command, events, bytes_in, bytes_out: 0, abandoned: false, preview: false, began }
+        Self {
+            operation,
+            command,
+            download: None,
+            events,
+            bytes_in,
+            bytes_out: 0,
+            abandoned: false,
+            preview: false,
+            began,
+        }
     }
 
     /// Whether the call may end like this now.
@@ -235,7 +264,10 @@ impl Entry {
         match (outcome, &self.command) {
             (Err(_), None) => true,
             (Err(_), Some(command)) => command.may_fail(),
-            (Ok(result), None) => answers(result, self.operation),
+            (Ok(result), None) => {
+                answers(result, self.operation)
+                    && self.download.as_ref().is_none_or(|download| download.may_end(result))
+            }
             (Ok(result), Some(command)) => {
                 answers(result, self.operation)
                     && result.command().is_some_and(|result| command.may_end(result))

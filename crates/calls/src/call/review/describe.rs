@@ -110,6 +110,7 @@ mod tests {
             cwd: SandboxPath::parse("src").unwrap(),
             env: [("CI".to_owned(), "1".to_owned())].into(),
             stdin: Vec::new(),
+            stdin_file: None,
             timeout: Duration::from_secs(30),
         })
     }
@@ -161,6 +162,7 @@ mod tests {
             cwd: SandboxPath::parse(".").unwrap(),
             env: [("API_TOKEN".to_owned(), "hunter2hunter2".to_owned())].into(),
             stdin: b"password: hunter2hunter2\n".to_vec(),
+            stdin_file: None,
             timeout: Duration::from_millis(1_500),
             only_reads: false,
         });

@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn request(at: &str, part: ReadPart) -> Read {
-    Read { path: path(at), part, encoding: Encoding::Utf8 }
+    Read { path: path(at), part, encoding: Encoding::Utf8, transfer: None }
 }
 
 fn attempt(scene: &Scene, request: &Read, max_read_bytes: u64) -> Outcome {

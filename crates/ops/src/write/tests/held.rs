@@ -93,7 +93,14 @@ impl Location {
 }
 
 fn a_write() -> Write {
-    Write { path: path("d/f"), content: b"new\n".to_vec(), if_match_sha256: None, create_only: false }
+    Write {
+        path: path("d/f"),
+        content: b"new\n".to_vec(),
+        uploaded: None,
+        mode: None,
+        if_match_sha256: None,
+        create_only: false,
+    }
 }
 
 fn an_edit() -> Edit {

@@ -4,6 +4,7 @@ mod change;
 mod delete;
 mod edit;
 mod held;
+mod upload;
 mod write;
 
 use std::fs;

@@ -8,7 +8,14 @@ use crate::{
 };
 
 fn request(at: &str, content: impl AsRef<[u8]>) -> Write {
-    Write { path: path(at), content: content.as_ref().to_vec(), if_match_sha256: None, create_only: false }
+    Write {
+        path: path(at),
+        content: content.as_ref().to_vec(),
+        uploaded: None,
+        mode: None,
+        if_match_sha256: None,
+        create_only: false,
+    }
 }
 
 fn attempt(scene: &Scene, request: &Write) -> Outcome {
@@ -41,6 +48,7 @@ fn a_new_file_in_new_directories() {
             sha256_before: String::new(),
             sha256_after: sha256(b"no newline"),
             created: true,
+            entries: 0,
         })
     );
     assert_eq!(scene.get("a/b/c.txt"), b"no newline");

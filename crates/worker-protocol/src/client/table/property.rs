@@ -337,6 +337,8 @@ impl World {
             Kind::Write | Kind::Preview => Operation::Write(Write {
                 path,
                 content: Vec::new(),
+                uploaded: None,
+                mode: None,
                 if_match_sha256: None,
                 create_only: false,
             }),
@@ -346,6 +348,7 @@ impl World {
                 cwd: path,
                 env: [].into(),
                 stdin: Vec::new(),
+                stdin_file: None,
                 timeout: Duration::from_secs(1),
                 only_reads: false,
             }),

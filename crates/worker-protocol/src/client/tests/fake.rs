@@ -118,6 +118,7 @@ pub(super) fn exec() -> Operation {
         cwd: SandboxPath::parse("@project").unwrap(),
         env: BTreeMap::new(),
         stdin: Vec::new(),
+        stdin_file: None,
         timeout: Duration::from_secs(1),
         only_reads: false,
     })

@@ -1,0 +1,254 @@
+//! An upload: the client's stream into a file of the daemon's, then the one call that writes it.
+//!
+//! ```text
+//! begin ─► would the call be refused? ─yes─► it is made without a content, and refused, on record
+//!            │ no
+//!            └─► stream ─► queue ─► thread: hash, file ─► all there, as the client says ─► call ─► removed
+//! ```
+//!
+//! Hostile is the stream: it may stop, be slow, send too much, or say a hash that is not right.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gateway::{Caller, Verdict};
+use identity::{Principal, RunId};
+use ops::{Operation, Reason, UploadId};
+use refusal::Refusal;
+use runs::{Broken, Content, Piece};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tonic::Streaming;
+use wire::v1::call_response::Status as CallStatus;
+use wire::v1::{self, call_request, operation::Kind};
+
+use super::Service;
+
+/// For the next message of a stream.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Messages between the stream and the disk.
+const WAITING: usize = 4;
+/// Most bytes of one message's data.
+const MOST: usize = 3 * 1024 * 1024;
+/// Stands for a hash that nobody knows yet.
+const UNKNOWN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// A message of an upload.
+pub(super) enum Said {
+    Begin(v1::BeginUpload),
+    Data(Bytes),
+}
+
+/// What is uploaded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    File,
+    Archive,
+}
+
+/// What came of it.
+pub(super) struct Done {
+    pub(super) call_id: String,
+    pub(super) approval_id: String,
+    pub(super) result: Option<v1::WriteResult>,
+}
+
+impl Service {
+    pub(super) async fn upload<M: Into<Said>>(
+        &self,
+        principal: &Arc<Principal>,
+        mut stream: Streaming<M>,
+        form: Form,
+    ) -> Result<Done, Refusal> {
+        let begin = match next(&mut stream).await? {
+            Some(Said::Begin(begin)) => begin,
+            Some(Said::Data(_)) | None => {
+                return Err(Refusal::invalid("begin", "is missing: it is the first message of an upload"));
+            }
+        };
+        let run = RunId::parse(&begin.run_id)?;
+        self.calls.runs.check_use(run, principal)?;
+        let id = Some(begin.upload_id.as_str()).filter(|id| !id.is_empty());
+        let id = id.map(|id| UploadId::parse("upload_id", id)).transpose()?;
+        let outline =
+            write(&begin, form, UNKNOWN.into(), begin.size_bytes.unwrap_or(0), UNKNOWN_ID.to_owned());
+        let Some(most) = self.admits(principal, run, &outline) else {
+            // On record, like every call that is refused.
+            return self.call(principal, &begin, outline, None).await;
+        };
+        let most = begin.size_bytes.map_or(most, |size| size.min(most));
+        let content = self.receive(&mut stream, run, id, &begin, most).await?;
+        if begin.size_bytes.is_some_and(|size| size != content.size) {
+            return Err(not_as_said("size_bytes", &content));
+        }
+        if !begin.sha256.is_empty() && begin.sha256 != content.sha256 {
+            return Err(not_as_said("sha256", &content));
+        }
+        let written =
+            write(&begin, form, content.sha256.clone(), content.size, content.id().as_str().to_owned());
+        self.call(principal, &begin, written, Some(content)).await
+    }
+
+    /// Most bytes that such a call may bring; `None` where it would be refused.
+    fn admits(&self, principal: &Principal, run: RunId, outline: &v1::WriteRequest) -> Option<u64> {
+        let operation = Operation::try_from(outline.clone()).ok()?;
+        let living = self.calls.runs.living_run(run).ok()?;
+        let (spec, policy) = (living.spec(), self.calls.gateway.policy());
+        let caller = Caller {
+            principal: principal.name.clone(),
+            agent_id: spec.agent_id.clone(),
+            role: spec.role.clone(),
+            run_id: run.to_string(),
+        };
+        let explanation = self.calls.gateway.explain(&policy, &living.scope(), &caller, &operation);
+        let most = policy.profile(&spec.profile).map(|profile| profile.bounds.max_transfer_bytes);
+        most.filter(|_| explanation.verdict() != Verdict::Deny)
+    }
+
+    /// Takes the stream to its end.
+    async fn receive<M: Into<Said>>(
+        &self,
+        stream: &mut Streaming<M>,
+        run: RunId,
+        id: Option<UploadId>,
+        begin: &v1::BeginUpload,
+        most: u64,
+    ) -> Result<Content, Refusal> {
+        let (pieces, taken) = mpsc::channel(WAITING);
+        let (uploads, offset, size) = (self.uploads.clone(), begin.offset, begin.size_bytes.unwrap_or(0));
+        let (came, content) = oneshot::channel();
+        // On a thread that outlives a client which goes away: it says what becomes of what there is.
+        let work = tokio::task::spawn_blocking(move || {
+            let received = match uploads.begin(run, id, offset, size) {
+                Ok(upload) => upload.receive(taken, most),
+                Err(refusal) => Err(Broken::Refused(refusal)),
+            };
+            // Where nobody waits any more it is removed.
+            let _ = came.send(received);
+        });
+        let sent = forward(stream, pieces).await;
+        let received = content.await;
+        work.await.map_err(|error| Refusal::internal("receiving an upload", &error))?;
+        match (received, sent) {
+            (Ok(Err(Broken::Refused(refusal))), _) | (_, Err(refusal)) => Err(refusal),
+            (Ok(Ok(content)), Ok(())) => Ok(content),
+            (Ok(Err(Broken::Gone)) | Err(_), Ok(())) => {
+                Err(Refusal::new(Reason::Cancelled, "the upload broke off"))
+            }
+        }
+    }
+
+    /// Makes the call. It goes on without its client, and its content is there until it is over.
+    async fn call(
+        &self,
+        principal: &Arc<Principal>,
+        begin: &v1::BeginUpload,
+        write: v1::WriteRequest,
+        content: Option<Content>,
+    ) -> Result<Done, Refusal> {
+        let operation = v1::Operation { kind: Some(Kind::Write(write)) };
+        let request = v1::CallRequest {
+            run_id: begin.run_id.clone(),
+            wait_for_approval: begin.wait_for_approval,
+            request: Some(call_request::Request::Operation(operation)),
+            ..Default::default()
+        };
+        let (calls, principal) = (self.calls.clone(), principal.clone());
+        let (answer, answered) = oneshot::channel();
+        self.calls.tasks.spawn(async move {
+            let response = calls::call(&calls, &principal, request).await;
+            let call =
+                response.as_ref().ok().and_then(|response| identity::CallId::parse(&response.call_id).ok());
+            let call = call.and_then(|id| calls.table.known(id));
+            let _ = answer.send(response);
+            let over = match call {
+                Some(call) => call.over().await,
+                None => true,
+            };
+            if let Some(content) = content
+                && !over
+            {
+                content.leave();
+            }
+        });
+        let response = answered.await.map_err(|error| Refusal::internal("writing an upload", &error))??;
+        let (call_id, approval_id) = (response.call_id.clone(), response.approval_id.clone());
+        match (response.status(), response.result.and_then(|result| result.kind)) {
+            (CallStatus::Succeeded, Some(v1::result::Kind::Write(result))) => {
+                Ok(Done { call_id, approval_id: String::new(), result: Some(result) })
+            }
+            (CallStatus::PendingApproval | CallStatus::Running, _) => {
+                Ok(Done { call_id, approval_id, result: None })
+            }
+            _ => Err(Refusal::from(response.error.unwrap_or_default()).with("call_id", call_id)),
+        }
+    }
+}
+
+/// A name that no upload has.
+const UNKNOWN_ID: &str = "00000000-0000-0000-0000-000000000000";
+
+fn write(
+    begin: &v1::BeginUpload,
+    form: Form,
+    sha256: String,
+    size_bytes: u64,
+    upload_id: String,
+) -> v1::WriteRequest {
+    let archive = form == Form::Archive;
+    v1::WriteRequest {
+        path: begin.path.clone(),
+        if_match_sha256: begin.if_match_sha256.clone(),
+        create_only: begin.create_only,
+        mode: begin.mode,
+        uploaded: Some(v1::UploadedContent { upload_id, size_bytes, sha256, archive }),
+        ..Default::default()
+    }
+}
+
+/// From the stream to the thread, until its end.
+async fn forward<M: Into<Said>>(
+    stream: &mut Streaming<M>,
+    pieces: mpsc::Sender<Piece>,
+) -> Result<(), Refusal> {
+    loop {
+        let piece = match next(stream).await? {
+            Some(Said::Data(data)) if data.len() > MOST => {
+                return Err(Refusal::invalid("data", format!("has more than {MOST} bytes")));
+            }
+            Some(Said::Data(data)) => Piece::Data(data),
+            Some(Said::Begin(_)) => return Err(Refusal::invalid("begin", "comes once, and first")),
+            None => {
+                let _ = pieces.send(Piece::End).await;
+                return Ok(());
+            }
+        };
+        // The thread says itself why it takes no more.
+        if pieces.send(piece).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+async fn next<M: Into<Said>>(stream: &mut Streaming<M>) -> Result<Option<Said>, Refusal> {
+    match timeout(PATIENCE, stream.message()).await {
+        Ok(Ok(message)) => Ok(message.map(Into::into)),
+        Ok(Err(_)) => Err(Refusal::new(Reason::Cancelled, "the stream of the upload broke off")),
+        Err(_) => {
+            let message = format!(
+                "nothing came for {} s; the upload can be resumed if it has an id",
+                PATIENCE.as_secs()
+            );
+            Err(Refusal::new(Reason::TimedOut, message))
+        }
+    }
+}
+
+fn not_as_said(field: &str, content: &Content) -> Refusal {
+    let message =
+        format!("{field}: what was sent has {} bytes and the SHA-256 {}", content.size, content.sha256);
+    Refusal::new(Reason::PreconditionFailed, message)
+        .with("size_bytes", content.size.to_string())
+        .with("sha256", content.sha256.clone())
+}

@@ -1,0 +1,140 @@
+//! Unpacking an archive beneath a directory of a jail.
+//!
+//! Every name goes through the jail as that of a `write` does: no link is followed, protected paths are refused, each file
+//! appears whole. Files are made durable together at the end, for one sync each would take longer than all the rest.
+
+use std::fs::File;
+use std::io::{self, Read, Seek as _, Write as _};
+
+use jail::{Access, Jail, Parents, SandboxPath, WriteMode};
+
+use super::member::broken;
+use super::{Member, MemberKind, members};
+use crate::ToolFailure;
+
+const BLOCK: usize = 256 * 1024;
+
+/// What becomes of members that may not be written where they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protected {
+    /// They are refused, and all of the archive with them.
+    Refused,
+    /// They are left out.
+    LeftOut,
+}
+
+/// What was unpacked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    pub entries: u64,
+    /// Of all files.
+    pub bytes: u64,
+    pub left_out: u64,
+}
+
+/// Where a member goes.
+pub(crate) fn place(top: &SandboxPath, name: &str) -> Result<SandboxPath, ToolFailure> {
+    SandboxPath::parse(&format!("{top}/{name}")).map_err(ToolFailure::from)
+}
+
+/// Unpacks beneath `top`, which is made where it is missing, at most `most` bytes. All members are looked at before the first
+/// is unpacked.
+pub fn unpack(
+    jail: &Jail,
+    top: &SandboxPath,
+    archive: &File,
+    most: u64,
+    protected: Protected,
+) -> Result<Unpacked, ToolFailure> {
+    let mut left_out = 0;
+    let mut is_left_out = |path: &SandboxPath| match (jail.check(path, Access::Write), protected) {
+        (Ok(()), _) => Ok(false),
+        (Err(_), Protected::LeftOut) => {
+            left_out += 1;
+            Ok(true)
+        }
+        (Err(refusal), Protected::Refused) => Err(ToolFailure::from(refusal)),
+    };
+    rewind(archive)?;
+    let room = members(archive, most, |member, _| {
+        is_left_out(&place(top, &member.name)?)?;
+        if let MemberKind::Same(target) = &member.kind {
+            place(top, target)?;
+        }
+        Ok(())
+    })?;
+    jail.writable(top)?.ensure_directory()?;
+    rewind(archive)?;
+    let mut done = 0;
+    let mut block = vec![0; BLOCK];
+    let unpacked = members(archive, most, |member, content| {
+        let path = place(top, &member.name)?;
+        if jail.check(&path, Access::Write).is_ok() {
+            one(jail, top, &path, &member, content, &mut block)?;
+        }
+        done += 1;
+        Ok(())
+    });
+    let synced = jail.sync(top.mount());
+    if let Err(failure) = unpacked {
+        let message = format!(
+            "{}; {done} of {} entries were unpacked before, each of them whole",
+            failure.message,
+            room.entries()
+        );
+        return Err(ToolFailure { message, ..failure }.with("entries_unpacked", done.to_string()));
+    }
+    synced?;
+    Ok(Unpacked { entries: room.entries() - left_out, bytes: room.bytes(), left_out })
+}
+
+fn one(
+    jail: &Jail,
+    top: &SandboxPath,
+    path: &SandboxPath,
+    member: &Member,
+    content: &mut dyn Read,
+    block: &mut [u8],
+) -> Result<(), ToolFailure> {
+    let writable = jail.writable(path)?;
+    match &member.kind {
+        MemberKind::Directory if member.name.is_empty() => Ok(()),
+        MemberKind::Directory => Ok(writable.make_directory(member.mode)?),
+        MemberKind::Link(target) => Ok(writable.make_link(target.as_bytes())?),
+        MemberKind::File(_) => file(jail, path, member.mode, content, block),
+        MemberKind::Same(name) => {
+            let original = place(top, name)?;
+            let mut original = jail.readable(&original)?.open_file()?;
+            let mode = original.meta.mode & 0o777;
+            let mut content = Read::take(&mut original.file, original.meta.size);
+            file(jail, path, mode, &mut content, block)
+        }
+    }
+}
+
+fn file(
+    jail: &Jail,
+    path: &SandboxPath,
+    mode: u32,
+    content: &mut dyn Read,
+    block: &mut [u8],
+) -> Result<(), ToolFailure> {
+    let target = jail.writable(path)?.target(Parents::CreateUnsynced)?;
+    target.write_from(&mut |file| copy(content, file, block), Some(mode), WriteMode::Replace)?;
+    Ok(())
+}
+
+fn copy(content: &mut dyn Read, file: &mut File, block: &mut [u8]) -> io::Result<()> {
+    loop {
+        match content.read(block) {
+            Ok(0) => return Ok(()),
+            Ok(read) => file.write_all(&block[..read])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+pub(super) fn rewind(mut archive: &File) -> Result<(), ToolFailure> {
+    archive.rewind().map_err(|error| broken(&error))
+}

@@ -1,0 +1,89 @@
+//! A content that was uploaded: it is in the run's private directory, whole, until the one call takes it that writes it.
+//!
+//! The daemon has put it there and compared its hash. Here it is hashed again while it is copied: the private directory is
+//! believed no further than it can do no harm, and a request may name an upload with a hash of its own.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+
+use jail::{EntryName, Fill, Jail, Keeps, OpenErrorKind, RegularFile};
+
+use crate::digest::Digest;
+use crate::{Reason, ToolFailure, Uploaded};
+
+const BLOCK: usize = 1024 * 1024;
+
+/// Opens what was uploaded.
+pub(super) fn open(jail: &Jail, uploaded: &Uploaded) -> Result<RegularFile, ToolFailure> {
+    let gone = || {
+        ToolFailure::new(
+            Reason::NotFound,
+            "the content that was uploaded is no longer there; upload it again",
+        )
+        .with("upload_id", uploaded.id.as_str())
+    };
+    let private = jail.private().ok_or_else(gone)?;
+    let name = EntryName::new(uploaded.id.as_str().as_bytes()).ok_or_else(gone)?;
+    match private.file(Keeps::Uploads, &name) {
+        Ok(file) if file.meta.size == uploaded.size => Ok(file),
+        Ok(_) => Err(ToolFailure::new(Reason::PreconditionFailed, not_as_said().to_string())),
+        Err(OpenErrorKind::NotFound) => Err(gone()),
+        Err(kind) => Err(ToolFailure::new(Reason::Internal, format!("the upload cannot be opened: {kind}"))),
+    }
+}
+
+/// Writes the content into a new file, if it has the hash that the call says.
+pub(super) fn fill(file: File, uploaded: &Uploaded) -> Fill {
+    let (mut file, sha256, size) = (Some(file), uploaded.sha256.clone(), uploaded.size);
+    Fill::new(move |target| {
+        let mut source = file.take().ok_or(ErrorKind::UnexpectedEof)?.take(size);
+        let (mut digest, mut block) = (Digest::default(), vec![0; BLOCK]);
+        loop {
+            let read = match source.read(&mut block) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            digest.update(&block[..read]);
+            target.write_all(&block[..read])?;
+        }
+        if source.limit() == 0 && digest.hex() == sha256 { Ok(()) } else { Err(not_as_said()) }
+    })
+}
+
+/// Compares an archive with the hash that the call says.
+pub(super) fn verify(mut file: &File, uploaded: &Uploaded) -> Result<(), ToolFailure> {
+    let mut digest = Digest::default();
+    let (mut block, mut left) = (vec![0; BLOCK], uploaded.size);
+    let failed =
+        |error: &io::Error| ToolFailure::new(Reason::Internal, format!("the upload cannot be read: {error}"));
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
+        let read = match file.read(&mut block[..most]) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(&error)),
+        };
+        digest.update(&block[..read]);
+        left -= read as u64;
+    }
+    if left == 0 && digest.hex() == uploaded.sha256 {
+        return Ok(());
+    }
+    Err(ToolFailure::new(Reason::PreconditionFailed, not_as_said().to_string()))
+}
+
+/// It is in its place: it is not needed any more.
+pub(super) fn forget(jail: &Jail, uploaded: &Uploaded) {
+    if let (Some(private), Some(name)) = (jail.private(), EntryName::new(uploaded.id.as_str().as_bytes())) {
+        // The daemon removes what stays.
+        let _ = private.remove(Keeps::Uploads, &name);
+    }
+}
+
+fn not_as_said() -> io::Error {
+    let message = "the content that was uploaded has not the size and SHA-256 that the call says";
+    io::Error::new(ErrorKind::InvalidData, message)
+}

@@ -1,0 +1,334 @@
+//! Uploads: what clients have sent of a file or an archive, until all of it is there and a call takes it.
+//!
+//! ```text
+//! begin ──► receive ──► End ──────────────────► Content, for one call ─► removed
+//!              ├──── broken, with an id ─► kept for an hour ─► begin again
+//!              └──── broken, without ────► removed
+//! ```
+//!
+//! The daemon writes the bytes into the run's private directory, where the container sees nothing of them and the host worker
+//! reads them. A file lives as long as the value that stands for it. Those that a daemon left which was killed are removed when
+//! they are a day old, for a call may still wait for its approval; all go with the run's record.
+//!
+//! Trust boundary: a hostile repository that has taken over a process of the host worker may have made anything there. A file
+//! is made anew or not at all, and none is opened again.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use identity::{CallId, RunId};
+use jail::{Keeps, Private};
+use ops::{Reason, UploadId};
+use refusal::Refusal;
+use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, fchown, fstat, fstatvfs, openat, statat, unlinkat};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+
+use crate::directories::Directories;
+
+/// Uploads of a run that are under way or kept.
+const MOST: usize = 8;
+/// How long a broken one is kept.
+const KEPT: Duration = Duration::from_secs(3_600);
+/// Age at which a file is nobody's.
+const FORGOTTEN: Duration = Duration::from_secs(24 * 3_600);
+/// What stays free of the disk, bytes.
+const MIN_FREE: u64 = 256 * 1024 * 1024;
+/// Bytes after which the disk is asked again.
+const LOOK: u64 = 64 * 1024 * 1024;
+/// Files that a sweep looks at.
+const SWEPT: usize = 1_000;
+
+type Key = (RunId, UploadId);
+
+/// All uploads.
+pub struct Uploads {
+    directories: Directories,
+    table: Arc<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    entries: Mutex<HashMap<Key, Entry>>,
+    /// Of the upload that was kept last.
+    number: AtomicU64,
+}
+
+enum Entry {
+    /// A stream brings more of it, or a call uses it.
+    UnderWay,
+    /// It waits for its client.
+    Kept { upload: Upload, number: u64 },
+}
+
+/// What a stream says.
+#[derive(Debug)]
+pub enum Piece {
+    Data(Bytes),
+    /// All of it was sent.
+    End,
+}
+
+/// An upload under way.
+pub struct Upload {
+    place: Place,
+    /// The client may go on with it after its stream broke.
+    resumable: bool,
+    file: File,
+    digest: Sha256,
+    received: u64,
+}
+
+/// All of an upload, for the one call that takes it. It is removed with this value.
+pub struct Content {
+    place: Place,
+    pub size: u64,
+    /// Lower-case hex.
+    pub sha256: String,
+}
+
+/// Why an upload did not come to its end.
+#[derive(Debug)]
+pub enum Broken {
+    /// The stream ended before it. What there is of it is kept if it has an id.
+    Gone,
+    Refused(Refusal),
+}
+
+/// A file in the run's private directory, and its entry in the table. Both go with this value.
+struct Place {
+    key: Key,
+    directory: OwnedFd,
+    table: Arc<Table>,
+    /// For another daemon, or it is gone already.
+    stays: bool,
+}
+
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Uploads {
+    pub fn new(directories: Directories) -> Self {
+        Self { directories, table: Arc::default() }
+    }
+
+    /// Bytes that there are of an upload which waits for its client.
+    pub fn received(&self, run: RunId, id: &UploadId) -> Result<u64, Refusal> {
+        match self.table.lock().get(&(run, id.clone())) {
+            Some(Entry::Kept { upload, .. }) => Ok(upload.received),
+            Some(Entry::UnderWay) => Err(under_way()),
+            None => Err(no_such_upload()),
+        }
+    }
+
+    /// Begins an upload, or goes on with one from `offset`. `id` is the client's; without one it cannot be resumed. `size` is what
+    /// it will have, if that is known. Blocks.
+    pub fn begin(&self, run: RunId, id: Option<UploadId>, offset: u64, size: u64) -> Result<Upload, Refusal> {
+        let resumable = id.is_some();
+        let id = match id {
+            Some(id) => id,
+            None => UploadId::parse("upload_id", &CallId::new().to_string())?,
+        };
+        let key = (run, id);
+        if let Some(kept) = self.enter(&key, offset)? {
+            return Ok(kept);
+        }
+        let made = self.make(&key, size).map_err(|error| Refusal::internal("beginning an upload", &error));
+        match made.and_then(|made| made) {
+            Ok((directory, file)) => {
+                let place = Place { key, directory, table: self.table.clone(), stays: false };
+                Ok(Upload { place, resumable, file, digest: Sha256::new(), received: 0 })
+            }
+            Err(refusal) => {
+                self.table.lock().remove(&key);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Takes a place in the table; what is kept of the upload.
+    fn enter(&self, key: &Key, offset: u64) -> Result<Option<Upload>, Refusal> {
+        let mut table = self.table.lock();
+        match table.get(key) {
+            Some(Entry::UnderWay) => return Err(under_way()),
+            Some(Entry::Kept { upload, .. }) if upload.received != offset => {
+                let received = upload.received.to_string();
+                let message = format!("offset: the daemon has {received} bytes of this upload");
+                return Err(
+                    Refusal::new(Reason::PreconditionFailed, message).with("received_bytes", received)
+                );
+            }
+            None if offset > 0 => return Err(no_such_upload()),
+            None if table.keys().filter(|(one, _)| *one == key.0).count() >= MOST => {
+                let message =
+                    format!("{MOST} uploads of this run are under way already: let some finish first");
+                return Err(Refusal::new(Reason::Overloaded, message));
+            }
+            Some(Entry::Kept { .. }) | None => {}
+        }
+        Ok(match table.insert(key.clone(), Entry::UnderWay) {
+            Some(Entry::Kept { upload, .. }) => Some(upload),
+            Some(Entry::UnderWay) | None => None,
+        })
+    }
+
+    fn make(&self, key: &Key, size: u64) -> io::Result<Result<(OwnedFd, File), Refusal>> {
+        let (run, id) = key;
+        let private = Private::open(&self.directories.private(&run.to_string()), 0)?;
+        let owner = fstat(&private)?;
+        let (uid, gid) = (Some(Uid::from_raw(owner.st_uid)), Some(Gid::from_raw(owner.st_gid)));
+        let directory = private.directory(Keeps::Uploads)?;
+        fchown(&directory, uid, gid)?;
+        self.sweep(*run, &directory)?;
+        if let Err(refusal) = has_room(&directory, size)? {
+            return Ok(Err(refusal));
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&directory, id.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+        fchown(&file, uid, gid)?;
+        Ok(Ok((directory, file.into())))
+    }
+
+    /// Removes what nobody has asked for in a day.
+    fn sweep(&self, run: RunId, directory: &OwnedFd) -> io::Result<()> {
+        for entry in Dir::read_from(directory)?.take(SWEPT) {
+            let entry = entry?;
+            let name = entry.file_name();
+            let id = name.to_str().ok().and_then(|name| UploadId::parse("upload_id", name).ok());
+            let Some(id) = id.filter(|id| !self.table.lock().contains_key(&(run, id.clone()))) else {
+                continue;
+            };
+            let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let changed = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+            let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + changed);
+            if age.is_ok_and(|age| age > FORGOTTEN) {
+                let _ = unlinkat(directory, id.as_str(), AtFlags::empty());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Upload {
+    /// Takes what comes, at most `most` bytes in all, until it has ended. Blocks, and so holds back who sends.
+    pub fn receive(mut self, mut pieces: mpsc::Receiver<Piece>, most: u64) -> Result<Content, Broken> {
+        loop {
+            match pieces.blocking_recv() {
+                Some(Piece::Data(data)) => self.take(&data, most).map_err(Broken::Refused)?,
+                Some(Piece::End) => {
+                    let Self { place, digest, received: size, .. } = self;
+                    return Ok(Content { place, size, sha256: hex::encode(digest.finalize()) });
+                }
+                None => {
+                    if self.resumable {
+                        self.keep();
+                    }
+                    return Err(Broken::Gone);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, data: &[u8], most: u64) -> Result<(), Refusal> {
+        let before = self.received;
+        self.received += data.len() as u64;
+        if self.received > most {
+            return Err(Refusal::new(Reason::WriteLimit, format!("the upload has more than {most} bytes"))
+                .with("max_bytes", most.to_string()));
+        }
+        if before / LOOK != self.received / LOOK {
+            has_room(&self.place.directory, 0)
+                .map_err(|error| Refusal::internal("asking for room on the disk", &error))??;
+        }
+        self.digest.update(data);
+        self.file.write_all(data).map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                no_room()
+            }
+            _ => Refusal::internal("keeping an upload", &error),
+        })
+    }
+
+    /// Lets the client come back for a while.
+    fn keep(self) {
+        let (key, table) = (self.place.key.clone(), self.place.table.clone());
+        let number = table.number.fetch_add(1, Ordering::Relaxed);
+        table.lock().insert(key.clone(), Entry::Kept { upload: self, number });
+        let forget = async move {
+            tokio::time::sleep(KEPT).await;
+            let mut entries = table.lock();
+            let is_same =
+                matches!(entries.get(&key), Some(Entry::Kept { number: kept, .. }) if *kept == number);
+            if is_same && let Some(Entry::Kept { mut upload, .. }) = entries.remove(&key) {
+                // Under the lock, so that no other of this name begins before the file is gone.
+                upload.place.remove();
+            }
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(forget);
+        }
+    }
+}
+
+impl Content {
+    pub fn id(&self) -> &UploadId {
+        &self.place.key.1
+    }
+
+    /// Leaves it to the next daemon, which goes on with its call.
+    pub fn leave(mut self) {
+        self.place.stays = true;
+    }
+}
+
+impl Place {
+    fn remove(&mut self) {
+        // One that stays is found by the next sweep. The host worker removes what it has taken.
+        let _ = unlinkat(&self.directory, self.key.1.as_str(), AtFlags::empty());
+        self.stays = true;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        let table = self.table.clone();
+        let mut entries = table.lock();
+        self.remove();
+        entries.remove(&self.key);
+    }
+}
+
+fn has_room(directory: &OwnedFd, size: u64) -> io::Result<Result<(), Refusal>> {
+    let system = fstatvfs(directory)?;
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    Ok(if free < MIN_FREE.saturating_add(size) { Err(no_room()) } else { Ok(()) })
+}
+
+fn no_room() -> Refusal {
+    Refusal::new(Reason::WriteLimit, "the daemon's disk has no room for the upload; ask the operator")
+        .with("limit", "state-disk")
+}
+
+fn under_way() -> Refusal {
+    Refusal::new(Reason::AlreadyExists, "upload_id: a stream or a call uses this upload now; try again later")
+}
+
+fn no_such_upload() -> Refusal {
+    Refusal::new(Reason::NotFound, "upload_id: the daemon has nothing of this upload; begin at 0")
+        .with("resource", "upload")
+}
+
+#[cfg(test)]
+mod tests;
