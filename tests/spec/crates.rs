@@ -15,7 +15,7 @@ const ARROWS: [(&str, &str); 28] = [
         "calls",
         "audit audit-service dialects executor gateway identity jail mcp-upstream ops processes refusal runs store webhook wire worker-protocol",
     ),
-    ("cli", "audit doctor gateway lock mcp text wire"),
+    ("cli", "audit doctor gateway jail lock mcp ops text wire"),
     ("containers", "lock text"),
     (
         "daemon",

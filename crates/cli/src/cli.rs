@@ -7,7 +7,7 @@ use crate::endpoint::{Endpoint, Tls};
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, doctor, image, limits, mcp, permission, policy,
+    alert, approval, audit, bundle, call, completions, cp, doctor, image, limits, mcp, permission, policy,
     process, run, session, tls, token, transcript, trash, workspace,
 };
 
@@ -86,6 +86,7 @@ enum Command {
     /// Open shells that stay, and run commands in them.
     #[command(subcommand)]
     Session(session::Command),
+    Cp(cp::Cp),
     /// Run the tool calls in a model's text, which are fenced blocks, turn by turn.
     #[command(subcommand)]
     Transcript(transcript::Command),
@@ -138,6 +139,7 @@ impl Cli {
             Command::Call(command) => command.run(&context).await,
             Command::Process(command) => command.run(&context).await,
             Command::Session(command) => command.run(&context).await,
+            Command::Cp(cp) => cp.run(&context).await,
             Command::Transcript(command) => command.run(&context).await,
             Command::Trash(command) => command.run(&context).await,
             Command::Approval(command) => command.run(&context).await,

@@ -10,6 +10,7 @@ use tonic::{Request, Status};
 use wire::v1::alert_service_client::AlertServiceClient;
 use wire::v1::approval_service_client::ApprovalServiceClient;
 use wire::v1::audit_service_client::AuditServiceClient;
+use wire::v1::file_service_client::FileServiceClient;
 use wire::v1::host_service_client::HostServiceClient;
 use wire::v1::image_service_client::ImageServiceClient;
 use wire::v1::limit_service_client::LimitServiceClient;
@@ -103,6 +104,7 @@ services! {
     tools: ToolServiceClient,
     processes: ProcessServiceClient,
     sessions: SessionServiceClient,
+    files: FileServiceClient,
     trash: TrashServiceClient,
     approvals: ApprovalServiceClient,
     audit: AuditServiceClient,

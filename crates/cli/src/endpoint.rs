@@ -15,6 +15,8 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use crate::failure::Failure;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes that the daemon may send ahead in one stream: a download does not wait for every few frames.
+const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 /// Between signs of life over a network, and until one that does not come ends the connection.
 const ALIVE: Duration = Duration::from_secs(30);
 const SILENT: Duration = Duration::from_secs(20);
@@ -185,7 +187,9 @@ impl Endpoint {
         let mut endpoint = tonic::transport::Endpoint::from_shared(self.to_string())
             .and_then(|endpoint| endpoint.user_agent(concat!("coffer/", env!("CARGO_PKG_VERSION"))))
             .map_err(unusable)?
-            .connect_timeout(CONNECT_TIMEOUT);
+            .connect_timeout(CONNECT_TIMEOUT)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(2 * STREAM_WINDOW);
         if let Place::Tls(_) = &self.at {
             let config = self.credentials.config()?;
             let wrong =

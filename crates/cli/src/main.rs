@@ -9,6 +9,7 @@ mod clean;
 mod cli;
 mod client;
 mod completions;
+mod cp;
 mod doctor;
 mod ending;
 mod endpoint;

@@ -34,6 +34,7 @@ use wire::v1::{CallRequest, CallResponse};
 
 pub(crate) use self::explain::{show as show_explained, word as verdict};
 pub(crate) use self::select::resolve;
+pub(crate) use self::write::render as render_write;
 use crate::client::{Client, Context};
 use crate::failure::{Ended, Failure};
 use crate::run::RunRef;

@@ -1,0 +1,82 @@
+//! `coffer cp`: files and directories into a run and out of it.
+
+mod download;
+mod hashed;
+mod place;
+mod upload;
+
+use std::path::Path;
+
+use clap::Args;
+use tonic::Code;
+
+use crate::client::Context;
+use crate::failure::{Ended, Failure};
+use place::{Place, Remote};
+
+/// Bytes of one message.
+const PIECE: usize = 1 << 20;
+/// Times that a transfer goes on after its connection broke.
+const TRIES: u32 = 3;
+
+/// Copy a file or a directory into a run, or out of it.
+///
+/// One of the two is RUN:PATH, where PATH is as in `coffer call read`. A file arrives whole or not at all. A directory is
+/// copied with all that is in it, in one call. If the destination is empty, ends with a slash or is a directory here, the
+/// copy is made in it under its own name. Left out of directories are git's own files, devices, and links that lead out.
+#[derive(Args, Debug)]
+#[command(before_help = "Example: coffer cp ./data 3f2a9c01:data && coffer cp 3f2a9c01:report.pdf .")]
+pub(crate) struct Cp {
+    /// What to copy: a path, or RUN:PATH.
+    #[arg(value_name = "SOURCE")]
+    source: Place,
+    /// Where to: RUN:PATH, or a path.
+    #[arg(value_name = "DESTINATION")]
+    destination: Place,
+    /// Only if the file does not exist in the run.
+    #[arg(long)]
+    create_only: bool,
+    /// Wait for the approval if one is needed.
+    #[arg(long)]
+    wait: bool,
+}
+
+impl Cp {
+    pub(crate) async fn run(self, context: &Context) -> Ended {
+        let (create_only, wait) = (self.create_only, self.wait);
+        match (self.source, self.destination) {
+            (Place::Local(from), Place::Remote(to)) => {
+                let (client, run_id) = context.connect_to(&to.run).await?;
+                let path = to.beneath(&own_name(&from)?);
+                let upload = upload::Upload { client, run_id, path, create_only, wait };
+                if from.is_dir() {
+                    upload.directory(context.ui, &from).await
+                } else {
+                    upload.file(context.ui, &from).await
+                }
+            }
+            (Place::Remote(from), Place::Local(to)) => {
+                let (client, run_id) = context.connect_to(&from.run).await?;
+                let Remote { path, .. } = from;
+                download::Download { client, run_id, path, wait }.to(context.ui, &to).await
+            }
+            (Place::Local(_), Place::Local(_)) | (Place::Remote(_), Place::Remote(_)) => {
+                Err(Failure::usage("one of the two has to be in a run: RUN:PATH"))
+            }
+        }
+    }
+}
+
+/// The last name of a local path.
+fn own_name(path: &Path) -> Result<String, Failure> {
+    let unnamed = |_| Failure::usage(format!("{} cannot be opened", path.display()));
+    let whole = path.canonicalize().map_err(unnamed)?;
+    let name = whole.file_name().and_then(|name| name.to_str());
+    name.map(str::to_owned)
+        .ok_or_else(|| Failure::usage(format!("{} has no name that a run can use", path.display())))
+}
+
+/// Whether it may be tried again where it stopped.
+fn broke(status: &tonic::Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::Unknown)
+}
