@@ -248,12 +248,12 @@ impl Daemon {
 
     /// What runs have left: containers, mounts, and directories that the daemon made.
     pub fn leftovers(&self) -> Vec<String> {
-        let made = ["workspaces", "runs", "host-worker", "mounts", "spool", "sessions"].into_iter().flat_map(
-            |name| {
+        let made = ["workspaces", "runs", "roots", "host-worker", "mounts", "spool", "sessions"]
+            .into_iter()
+            .flat_map(|name| {
                 let entries = std::fs::read_dir(self.state_dir().join(name)).into_iter().flatten().flatten();
                 entries.map(|entry| entry.path().display().to_string())
-            },
-        );
+            });
         let (containers, mounts) = self.left_by_runs();
         containers.into_iter().chain(mounts).chain(made).collect()
     }

@@ -22,13 +22,13 @@ pub struct Accounts {
     pub group: PathBuf,
 }
 
-/// `/etc/passwd`: root, nobody, and the run's user, whose home is the one place that every container can write to.
-pub fn passwd(user: RunUser) -> String {
+/// `/etc/passwd`: root, nobody, and the run's user with its home.
+pub fn passwd(user: RunUser, home: &str) -> String {
     let mut text = String::from("root:x:0:0:root:/:/bin/false\n");
     if user.uid() != NOBODY {
         text.push_str("nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n");
     }
-    text + &format!("{NAME}:x:{}:{}:{NAME}:/tmp:/bin/sh\n", user.uid(), user.gid())
+    text + &format!("{NAME}:x:{}:{}:{NAME}:{home}:/bin/sh\n", user.uid(), user.gid())
 }
 
 pub fn group(user: RunUser) -> String {
@@ -46,14 +46,16 @@ mod tests {
     #[test]
     fn every_id_has_one_name() {
         for user in [RunUser::DEFAULT, RunUser::new(NOBODY, NOBODY).unwrap(), RunUser::new(1, 7).unwrap()] {
-            for text in [passwd(user), group(user)] {
+            for text in [passwd(user, "/tmp"), group(user)] {
                 let mut ids: Vec<&str> = text.lines().map(|line| line.split(':').nth(2).unwrap()).collect();
                 ids.sort_unstable();
                 ids.dedup();
                 assert_eq!(ids.len(), text.lines().count(), "{text}");
             }
             let entry = format!("agent:x:{}:{}:agent:/tmp:/bin/sh\n", user.uid(), user.gid());
-            assert!(passwd(user).ends_with(&entry));
+            assert!(passwd(user, "/tmp").ends_with(&entry));
+            let entry = entry.replace("/tmp", "/home/agent");
+            assert!(passwd(user, "/home/agent").ends_with(&entry));
         }
     }
 }

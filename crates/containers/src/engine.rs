@@ -4,6 +4,7 @@
 //! vendor's type, so that another engine, or one that fails on purpose in a test, is a second implementation.
 
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -119,6 +120,8 @@ pub struct ImageFacts {
     pub labels: std::collections::BTreeMap<String, String>,
     /// Paths that the image declares as volumes.
     pub volumes: Vec<String>,
+    /// Where the engine keeps the files of its layers, topmost first. Empty: it does not say.
+    pub directories: Vec<PathBuf>,
 }
 
 /// An image that no run may use.
@@ -134,12 +137,20 @@ pub enum ImageRefused {
 
 /// An image that passed [`ImageFacts::usable`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsableImage(ImageId);
+pub struct UsableImage {
+    id: ImageId,
+    directories: Vec<PathBuf>,
+}
 
 impl UsableImage {
     /// Its identity by content.
     pub fn id(&self) -> &ImageId {
-        &self.0
+        &self.id
+    }
+
+    /// Where the engine keeps the files of its layers, topmost first. Empty: it does not say.
+    pub fn directories(&self) -> &[PathBuf] {
+        &self.directories
     }
 }
 
@@ -147,7 +158,7 @@ impl ImageFacts {
     /// Refuses images that would weaken a container's hardening by what they declare.
     pub fn usable(&self) -> Result<UsableImage, ImageRefused> {
         if self.volumes.is_empty() {
-            Ok(UsableImage(self.id.clone()))
+            Ok(UsableImage { id: self.id.clone(), directories: self.directories.clone() })
         } else {
             Err(ImageRefused::DeclaresVolumes(self.volumes.clone()))
         }

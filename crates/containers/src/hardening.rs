@@ -1,8 +1,8 @@
 //! Hardening: from a profile and the facts of a run to a container, as a pure function.
 //!
 //! Invariants of every container that leaves here: no network, no capability, no new privilege, no root, our seccomp
-//! profile, a root file system that cannot be written, and nothing writable but the run's own mounts and a small
-//! `/tmp`. Who asks for less must change this file, and the snapshot beside it.
+//! profile, a root file system of the engine's that cannot be written, and nothing writable but the run's own mounts and a
+//! small `/tmp`. A writable root is directories of the run's own layer, mounted over those of the image. Who asks for less must change this file, and the snapshot beside it.
 
 mod paths;
 
@@ -26,6 +26,33 @@ pub const GUEST_PATH: &str = "/.cofferdam/guest";
 pub const PASSWD_PATH: &str = "/etc/passwd";
 pub const GROUP_PATH: &str = "/etc/group";
 
+/// Whether programs in `/tmp` can be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tmp {
+    #[default]
+    NoExec,
+    Exec,
+}
+
+/// What a run can write of its image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Root {
+    #[default]
+    ReadOnly,
+    /// All directories, in a layer of the run's own.
+    WritableLayer,
+}
+
+impl Root {
+    /// The home of the run's user. On a read-only root that is the one place that every container can write to.
+    pub fn home(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "/tmp",
+            Self::WritableLayer => "/home/agent",
+        }
+    }
+}
+
 /// What an operator can choose. What is not here cannot be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hardening {
@@ -41,6 +68,9 @@ pub struct Hardening {
     pub file_size_bytes: u64,
     /// Size of `/tmp`, in bytes; half of the memory at most.
     pub tmp_bytes: u64,
+    pub tmp: Tmp,
+    /// The mounts of a writable root are among the run's own.
+    pub root: Root,
     /// The engine's runtime to use (`runsc`, …); `None` for its default.
     pub runtime: Option<String>,
     /// Whose kernel that runtime gives a container.
@@ -56,6 +86,8 @@ impl Default for Hardening {
             open_files: 1024,
             file_size_bytes: 1 << 30,
             tmp_bytes: 64 << 20,
+            tmp: Tmp::NoExec,
+            root: Root::ReadOnly,
             runtime: None,
             boundary: Boundary::HostKernel,
         }
@@ -117,7 +149,7 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
         working_dir: "/".into(),
         env: strings([
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-            ("HOME", "/tmp"),
+            ("HOME", profile.root.home()),
             ("LANG", "C.UTF-8"),
         ]),
         hostname: "cofferdam".into(),
@@ -169,7 +201,11 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
 fn tmp_options(profile: &Hardening) -> String {
     let size = profile.tmp_bytes.min(profile.memory_bytes / 2);
     let files = (profile.memory_bytes / 8 / 1024).min(65_536);
-    format!("rw,noexec,nosuid,nodev,mode=1777,size={size},nr_inodes={files}")
+    let exec = match profile.tmp {
+        Tmp::NoExec => "noexec",
+        Tmp::Exec => "exec",
+    };
+    format!("rw,{exec},nosuid,nodev,mode=1777,size={size},nr_inodes={files}")
 }
 
 fn strings<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
@@ -194,6 +230,7 @@ pub(crate) mod tests {
             layers: Vec::new(),
             labels: BTreeMap::new(),
             volumes: Vec::new(),
+            directories: Vec::new(),
         };
         RunFacts {
             run_id: "run-1".into(),
@@ -243,6 +280,7 @@ pub(crate) mod tests {
             layers: Vec::new(),
             labels: BTreeMap::new(),
             volumes: vec!["/data".into()],
+            directories: Vec::new(),
         };
         assert!(image.usable().unwrap_err().to_string().contains("/data"));
     }
@@ -255,6 +293,19 @@ pub(crate) mod tests {
         };
         assert!(tmp(1 << 30, 64 << 20).ends_with("size=67108864,nr_inodes=65536"));
         assert!(tmp(64 << 20, 1 << 30).ends_with("size=33554432,nr_inodes=8192"));
+    }
+
+    #[test]
+    fn a_writable_root_changes_the_home_and_nothing_else_of_the_hardening() {
+        let fixed = container_spec(&Hardening::default(), &facts()).unwrap();
+        let open = Hardening { tmp: Tmp::Exec, root: Root::WritableLayer, ..Hardening::default() };
+        let mut spec = container_spec(&open, &facts()).unwrap();
+        assert_eq!((fixed.env["HOME"].as_str(), spec.env["HOME"].as_str()), ("/tmp", "/home/agent"));
+        assert!(spec.tmpfs["/tmp"].starts_with("rw,exec,nosuid,nodev,mode=1777,size="), "{:?}", spec.tmpfs);
+        spec.env.insert("HOME".into(), "/tmp".into());
+        spec.tmpfs = fixed.tmpfs.clone();
+        spec.labels.insert(LABEL_SPEC.into(), fixed.digest());
+        assert_eq!(spec, fixed);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tar::{Builder, EntryType, Header};
 use crate::accounts;
 use crate::busybox::Busybox;
 use crate::engine::{Engine, EngineError, ImageFacts, ImageRefused, ImportChanges, UsableImage};
+use crate::hardening::Root;
 use crate::ids::{ImageReference, RunUser};
 
 /// Mount points and places that programs expect. All root's.
@@ -66,7 +67,8 @@ fn default_image_tar(busybox: &Busybox) -> io::Result<Vec<u8>> {
         link(&mut tar, &format!("bin/{applet}"), "busybox")?;
     }
     // For who starts it without a daemon, which mounts the same.
-    let (group, passwd) = (accounts::group(RunUser::DEFAULT), accounts::passwd(RunUser::DEFAULT));
+    let (group, passwd) =
+        (accounts::group(RunUser::DEFAULT), accounts::passwd(RunUser::DEFAULT, Root::ReadOnly.home()));
     entry(&mut tar, "etc/group", EntryType::Regular, 0o644, group.as_bytes())?;
     entry(&mut tar, "etc/passwd", EntryType::Regular, 0o644, passwd.as_bytes())?;
     link(&mut tar, "usr/bin", "../bin")?;

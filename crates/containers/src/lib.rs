@@ -34,11 +34,12 @@ pub use engine::{
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
 pub use hardening::{
     GROUP_PATH, GUEST_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, PASSWD_PATH,
-    RunFacts, container_spec, cpu_limit,
+    Root, RunFacts, Tmp, container_spec, cpu_limit,
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
 pub use image::{DefaultImage, DefaultImageError, ensure_default};
 pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
+pub use mounts::root::{former_root, mount_root, root_layers, root_slot};
 pub use mounts::{Access, IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
 pub use quota::{Amount, DEEPEST, Measured, ProjectId, ProjectQuotas, measure, unnamed};
 pub use seccomp::{SeccompError, seccomp_profile};

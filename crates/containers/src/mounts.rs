@@ -16,6 +16,7 @@
 
 pub(crate) mod mountinfo;
 pub(crate) mod overlay;
+pub(crate) mod root;
 #[cfg(test)]
 mod tests;
 
@@ -99,7 +100,8 @@ impl MountSlot {
         map: Option<IdMap>,
         access: Access,
     ) -> Result<Self, MountError> {
-        Self::attach(source, slot, map.map(|map| (map, Others::Nobody)), access)
+        let namespace = map.map(|map| user_namespace(map, Others::Nobody)).transpose()?;
+        Self::attach(source, slot, namespace.as_ref().map(AsFd::as_fd), access)
     }
 
     /// The same for a container whose files root serves, as gVisor's do: root makes a file and gives it to its owner. So all
@@ -110,19 +112,20 @@ impl MountSlot {
         map: Option<IdMap>,
         access: Access,
     ) -> Result<Self, MountError> {
-        Self::attach(source, slot, map.map(|map| (map, Others::Themselves)), access)
+        let namespace = map.map(|map| user_namespace(map, Others::Themselves)).transpose()?;
+        Self::attach(source, slot, namespace.as_ref().map(AsFd::as_fd), access)
     }
 
+    /// With the owners that the user namespace maps.
     fn attach(
         source: BorrowedFd<'_>,
         slot: &Path,
-        map: Option<(IdMap, Others)>,
+        namespace: Option<BorrowedFd<'_>>,
         access: Access,
     ) -> Result<Self, MountError> {
-        let tree = detached(source, map, access)?;
-        rustix::fs::mkdir(slot, Mode::RWXU).map_err(failed("make the slot's directory"))?;
+        let tree = detached(source, namespace, access)?;
         // From here on a failure takes the directory away again.
-        let mut this = Self { path: slot.to_owned(), mounted: false };
+        let mut this = Self::empty(slot)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let place =
             rustix::fs::open(slot, flags, Mode::empty()).map_err(failed("open the slot's directory"))?;
@@ -130,6 +133,12 @@ impl MountSlot {
         rustix::mount::move_mount(&tree, "", &place, "", flags).map_err(failed("attach the mount"))?;
         this.mounted = true;
         Ok(this)
+    }
+
+    /// A directory with nothing on it yet.
+    fn empty(slot: &Path) -> Result<Self, MountError> {
+        rustix::fs::mkdir(slot, Mode::RWXU).map_err(failed("make the slot's directory"))?;
+        Ok(Self { path: slot.to_owned(), mounted: false })
     }
 
     /// The one at `slot` that an earlier life of this program has prepared; `None` when nothing is mounted there, or more
@@ -185,7 +194,9 @@ impl Drop for MountSlot {
 /// Whether directories like `source` can be shown under another owner. Tries it, detached, and leaves nothing behind.
 pub fn idmap_supported(source: BorrowedFd<'_>) -> Result<bool, MountError> {
     let map = IdMap { disk_uid: 0, disk_gid: 0, seen_uid: 1, seen_gid: 1 };
-    match detached(source, Some((map, Others::Nobody)), Access::ReadOnly) {
+    let tried = user_namespace(map, Others::Nobody)
+        .and_then(|namespace| detached(source, Some(namespace.as_fd()), Access::ReadOnly));
+    match tried {
         Ok(_) => Ok(true),
         Err(MountError::Unsupported(_)) => Ok(false),
         Err(error) => Err(error),
@@ -242,7 +253,7 @@ fn detach(point: &Path) -> Result<(), MountError> {
 /// A copy of `source`'s mount that is attached nowhere, with all its attributes set.
 fn detached(
     source: BorrowedFd<'_>,
-    map: Option<(IdMap, Others)>,
+    namespace: Option<BorrowedFd<'_>>,
     access: Access,
 ) -> Result<OwnedFd, MountError> {
     let flags =
@@ -262,8 +273,7 @@ fn detached(
         attr.set |= sys::MOUNT_ATTR_RDONLY;
     }
     sys::mount_setattr(tree.as_fd(), &attr).map_err(failed("restrict the mount"))?;
-    if let Some((map, others)) = map {
-        let namespace = user_namespace(map, others)?;
+    if let Some(namespace) = namespace {
         let fd = u64::try_from(namespace.as_raw_fd()).map_err(io::Error::other);
         let userns_fd = fd.map_err(failed("pass the user namespace"))?;
         let attr = MountAttr { set: sys::MOUNT_ATTR_IDMAP, clear: 0, propagation: 0, userns_fd };

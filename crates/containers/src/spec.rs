@@ -60,6 +60,20 @@ impl MountSpec {
         Ok(Self { source: utf8_absolute(source)?, target: target.to_owned(), read_only, propagation })
     }
 
+    /// A directory of a run's writable root, over the image's at `/NAME`. `None`: that one stays as it is, because the
+    /// container's own safety depends on it, the run has a mount there, or its name is no plain one.
+    pub fn of_root(root: &Path, name: &str) -> Option<Self> {
+        const KEPT: [&str; 8] = [".cofferdam", "dev", "pkg", "proc", "state", "sys", "tmp", "workspace"];
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._+@-".contains(c);
+        let is_plain = name.len() <= 100 && name.chars().all(plain) && !matches!(name, "" | "." | "..");
+        if !is_plain || KEPT.contains(&name) {
+            return None;
+        }
+        let source = utf8_absolute(&root.join(name)).ok()?;
+        let target = format!("/{name}");
+        Some(Self { source, target, read_only: false, propagation: Propagation::Private })
+    }
+
     /// A file of the daemon's own on its fixed place, read-only.
     pub(crate) fn own(source: &Path, target: &str) -> Result<Self, MountSpecError> {
         let source = utf8_absolute(source)?;
@@ -172,6 +186,15 @@ mod tests {
             "/.cofferdam/guest",
         ] {
             assert_eq!(make(bad), Err(MountSpecError::BadTarget(bad.into())), "{bad}");
+        }
+        let of_root = |name| MountSpec::of_root(Path::new("/srv/root"), name);
+        let usr = of_root("usr").unwrap();
+        assert_eq!(
+            (usr.source.as_str(), usr.target.as_str(), usr.read_only),
+            ("/srv/root/usr", "/usr", false)
+        );
+        for kept in ["", ".", "..", "a/b", "a b", "proc", "sys", "dev", "tmp", "state", ".cofferdam"] {
+            assert_eq!(of_root(kept), None, "{kept}");
         }
         let from = |source: &Path| MountSpec::new(source, "/workspace", false, Propagation::Private);
         assert_eq!(from(Path::new("relative")), Err(MountSpecError::BadSource));

@@ -33,6 +33,7 @@ pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
     let mut findings = vec![engine(&socket, get(&socket, "/version").await)];
     if let Ok(info) = get(&socket, "/info").await {
         findings.push(runtimes(&info));
+        findings.push(writable_root(&info));
         findings.push(engine_security(&info));
     }
     findings
@@ -128,6 +129,16 @@ fn runtimes(info: &Value) -> Finding {
             "without gVisor (runsc) runs share the host's kernel, and no profile can say `runtime: runsc`: deploy/README.md, \"gVisor\", has how to register it",
         )
     }
+}
+
+fn writable_root(info: &Value) -> Finding {
+    const TOPIC: &str = "writable root";
+    let driver = info.get("Driver").and_then(Value::as_str).unwrap_or("no driver told").to_owned();
+    if matches!(driver.as_str(), "overlay2" | "overlayfs") {
+        return Finding::good(TOPIC, format!("storage driver {driver}"));
+    }
+    let follows = "the layers of its images cannot be mounted again: runs of profiles with `root: writable-layer` are refused";
+    Finding::limited(TOPIC, format!("storage driver {driver}"), follows)
 }
 
 fn engine_security(info: &Value) -> Finding {

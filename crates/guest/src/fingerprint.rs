@@ -6,7 +6,8 @@
 //! that two equal fingerprints mean that nobody wrote between them, as far as that clock ticks; therefore what has just changed is
 //! looked at again after the next tick, and what never rests is nothing that anybody could consent to.
 //!
-//! The image is not part of it, which cannot be written to, nor the run's log, which the daemon alone writes.
+//! The image is part of it only where the run can write to it: then its directories are mounts of the run's layer. The run's log
+//! is not, which the daemon alone writes.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +19,7 @@ use ops::{
     Binder, Bound, Cancel, ExecResult, Held, OpResult, Operation, Preview, ProcessResult, Reason,
     SessionResult, ToolFailure, changed,
 };
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat, statfs};
 use rustix::io::Errno;
 
 use crate::args::Mounts;
@@ -37,6 +38,8 @@ const LOOKS: u32 = 5;
 const NAMED: usize = 10;
 /// Where a run can write beside its mounts.
 const TMP: &str = "/tmp";
+/// Linux's magic number of overlay file systems, such as a writable root.
+const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 
 /// What a command would use, for who is asked for consent. What it would do nobody can tell.
 pub(crate) async fn preview(
@@ -56,7 +59,7 @@ pub(crate) async fn preview(
     };
     let (mounts, stop) = (lane.mounts.clone(), Cancel::new(Some(call.deadline.into_std())));
     let asked = stop.clone();
-    let looked = lane.threads.run(move || take(&places(&mounts), &asked));
+    let looked = lane.threads.run(move || take(&places(&mounts, &image()), &asked));
     let bound = tokio::select! {
         looked = looked => {
             looked.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))?
@@ -86,7 +89,7 @@ fn take(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
 
 /// Looks again, and refuses where the two differ.
 pub(crate) fn hold(mounts: &Mounts, held: &Held, stop: &Cancel) -> Result<(), ToolFailure> {
-    hold_at(&places(mounts), held, stop)
+    hold_at(&places(mounts, &image()), held, stop)
 }
 
 fn hold_at(places: &[Place<'_>], held: &Held, stop: &Cancel) -> Result<(), ToolFailure> {
@@ -102,12 +105,39 @@ fn hold_at(places: &[Place<'_>], held: &Held, stop: &Cancel) -> Result<(), ToolF
 }
 
 /// A directory with all that is in it: its name for agents, and where it is.
-type Place<'p> = (&'static str, &'p Path);
+type Place<'p> = (&'p str, &'p Path);
 
 /// Where a run can write, and what is mounted as @pkg, which somebody else may write to.
-fn places(mounts: &Mounts) -> Vec<Place<'_>> {
-    let mounts = mounts.iter().map(|(mount, at)| (mount.alias(), at.as_path()));
-    mounts.chain([(TMP, Path::new(TMP))]).collect()
+fn places<'p>(mounts: &'p Mounts, image: &'p [String]) -> Vec<Place<'p>> {
+    let known = mounts.iter().map(|(mount, at)| (mount.alias(), at.as_path())).chain([(TMP, Path::new(TMP))]);
+    let known: Vec<Place<'_>> = known.collect();
+    let image = image.iter().map(|path| (path.as_str(), Path::new(path)));
+    let image = image.filter(|(_, path)| known.iter().all(|(_, at)| at != path));
+    known.iter().copied().chain(image).collect()
+}
+
+/// The directories at the top that are overlays by themselves, as those of a writable root are. None where the root is read-only.
+fn image() -> Vec<String> {
+    let look = || -> Result<Vec<String>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, "/", flags, Mode::empty())?;
+        let device = fstat(&root)?.st_dev;
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&root)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let path = format!("/{name}");
+            let stat = statat(&root, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let is_mount = FileType::from_raw_mode(stat.st_mode).is_dir() && stat.st_dev != device;
+            if is_mount && u64::try_from(statfs(&path)?.f_type).is_ok_and(|kind| kind == OVERLAYFS_MAGIC) {
+                found.push(path);
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    };
+    // The top belongs to the engine: whoever cannot list it has no command that could write to it.
+    look().unwrap_or_default()
 }
 
 /// What one look found.

@@ -122,10 +122,12 @@ impl Launcher {
         let found = block_in_place(|| self.found(record, started, fingerprint))?;
         let directories = mounted(&found, wanted.workspace_access);
         let slots = block_in_place(|| slots(&self.directories.slots(&run), &directories))?;
+        let root = fingerprint.root.map(|was| block_in_place(|| self.former_root(&run, was))).transpose()?;
         let resources = RunResources {
             container: Some(container.clone()),
             slot_directory: Some(self.directories.slots(&run)),
             slots,
+            root,
             made: Vec::new(),
         };
 
@@ -139,7 +141,11 @@ impl Launcher {
         })?;
         let first = alive(&inspection, fingerprint)?;
         let user = user(started, fingerprint)?;
-        let mounts = bind(&resources.slots, &directories).map_err(|refusal| refusal.message)?;
+        let mut mounts = bind(&resources.slots, &directories).map_err(|refusal| refusal.message)?;
+        let root = resources.root.as_ref();
+        if let Some(root) = root {
+            mounts.extend(block_in_place(|| root.mounts()).map_err(|refusal| refusal.message)?);
+        }
         let image = self.image_again(started).await?;
         let spec = self
             .describe(record, wanted, image, user, mounts, fingerprint.guest.clone())
@@ -162,13 +168,17 @@ impl Launcher {
             Boundary::OwnKernel => block_in_place(|| boundary::file_server(&inspection, &container))
                 .map_err(|refusal| refusal.message)?,
         };
-        let accounts = block_in_place(|| self.accounts(user)).map_err(|refusal| refusal.message)?;
-        block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
+        let accounts = self.accounts(user, wanted.hardening.root).map_err(|refusal| refusal.message)?;
+        let arrived = |pid| {
+            let arrived = block_in_place(|| arrived(pid, &directories, &accounts, root));
+            arrived.map_err(|refusal| refusal.message)
+        };
+        arrived(pid)?;
         let environment = wanted.environment.clone();
         let guest = GuestLane::connect(self.engine.clone(), container, user, environment, boundary);
         let guest = guest.await.map_err(|refusal| refusal.message)?;
         if let Some(pid) = guest.host_pid() {
-            block_in_place(|| arrived(pid, &directories, &accounts)).map_err(|refusal| refusal.message)?;
+            arrived(pid)?;
         }
         let host_worker =
             HostWorkerLane::new(&found.workspace, &found.state, found.pkg.as_ref(), &found.private)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use gateway::Profile;
+use gateway::policy::RootMode;
 use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -87,6 +88,10 @@ impl Runs {
         }
         if !profile.exec.deny_list.is_on() {
             details["deny_list"] = "off".into();
+        }
+        if profile.root == RootMode::WritableLayer {
+            details["root"] = "writable-layer".into();
+            details["writable_paths"] = serde_json::json!(record.spec.writable_paths);
         }
         let event = Event::new(Kind::RunCreated)
             .run(id.to_string())

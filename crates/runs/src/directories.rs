@@ -29,6 +29,16 @@ impl Directories {
         self.state.join("overlays").join(run)
     }
 
+    /// What a writable root keeps of a run's changes.
+    pub(crate) fn root_layer(&self, run: &str) -> PathBuf {
+        self.root_layers().join(run)
+    }
+
+    /// The layers of all writable roots.
+    pub(crate) fn root_layers(&self) -> PathBuf {
+        self.state.join("roots")
+    }
+
     /// Removes what was made as a run's workspace.
     pub(crate) async fn remove_workspace(&self, run: RunId) {
         remove_tree(self.workspace(&run.to_string())).await;
@@ -76,14 +86,14 @@ impl Directories {
     }
 
     /// Where what counts against runs' quotas lies: in each the directories of runs, by their ids.
-    pub(crate) fn counted(&self) -> [PathBuf; 3] {
-        [self.state.join("runs"), self.workspaces(), self.state.join("overlays")]
+    pub(crate) fn counted(&self) -> [PathBuf; 4] {
+        [self.state.join("runs"), self.workspaces(), self.state.join("overlays"), self.root_layers()]
     }
 
     /// What counts against the quota of a run that lives.
     pub(crate) fn counted_of(&self, record: &Record) -> Vec<PathBuf> {
         let run = record.id.to_string();
-        let mut counted = vec![self.run_state(&run)];
+        let mut counted = vec![self.run_state(&run), self.root_layer(&run)];
         match &record.spec.workspace {
             Workspace::Managed | Workspace::Clone { .. } => counted.push(self.workspace(&run)),
             Workspace::Kept { workspace } => counted.push(self.workspace(&workspace.to_string())),

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::quota::{Found, Free, Level, Quotas, Verdict};
 use crate::registry::Runs;
+use crate::root_layer;
 use crate::run::Run;
 
 /// Between looks at the free room.
@@ -155,7 +156,7 @@ impl Looks {
     async fn measure(&mut self, watch: &DiskWatch, id: RunId, run: &Arc<Run>, free: Free) {
         let at = Instant::now();
         let paths = watch.runs.launcher.directories.counted_of(&run.record());
-        let found = measured(paths, run.disk.worth_counting(), unnamed(run)).await;
+        let found = measured(paths, run.disk.worth_counting(), unnamed(watch, id, run)).await;
         self.looked.insert(id, Looked { at, took: at.elapsed(), free });
         match found {
             Ok(found) => act(watch, (id, run), found).await,
@@ -265,21 +266,31 @@ fn without_kept(mut record: Record) -> Record {
 struct Unnamed {
     commands: Vec<Commands>,
     places: &'static [&'static str],
+    /// Where a writable root may be mounted.
+    slots: Option<std::path::PathBuf>,
 }
 
-fn unnamed(run: &Run) -> Unnamed {
+fn unnamed(watch: &DiskWatch, id: RunId, run: &Run) -> Unnamed {
     let Ok(lanes) = run.lanes_for_review() else { return Unnamed::default() };
     let places: &[_] = if run.disk.has_workspace() { &["/state/", "/workspace/"] } else { &["/state/"] };
-    Unnamed { commands: Group::ALL.into_iter().filter_map(|group| lanes.commands(group)).collect(), places }
+    let slots = Some(watch.runs.launcher.directories.slots(&id.to_string()));
+    Unnamed {
+        commands: Group::ALL.into_iter().filter_map(|group| lanes.commands(group)).collect(),
+        places,
+        slots,
+    }
 }
 
 /// What is in all of these directories of the daemon's, and what commands have beside that. A directory that is not there has
 /// nothing.
 async fn measured(paths: Vec<std::path::PathBuf>, most: Amount, unnamed: Unnamed) -> std::io::Result<Found> {
     let measured = tokio::task::spawn_blocking(move || {
-        let Unnamed { commands, places } = unnamed;
+        let Unnamed { commands, places, slots } = unnamed;
+        let root = slots.map_or_else(Vec::new, |slots| root_layer::shown(&slots));
+        let root: Vec<String> = root.into_iter().map(|directory| directory + "/").collect();
+        let places: Vec<&str> = places.iter().copied().chain(root.iter().map(String::as_str)).collect();
         let pids: Vec<u32> = commands.iter().filter_map(|commands| commands.pids().ok()).flatten().collect();
-        let amount = containers::unnamed(&pids, places);
+        let amount = containers::unnamed(&pids, &places);
         let is_more = amount.bytes > most.bytes || amount.files > most.files;
         let mut found = Found { amount, is_more, ..Found::default() };
         for path in paths {

@@ -26,6 +26,7 @@ mod remove;
 mod request;
 mod resources;
 mod retained;
+mod root_layer;
 mod run;
 mod shared;
 mod task;

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use store::run::Ownership;
 
 use crate::resources::RunResources;
+use crate::root_layer::RootLayer;
 
 /// A directory, and where the container sees it.
 pub(crate) struct Shown<'d> {
@@ -128,7 +129,12 @@ pub(crate) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec
 /// The engine binds by path, in its own view of the host's mounts. Where that view differs from ours (a daemon in a
 /// container whose state directory is not shared with the host), the bind finds an empty directory and says nothing.
 /// `host_pid` is of a process that has the container's root.
-pub(crate) fn arrived(host_pid: u32, directories: &[Shown<'_>], accounts: &Accounts) -> Result<(), Refusal> {
+pub(crate) fn arrived(
+    host_pid: u32,
+    directories: &[Shown<'_>],
+    accounts: &Accounts,
+    writable: Option<&RootLayer>,
+) -> Result<(), Refusal> {
     let failed = |error: Errno| Refusal::internal("looking at the container's mounts", &error);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{host_pid}/root"), flags, Mode::empty()).map_err(failed)?;
@@ -152,8 +158,12 @@ pub(crate) fn arrived(host_pid: u32, directories: &[Shown<'_>], accounts: &Accou
             rustix::fs::openat(&root, place, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
         same(&seen, &rustix::fs::fstat(&shown.directory.handle).map_err(failed)?, shown.name)?;
     }
+    if let Some(writable) = writable {
+        writable.arrived(&root)?;
+    }
     for (target, source) in [(PASSWD_PATH, &accounts.passwd), (GROUP_PATH, &accounts.group)] {
-        // An image may have links there, which the engine has followed within the container as this does.
+        // An image may have links there, which the engine has followed within the container as this does. Nobody in it can take
+        // a mount away, or move it.
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let seen = rustix::fs::openat2(&root, &target[1..], flags, Mode::empty(), resolve).map_err(failed)?;

@@ -158,6 +158,7 @@ impl Runs {
             living.iter().filter_map(|(_, _, adopted)| adopted.resources.container.clone()).collect();
         self.remove_others(&containers).await?;
         self.clean_others(taken.keys().copied().collect()).await?;
+        self.remove_roots(&taken).await;
         for (record, end) in over {
             self.is_over(record, end).await?;
         }
@@ -230,6 +231,17 @@ impl Runs {
             tracing::warn!(mounts = cleaned, "removed mounts that a former daemon left");
         }
         Ok(())
+    }
+
+    /// Removes the layers of the writable roots of all runs but `kept`: they go with their runs.
+    async fn remove_roots(&self, kept: &BTreeMap<RunId, FormerEnded>) {
+        let layers = self.launcher.directories.root_layers();
+        for layer in std::fs::read_dir(layers).into_iter().flatten().flatten() {
+            let run = layer.file_name().to_str().and_then(|name| RunId::parse(name).ok());
+            if !run.is_some_and(|run| kept.contains_key(&run)) {
+                remove_tree(layer.path()).await;
+            }
+        }
     }
 
     /// A run that is not taken over, of which nothing is left by now.

@@ -1,10 +1,12 @@
 //! `CreateRunRequest` → what to launch. Everything that can be judged without the engine is judged here.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use audit::Redactor;
+use containers::MountSpec;
+use gateway::policy::RootMode;
 use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
 use ops::Reason;
@@ -20,6 +22,8 @@ const MAX_NAME: usize = 128;
 const MAX_LABELS: usize = 64;
 const MAX_LABEL: usize = 256;
 const MAX_PATH: usize = 4_000;
+const MAX_WRITABLE_PATHS: usize = 32;
+const MAX_WRITABLE_PATH: usize = 255;
 /// Below, a daemon under load would end runs whose owners do what they can.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
@@ -83,6 +87,7 @@ pub fn parse<'p>(
         labels: labels(request.labels)?,
         principal: principal.name.clone(),
         token: None,
+        writable_paths: writable_paths(request.writable_paths, profile)?,
         profile: request.profile,
         env: request.env,
         secret_env: request.secret_env.keys().cloned().collect(),
@@ -127,7 +132,8 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
         ("pkg_path", &request.pkg_path),
         ("image", &request.image),
     ];
-    for (field, text) in texts {
+    let paths = request.writable_paths.iter().map(|path| ("writable_paths", path.as_str()));
+    for (field, text) in texts.into_iter().chain(paths) {
         if text.contains("://") && redactor.whole(text).1 > 0 {
             return Err(Refusal::invalid(
                 field,
@@ -209,6 +215,35 @@ fn absolute(field: &'static str, path: String) -> Result<PathBuf, Refusal> {
         return Ok(path);
     }
     Err(Refusal::invalid(field, "must be an absolute path on the daemon's host"))
+}
+
+/// Directories of a writable root. What the container's own safety depends on and what the run has anyway is no such.
+fn writable_paths(asked: Vec<String>, profile: &Profile) -> Result<Vec<String>, Refusal> {
+    let refused = |why: String| Err(Refusal::invalid("writable_paths", why));
+    if !asked.is_empty() && profile.root == RootMode::ReadOnly {
+        return refused(
+            "needs a profile with `root: writable-layer`; this one has a read-only root".to_owned(),
+        );
+    }
+    if asked.len() > MAX_WRITABLE_PATHS {
+        return refused(format!("has more than {MAX_WRITABLE_PATHS} paths"));
+    }
+    let is_plain = |path: &str| {
+        let Some(below) = path.strip_prefix('/').filter(|_| path.len() <= MAX_WRITABLE_PATH) else {
+            return false;
+        };
+        let mut names = below.split('/');
+        let is_shown = names.next().is_some_and(|top| MountSpec::of_root(Path::new("/"), top).is_some());
+        let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(char::is_control);
+        is_shown && names.all(is_name)
+    };
+    if asked.iter().all(|path| is_plain(path)) {
+        return Ok(asked);
+    }
+    refused(format!(
+        "must be absolute paths of at most {MAX_WRITABLE_PATH} bytes without `.`, `..`, `//` and a `/` at the end, outside of /proc, \
+         /sys, /dev, /tmp and the run's mounts; the first name has letters, digits and `._+@-` only"
+    ))
 }
 
 /// The profile's limits, lowered where the client asks for less. More is refused, not clipped: nobody is surprised.

@@ -9,19 +9,21 @@ use refusal::chain;
 use tokio::task::block_in_place;
 
 use crate::remove::remove_tree;
+use crate::root_layer::RootLayer;
 
 /// What has to be taken away when a run ends.
 #[derive(Default)]
 pub(crate) struct RunResources {
     pub(crate) container: Option<ContainerId>,
     pub(crate) slots: Vec<MountSlot>,
+    pub(crate) root: Option<RootLayer>,
     pub(crate) slot_directory: Option<PathBuf>,
     /// Made for this run; goes only when its launch fails, or when the run is deleted.
     pub(crate) made: Vec<PathBuf>,
 }
 
 impl RunResources {
-    /// Removes the container and the mounts. What the run made stays for its reader.
+    /// Removes the container, the mounts and what the run wrote to its root. What the run made elsewhere stays for its reader.
     pub(crate) async fn take_away(&mut self, engine: &dyn Engine) {
         if let Some(container) = self.container.take() {
             remove_container(engine, &container).await;
@@ -36,6 +38,11 @@ impl RunResources {
                 tracing::error!(error = %chain(&error), "a mount was not removed; the next start tries again");
             }
         }
+        if let Some(root) = self.root.take()
+            && let Err(error) = root.remove().await
+        {
+            tracing::error!(error = %chain(&error), "a run's root was not removed; the next start tries again");
+        }
         if let Some(directory) = self.slot_directory.take() {
             let _ = std::fs::remove_dir(directory);
         }
@@ -44,6 +51,9 @@ impl RunResources {
     /// Leaves everything as it is, for the next daemon.
     pub(crate) fn leave(mut self) {
         self.slots.drain(..).for_each(MountSlot::leave);
+        if let Some(root) = self.root.take() {
+            root.leave();
+        }
     }
 
     /// After a launch that failed: everything goes.

@@ -23,6 +23,7 @@ pub fn record() -> Record {
         env: BTreeMap::new(),
         secret_env: Vec::new(),
         lease: None,
+        writable_paths: Vec::new(),
     };
     Record::new(RunId::new(), spec)
 }

@@ -36,6 +36,9 @@ pub(crate) struct Create {
     /// Directory to mount read-only as /pkg.
     #[arg(long, value_name = "PATH")]
     pkg: Option<PathBuf>,
+    /// Directory of the container, such as /logs, that is to be there and the run's own; can be repeated.
+    #[arg(long = "writable-path", value_name = "PATH")]
+    writable_paths: Vec<String>,
     /// Image to run, if the profile allows it. Default: the profile's.
     #[arg(long, value_name = "REF")]
     image: Option<String>,
@@ -153,6 +156,7 @@ impl Create {
             env,
             secret_env,
             lease: self.lease.map(wire::duration),
+            writable_paths: self.writable_paths,
         })
     }
 }
@@ -201,7 +205,8 @@ mod tests {
         let request = request(
             "create --profile review --clone /nonexistent/repo --revision v1 --agent alice --role manager \
              --pkg /nonexistent/pkg --image box:1 --label a=b --label c= --ttl 10m --idle-timeout 90s \
-             --memory 512M --cpus 1.5 --pids 64 --request-id r1 --env A=b=c --lease 2m",
+             --writable-path /logs --writable-path /tests --memory 512M --cpus 1.5 --pids 64 --request-id r1 \
+             --env A=b=c --lease 2m",
         );
         assert_eq!(
             request,
@@ -232,6 +237,7 @@ mod tests {
                 env: [("A".into(), "b=c".into())].into(),
                 secret_env: [].into(),
                 lease: Some(wire::duration(Duration::from_secs(120))),
+                writable_paths: vec!["/logs".into(), "/tests".into()],
             }
         );
     }

@@ -50,6 +50,7 @@ fn render(run: &Run, page: &mut Output) {
         ("on host", run.workspace_path.clone()),
         ("changes", changes(run).into()),
         ("/pkg", run.pkg_path.clone()),
+        ("writable", run.writable_paths.join(" ")),
         ("ownership", run.ownership.clone()),
         ("image", run.image.clone()),
         ("image id", run.image_id.clone()),

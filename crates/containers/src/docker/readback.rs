@@ -2,10 +2,11 @@
 //! any setting that has no place there and is not empty is listed as surplus.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use bollard::models::{
     ContainerConfig, ContainerInspectResponse, ContainerState as EngineState, ContainerStateStatusEnum,
-    ContainerSummary, HostConfig, ImageInspect, ImageSummary, MountPoint, SystemInfo,
+    ContainerSummary, DriverData, HostConfig, ImageInspect, ImageSummary, MountPoint, SystemInfo,
     SystemInfoCgroupVersionEnum, SystemVersion,
 };
 
@@ -51,6 +52,7 @@ pub(super) fn image_facts(image: ImageInspect) -> Result<ImageFacts, EngineError
         layers: image.root_fs.and_then(|fs| fs.layers).unwrap_or_default(),
         labels: config.labels.unwrap_or_default().into_iter().collect(),
         volumes: config.volumes.unwrap_or_default(),
+        directories: image.graph_driver.map_or_else(Vec::new, layer_directories),
     })
 }
 
@@ -62,6 +64,17 @@ pub(super) fn named(row: &ImageSummary) -> Vec<ImageListing> {
     references
         .map(|reference| ImageListing { reference, id: id.clone(), size, created: row.created })
         .collect()
+}
+
+/// What overlay2 says of an image; any other storage driver has nothing that could be mounted again.
+fn layer_directories(driver: DriverData) -> Vec<PathBuf> {
+    let DriverData { name, mut data, .. } = driver;
+    if name != "overlay2" {
+        return Vec::new();
+    }
+    let below = data.remove("LowerDir").unwrap_or_default();
+    let below = below.split(':').filter(|path| !path.is_empty());
+    data.remove("UpperDir").as_deref().into_iter().chain(below).map(PathBuf::from).collect()
 }
 
 pub(super) fn listing(row: ContainerSummary) -> Result<ContainerListing, EngineError> {

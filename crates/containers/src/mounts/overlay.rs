@@ -29,11 +29,11 @@ use rustix::mount::{
 };
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use super::{Access, IdMap, MountError, MountSlot, Others, failed};
+use super::{Access, IdMap, MountError, MountSlot, Others, failed, user_namespace};
 
 /// Names within the directory of layers.
-const UPPER: &str = "upper";
-const WORK: &str = "work";
+pub(super) const UPPER: &str = "upper";
+pub(super) const WORK: &str = "work";
 /// Linux's magic number of overlay file systems.
 const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 /// Any name that is not the overlay's own.
@@ -88,16 +88,13 @@ pub fn mount_overlay(
     slots: &Path,
     map: Option<IdMap>,
 ) -> Result<OwnedFd, OverlayError> {
-    let map = map.map(|map| (map, Others::Themselves));
+    let map = map.map(|map| user_namespace(map, Others::Themselves)).transpose()?;
+    let map = map.as_ref().map(AsFd::as_fd);
     // Attached, because older kernels take no layer from a mount that is not.
     let lower = MountSlot::attach(beneath, &slots.join("beneath"), map, Access::ReadOnly)?;
     let upper = MountSlot::attach(layers, &slots.join("layers"), map, Access::ReadWrite)?;
-    let open = |path: &Path| {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::open(path, flags, Mode::empty()).map_err(failed("open a layer"))
-    };
     let (below, changes) = (open(lower.path())?, open(upper.path())?);
-    let mounted = mount(below.as_fd(), changes.as_fd());
+    let mounted = under_quota(|| make(below.as_fd(), changes.as_fd()));
     drop((below, changes));
     // The overlay has clones of its own.
     lower.release()?;
@@ -105,15 +102,23 @@ pub fn mount_overlay(
     mounted
 }
 
-/// Mounts it by a thread that lacks `CAP_SYS_RESOURCE`: the kernel writes the layers with the privileges of whoever mounted the
-/// overlay, and with that one no quota would hold it.
-fn mount(beneath: BorrowedFd<'_>, layers: BorrowedFd<'_>) -> Result<OwnedFd, OverlayError> {
+/// A directory of a mount that is attached.
+pub(super) fn open(path: &Path) -> Result<OwnedFd, MountError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(failed("open a layer"))
+}
+
+/// Mounts an overlay by a thread that lacks `CAP_SYS_RESOURCE`: the kernel writes the layers with the privileges of whoever
+/// mounted the overlay, and with that one no quota would hold it.
+pub(super) fn under_quota<T: Send>(
+    mount: impl FnOnce() -> Result<T, OverlayError> + Send,
+) -> Result<T, OverlayError> {
     let mounted = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| -> Result<OwnedFd, OverlayError> {
+        let thread = scope.spawn(|| -> Result<T, OverlayError> {
             let mut sets = capabilities(None).map_err(failed("see the privileges of a thread"))?;
             sets.effective.remove(CapabilitySet::SYS_RESOURCE);
             set_capabilities(None, sets).map_err(failed("give up a privilege"))?;
-            make(beneath, layers)
+            mount()
         });
         thread.join()
     });

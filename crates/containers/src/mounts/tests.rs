@@ -1,6 +1,7 @@
 //! Real mounts, made and taken away again.
 
 use super::*;
+use crate::ids::RunUser;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 const NEEDS_ROOT: &str = "these tests mount: run them as root";
@@ -260,4 +261,98 @@ fn marks_of_overlays_that_were_planted_beneath_lead_nowhere() {
         |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
     assert_eq!(names(&at.join("dir")), ["inner"]);
     assert!(names(&at.join("dir/inner")).is_empty());
+}
+
+/// Layers of an image, topmost first, whose files belong to root, to somebody and to the run's uid.
+fn image_layers(place: &Place) -> Vec<PathBuf> {
+    use rustix::fs::{CWD, FileType, mknodat};
+    let layers = ["top", "bottom"].map(|name| place.source.with_file_name(name));
+    let [top, bottom] = &layers;
+    for directory in ["usr/lib", "opt/gone"] {
+        fs::create_dir_all(bottom.join(directory)).unwrap();
+    }
+    fs::create_dir_all(top.join("usr")).unwrap();
+    fs::create_dir_all(top.join("opt/gone")).unwrap();
+    fs::write(bottom.join("opt/gone/old"), "old").unwrap();
+    rustix::fs::setxattr(
+        top.join("opt/gone"),
+        "trusted.overlay.opaque",
+        b"y",
+        rustix::fs::XattrFlags::empty(),
+    )
+    .expect(NEEDS_ROOT);
+    for (path, uid) in [("usr/lib/a", 0), ("usr/lib/peer", 77), ("usr/lib/agent", 1001)] {
+        fs::write(bottom.join(path), "of the image").unwrap();
+        std::os::unix::fs::chown(bottom.join(path), Some(uid), Some(uid)).unwrap();
+    }
+    fs::write(bottom.join("usr/su"), "").unwrap();
+    fs::set_permissions(bottom.join("usr/su"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let mode = Mode::from_raw_mode(0o666);
+    mknodat(CWD, bottom.join("usr/zero"), FileType::CharacterDevice, mode, rustix::fs::makedev(1, 5))
+        .unwrap();
+    mknodat(CWD, top.join("usr/hidden"), FileType::CharacterDevice, mode, 0).unwrap();
+    fs::write(bottom.join("usr/hidden"), "hidden").unwrap();
+    layers.into()
+}
+
+#[test]
+fn a_root_shows_roots_files_as_the_users_without_set_id_bits_and_devices() {
+    let place = place();
+    let (image, layers) = (image_layers(&place), layers(&place));
+    let layer = opened(&layers);
+    let mounted = root::mount_root(&place.slots, &image, layer.as_fd(), (4242, 4343), RunUser::DEFAULT);
+    let slot = mounted.expect(NEEDS_ROOT);
+    let at = slot.path().to_owned();
+    let owner = |path: &str| {
+        let found = fs::metadata(at.join(path)).unwrap();
+        (found.uid(), found.gid())
+    };
+    assert_eq!(owner("usr/lib"), (1001, 1001));
+    assert_eq!(
+        (owner("usr/lib/a"), owner("usr/lib/agent"), owner("usr/lib/peer")),
+        ((1001, 1001), (0, 0), (77, 77))
+    );
+    assert!(!at.join("usr/hidden").exists(), "whiteouts of the image hold");
+    assert_eq!(fs::read_dir(at.join("opt/gone")).unwrap().count(), 0, "and what covers a directory");
+    let flags = rustix::fs::statvfs(&at).unwrap().f_flag;
+    assert!(flags.contains(rustix::fs::StatVfsMountFlags::NOSUID | rustix::fs::StatVfsMountFlags::NODEV));
+    assert_eq!(fs::read(at.join("usr/zero")).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+
+    // What the user writes is the owner's on disk, and the image stays as it is.
+    fs::write(at.join("usr/lib/a"), "changed").unwrap();
+    fs::write(at.join("usr/new"), "new").unwrap();
+    std::os::unix::fs::chown(at.join("usr/new"), Some(1001), Some(1001)).unwrap();
+    for path in ["upper/usr/lib/a", "upper/usr/new"] {
+        let on_disk = fs::metadata(layers.join(path)).unwrap();
+        assert_eq!((on_disk.uid(), on_disk.gid()), (4242, 4343), "{path}");
+    }
+    assert_eq!(fs::read_to_string(image[1].join("usr/lib/a")).unwrap(), "of the image");
+    assert_eq!(fs::metadata(image[1].join("usr/lib/a")).unwrap().uid(), 0);
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let own = table.lines().find(|line| line.contains(&*at.to_string_lossy())).unwrap();
+    assert!(!own.contains("bottom") && !own.contains("lowerdir=/tmp"), "{own}");
+    assert_eq!(
+        leftover_slots(&place.slots).unwrap(),
+        [fs::canonicalize(&at).unwrap()],
+        "its layers are not attached"
+    );
+    slot.release().unwrap();
+    assert!(!at.exists());
+}
+
+#[test]
+fn a_root_needs_layers_that_can_be_seen() {
+    let place = place();
+    let layers = layers(&place);
+    let layer = opened(&layers);
+    let none = |image: &[PathBuf]| {
+        let refused = root::mount_root(&place.slots, image, layer.as_fd(), (4242, 4343), RunUser::DEFAULT);
+        refused.unwrap_err().to_string()
+    };
+    assert!(none(&[]).contains("storage driver"));
+    assert!(none(&[place.source.join("none")]).contains("does not see"));
+    assert!(none(&[place.source.join("file")]).contains("does not see"));
+    let many = vec![place.source.clone(); 300];
+    assert!(none(&many).contains("more layers"));
+    assert_eq!(fs::read_dir(&place.slots).unwrap().count(), 0);
 }

@@ -44,6 +44,22 @@ async fn what_is_in_force_is_what_was_asked_for() {
 }
 
 #[tokio::test]
+async fn the_layers_of_an_image_are_those_that_the_engine_says_and_the_kernel_shows() {
+    let test = TestContainer::start(no_mounts).await;
+    let said: Vec<_> =
+        test.image.image.directories().iter().map(|path| path.canonicalize().unwrap()).collect();
+    assert!(!said.is_empty(), "the storage driver of the tests is overlay2");
+    let pid = test.engine().inspect(test.id()).await.unwrap().host_pid.unwrap();
+    let shown = cofferdam_containers::root_layers(pid).unwrap();
+    let shown: Vec<_> = shown.iter().map(|path| path.canonicalize().unwrap()).collect();
+    assert_eq!(shown, said);
+    assert_eq!(
+        cofferdam_containers::root_layers(std::process::id()).unwrap(),
+        Vec::<std::path::PathBuf>::new()
+    );
+}
+
+#[tokio::test]
 async fn the_kernel_agrees_about_user_capabilities_and_filters() {
     let test = TestContainer::start(no_mounts).await;
     let status = test.probe(&["read", "/proc/self/status"]).await;

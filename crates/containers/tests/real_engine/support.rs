@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use cofferdam_containers::accounts::{self, Accounts};
 use cofferdam_containers::{
     Busybox, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine, ExecStream,
-    GUEST_PATH, Hardening, ImageId, ImageReference, MountSpec, RunFacts, RunUser, container_spec, cpu_limit,
-    ensure_default,
+    GUEST_PATH, Hardening, ImageId, ImageReference, MountSpec, Root, RunFacts, RunUser, container_spec,
+    cpu_limit, ensure_default,
 };
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -61,7 +61,7 @@ fn guest(dir: &Path) -> PathBuf {
 /// The names of users, as the daemon places them.
 fn accounts(dir: &Path) -> Accounts {
     let of = Accounts { passwd: dir.join("passwd"), group: dir.join("group") };
-    std::fs::write(&of.passwd, accounts::passwd(RunUser::DEFAULT)).unwrap();
+    std::fs::write(&of.passwd, accounts::passwd(RunUser::DEFAULT, Root::ReadOnly.home())).unwrap();
     std::fs::write(&of.group, accounts::group(RunUser::DEFAULT)).unwrap();
     of
 }

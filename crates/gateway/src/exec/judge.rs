@@ -10,7 +10,7 @@ use super::environment::{not_allowed, redirected};
 use super::read_only::{self, DoesMore};
 use super::see_through::Seen;
 use crate::decision::Verdict;
-use crate::policy::{ExecRule, Profile};
+use crate::policy::{ExecRule, Profile, RootMode};
 use text::excerpt;
 
 /// What `exec` of a profile says to one command.
@@ -70,7 +70,8 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
     }
 
     let reads = match read_only::paths(exec, profile.protection()) {
-        Ok(reads) => Some(reads),
+        // By what it is called: where commands can replace programs, that says nothing.
+        Ok(reads) => (profile.root == RootMode::ReadOnly).then_some(reads),
         Err(DoesMore { reason, message }) if exec.only_reads => {
             return ExecRuling::deny(reason, "only_reads", message);
         }

@@ -37,6 +37,12 @@ pub struct Profile {
     pub runtime: Option<String>,
     /// How the workspace is mounted in the container.
     pub workspace: WorkspaceMode,
+    /// What commands can write of the image.
+    #[serde(skip_serializing_if = "RootMode::is_read_only")]
+    pub root: RootMode,
+    /// Whether programs in `/tmp` can be run.
+    #[serde(skip_serializing_if = "TmpMode::is_noexec")]
+    pub tmp: TmpMode,
     /// Nobody watches: what the profile allows runs by itself even where the role would ask.
     pub unattended: bool,
     /// Limits of the container.
@@ -68,6 +74,40 @@ pub enum WorkspaceMode {
     ReadWrite,
 }
 
+/// What commands can write of the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RootMode {
+    /// Nothing.
+    #[default]
+    ReadOnly,
+    /// Its directories, in a layer of the run's own. So no name says which program it is.
+    WritableLayer,
+}
+
+impl RootMode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+    fn is_read_only(&self) -> bool {
+        *self == Self::ReadOnly
+    }
+}
+
+/// Whether programs in `/tmp` can be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TmpMode {
+    #[default]
+    NoExec,
+    Exec,
+}
+
+impl TmpMode {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+    fn is_noexec(&self) -> bool {
+        *self == Self::NoExec
+    }
+}
+
 /// Limits of a container, and of what is kept for it. Swap is always off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContainerLimits {
@@ -83,7 +123,8 @@ pub struct ContainerLimits {
     pub open_files: u64,
     /// Size of `/tmp`, MiB. It counts as memory.
     pub tmp_mib: u64,
-    /// What the daemon keeps for a run on its disk, MiB: `/state`, a managed or cloned workspace, the layer of an overlay.
+    /// What the daemon keeps for a run on its disk, MiB: `/state`, a managed or cloned workspace, the layers of an overlay and of
+    /// a writable root.
     pub disk_mib: u64,
     /// Disk quota, number of files.
     pub disk_files: u64,

@@ -6,14 +6,17 @@ use ops::deny::DenyList;
 use ops::{Bounds, CommandLimits, Exec};
 
 use super::holding::EXEC_READ_ONLY;
-use super::model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, WorkspaceMode};
+use super::model::{
+    Author, CallBounds, ContainerLimits, ExecPolicy, Profile, RootMode, TmpMode, WorkspaceMode,
+};
 use super::names;
 use super::own_kernel;
 use super::own_risk::default_risk;
-use super::read_approvals::approvals;
+use super::read_approvals::{ApprovalPolicy, approvals};
 use super::read_exec::{VERDICTS, rules};
 use super::read_limits::{caps, rate_limits};
 use super::rules::ExecRules;
+use crate::consent::Form;
 use crate::decision::{Risk, Verdict};
 use crate::document::{At, Fields};
 
@@ -40,6 +43,8 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "allowed_images",
         "runtime",
         "workspace",
+        "root",
+        "tmp",
         "unattended",
         "limits",
         "operations",
@@ -54,6 +59,8 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     let modes = [("read-only", WorkspaceMode::ReadOnly), ("read-write", WorkspaceMode::ReadWrite)];
     let risk = fields.get("risk").map_or_else(BTreeMap::new, risks);
     let exec = exec(&section(&fields, "exec", &EXEC), fields.get("exec"));
+    let approvals = approvals(fields.get("approvals"));
+    let root = fields.get("root").map_or_else(RootMode::default, |at| root(at, &exec, &approvals));
     let operations =
         fields.required("operations").map_or_else(BTreeMap::new, |at| operations(at, exec.deny_list, &risk));
     let profile = Profile {
@@ -68,6 +75,8 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
             .get("workspace")
             .and_then(|at| at.one_of(&modes))
             .unwrap_or(WorkspaceMode::ReadOnly),
+        root,
+        tmp: fields.get("tmp").and_then(|at| at.one_of(&TMP)).unwrap_or_default(),
         unattended: fields.flag_or("unattended", false),
         limits: limits(&section(&fields, "limits", &LIMITS)),
         operations,
@@ -76,7 +85,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         bounds: bounds(&section(&fields, "bounds", &BOUNDS)),
         rate_limits: rate_limits(fields.get("rate_limits")),
         concurrency: caps(fields.get("concurrency")),
-        approvals: approvals(fields.get("approvals")),
+        approvals,
         commit: author(&section(&fields, "commit", &["author_name", "author_email"])),
     };
     if let Some(at) = fields.get("runtime") {
@@ -108,6 +117,31 @@ const BOUNDS: [&str; 8] = [
     "max_spool_bytes",
     "hide_git_config",
 ];
+
+const TMP: [(&str, TmpMode); 2] = [("noexec", TmpMode::NoExec), ("exec", TmpMode::Exec)];
+
+/// Commands that can write to the image can put any program in the place of another. What a profile says of programs by their
+/// names would be a promise that nobody keeps.
+fn root(at: &At<'_>, exec: &ExecPolicy, approvals: &ApprovalPolicy) -> RootMode {
+    let modes = [("read-only", RootMode::ReadOnly), ("writable-layer", RootMode::WritableLayer)];
+    let root = at.one_of(&modes).unwrap_or_default();
+    if root == RootMode::ReadOnly {
+        return root;
+    }
+    if !exec.is_blind() {
+        at.problem_hint(
+            "`writable-layer` lets a command replace any program, so that nothing holds of what `exec` says of programs",
+            Some("set `exec.deny_list: off` and `exec.default: allow`, without `deny` and `rules`, or keep `read-only`".to_owned()),
+        );
+    }
+    if approvals.remember.contains(&Form::Prefix) {
+        at.problem_hint(
+            "`writable-layer` lets a command replace any program, so that no consent to the beginning of a command can be remembered",
+            Some("leave `prefix` out of `approvals.remember`".to_owned()),
+        );
+    }
+    root
+}
 
 /// A section that may be missing: then all of its values are.
 struct Section<'t>(Option<Fields<'t>>);

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use ops::deny::DenyList;
 
-use super::{Grant, Policy, Problems, Profile, WorkspaceMode, default_risk};
+use super::{Grant, Policy, Problems, Profile, RootMode, WorkspaceMode, default_risk};
 use crate::decision::Verdict;
 use crate::testing::{builtin, builtin_and};
 
@@ -65,6 +65,11 @@ fn what_each_shipped_profile_lets_happen() {
         })
     }));
     table.extend([
+        each("root", &|profile| match profile.root {
+            RootMode::ReadOnly => "read-only".to_owned(),
+            RootMode::WritableLayer => "layer".to_owned(),
+        }),
+        each("tmp", &|profile| format!("{:?}", profile.tmp).to_lowercase()),
         each("exec.default", &|profile| profile.exec.default.to_string()),
         each("exec.deny_list", &|profile| format!("{:?}", profile.exec.deny_list).to_lowercase()),
         each("max_timeout_s", &|profile| profile.exec.max_timeout_s.to_string()),
@@ -104,6 +109,43 @@ fn a_deny_list_that_is_off_is_said_and_nothing_else_changes() {
         problems(&format!("{ROLES}profiles: {{p: {{operations: {{}}, exec: {{{rule}}}}}}}")),
         Vec::<String>::new()
     );
+}
+
+#[test]
+fn a_writable_root_goes_with_no_rule_about_programs() {
+    let yaml = |root: &str, exec: &str, approvals: &str| {
+        format!(
+            "{ROLES}profiles: {{p: {{root: {root}, operations: {{}}, exec: {{{exec}}}, approvals: {{{approvals}}}}}}}"
+        )
+    };
+    let found = |exec: &str, approvals: &str| problems(&yaml("writable-layer", exec, approvals));
+    assert_eq!(found("deny_list: off, default: allow", "remember: [digest]"), [""; 0]);
+    let rule = "rules: [{prefix: [ls], decision: ask, justification: x}]";
+    for exec in [
+        "",
+        "deny_list: off",
+        "default: allow",
+        "deny_list: off, default: allow, deny: [curl]",
+        &format!("deny_list: off, default: allow, {rule}"),
+    ] {
+        let found = found(exec, "");
+        assert_eq!(found.len(), 1, "{exec}: {found:?}");
+        assert!(
+            found[0].contains("profiles.p.root: `writable-layer` lets a command replace any program"),
+            "{found:?}"
+        );
+    }
+    let remembered = found("deny_list: off, default: allow", "remember: [prefix]");
+    assert!(remembered.len() == 1 && remembered[0].contains("no consent to the beginning"), "{remembered:?}");
+    assert_eq!(problems(&yaml("read-only", "", "remember: [prefix]")), [""; 0]);
+    assert_eq!(problems(&yaml("writable", "", "")).len(), 1);
+    let policy = Policy::from_files([(
+        "p.yaml",
+        format!("{ROLES}profiles: {{p: {{root: writable-layer, tmp: exec, operations: {{}}, exec: {{deny_list: off, default: allow}}}}}}"),
+    )])
+    .unwrap();
+    assert_eq!(Policy::from_files([("shown.yaml", policy.to_yaml().unwrap())]), Ok(policy));
+    assert!(!builtin().to_yaml().unwrap().contains("root: read-only"), "what is strict is not told");
 }
 
 #[test]

@@ -197,7 +197,7 @@ pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFai
     let Shell { script, cwd, env, stdin, stdin_file, timeout } = shell;
     let command = program::login_shell()?.to_owned();
     let home = env.get("HOME").map(String::as_str).or_else(|| run.get("HOME"));
-    let option = program::script_option(home.unwrap_or(plan::HOME)).to_owned();
+    let option = program::script_option(home.unwrap_or(plan::home())).to_owned();
     Ok(Exec { command, args: vec![option, script], cwd, env, stdin, stdin_file, timeout, only_reads: false })
 }
 

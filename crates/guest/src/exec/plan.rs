@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use jail::{AccessError, FileKind, Jail, OpenError, OpenErrorKind, SandboxPath};
@@ -16,11 +17,15 @@ use crate::fingerprint;
 use crate::lane::Lane;
 use crate::sys::Plan;
 
-/// Where commands may leave things of their own.
-pub(super) const HOME: &str = "/tmp";
-/// What every command has beside git's identity, unless the call says otherwise. Nothing of the guest's own environment.
-const ENVIRONMENT: [(&str, &str); 4] =
-    [("PATH", program::PATH), ("HOME", HOME), ("LANG", "C.UTF-8"), ("TERM", "dumb")];
+/// What every command has beside its home and git's identity, unless the call says otherwise.
+const ENVIRONMENT: [(&str, &str); 3] = [("PATH", program::PATH), ("LANG", "C.UTF-8"), ("TERM", "dumb")];
+
+/// Where commands may leave things of their own, as the container's configuration says. Nothing else of the guest's own environment
+/// is theirs.
+pub(super) fn home() -> &'static str {
+    static HOME: OnceLock<String> = OnceLock::new();
+    HOME.get_or_init(|| std::env::var("HOME").unwrap_or_else(|_| "/tmp".to_owned()))
+}
 
 /// Makes the plan on a thread for file access. With a `terminal`, that is the command's end of it.
 pub(super) async fn make(
@@ -68,7 +73,7 @@ fn plan(
     // A command that runs because it only reads may set no variable: any may change what a program does.
     let only_reads = exec.only_reads || !bounds.reads.is_empty();
     let none = Environment::default();
-    let env = environment(bounds, if only_reads { &none } else { run }, exec.env);
+    let env = environment(home(), bounds, if only_reads { &none } else { run }, exec.env);
     let args = std::iter::once(exec.command).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
     let env =
         env.into_iter().map(|(name, value)| c_string(format!("{name}={value}"))).collect::<Result<_, _>>()?;
@@ -86,18 +91,20 @@ fn plan(
 /// What the command finds in its environment: git commits in the name of the profile's author, as `git.commit` does, unless
 /// the run or the call says otherwise.
 fn environment(
+    home: &str,
     bounds: &Bounds,
     run: &Environment,
     call: BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let (name, email) = (bounds.author_name.as_str(), bounds.author_email.as_str());
-    let identity = [
+    let own = [
+        ("HOME", home),
         ("GIT_AUTHOR_NAME", name),
         ("GIT_AUTHOR_EMAIL", email),
         ("GIT_COMMITTER_NAME", name),
         ("GIT_COMMITTER_EMAIL", email),
     ];
-    let own = ENVIRONMENT.into_iter().chain(identity);
+    let own = ENVIRONMENT.into_iter().chain(own);
     let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let run = run.variables().iter().map(|(name, value)| (name.clone(), value.clone()));
     own.chain(run).chain(call).collect()
@@ -152,10 +159,10 @@ mod tests {
         let bounds =
             Bounds { author_name: "Bob".into(), author_email: "bob@example.org".into(), ..Bounds::default() };
         let call = BTreeMap::from([("GIT_AUTHOR_NAME".to_owned(), "Ann".to_owned())]);
-        let found = environment(&bounds, &Environment::default(), call);
+        let found = environment("/home/a", &bounds, &Environment::default(), call);
         let of = |name: &str| found[name].as_str();
         assert_eq!((of("GIT_AUTHOR_NAME"), of("GIT_AUTHOR_EMAIL")), ("Ann", "bob@example.org"));
         assert_eq!((of("GIT_COMMITTER_NAME"), of("GIT_COMMITTER_EMAIL")), ("Bob", "bob@example.org"));
-        assert_eq!((of("HOME"), of("TERM")), ("/tmp", "dumb"));
+        assert_eq!((of("HOME"), of("TERM")), ("/home/a", "dumb"));
     }
 }

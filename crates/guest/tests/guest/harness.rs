@@ -26,6 +26,7 @@ pub(crate) struct Guest {
 /// The binary, not yet started.
 pub(crate) fn binary(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_coffer-guest"));
+    command.env("HOME", "/tmp");
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }

@@ -4,6 +4,7 @@
 //!  workspace ─► state directory ─► mounts ─► create ─► start ─► read back & compare ─► guest ─► hello ─► READY
 //! ```
 
+mod root;
 pub(crate) mod source;
 
 use std::io;
@@ -14,11 +15,11 @@ use std::sync::Arc;
 use containers::accounts::Accounts;
 use containers::{
     Access, Boundary, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference,
-    Inspection, MountSpec, RunFacts, RunUser, UsableImage,
+    Inspection, MountSpec, Root, RunFacts, RunUser, Tmp, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use gateway::Profile;
-use gateway::policy::WorkspaceMode;
+use gateway::policy::{RootMode, TmpMode, WorkspaceMode};
 use identity::Principal;
 use jail::Mount;
 use ops::{Environment, Reason};
@@ -32,6 +33,7 @@ use crate::mounting::{Shown, arrived, mount};
 use crate::placed::{self, GuestBinary};
 use crate::quota::Projects;
 use crate::resources::RunResources;
+use crate::root_layer::RootLayer;
 use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, execution_log};
 
@@ -136,8 +138,14 @@ impl Launcher {
         if let Some(pkg) = &pkg {
             directories.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
         }
-        let (mounts, user, ownership) =
+        let (mut mounts, user, ownership) =
             block_in_place(|| mount(&self.directories.slots(&run), &run, &directories, boundary, resources))?;
+        if wanted.hardening.root == Root::WritableLayer {
+            let guest = self.guest.of(boundary).to_owned();
+            let bare = self.describe(record, wanted, image.clone(), user, Vec::new(), guest)?;
+            let layers = self.layers_of(&bare, &image, &run, resources).await?;
+            mounts.extend(block_in_place(|| self.root_layer(record, &layers, user, principal, resources))?);
+        }
 
         let guest_binary = self.guest.of(boundary).to_owned();
         let spec = self.describe(record, wanted, image.clone(), user, mounts, guest_binary.clone())?;
@@ -166,7 +174,8 @@ impl Launcher {
         let guest =
             GuestLane::connect(self.engine.clone(), container.clone(), user, environment, boundary).await?;
         if let Some(pid) = file_server.or_else(|| guest.host_pid()) {
-            block_in_place(|| arrived(pid, &directories, &self.accounts(user)?))?;
+            let accounts = self.accounts(user, wanted.hardening.root)?;
+            block_in_place(|| arrived(pid, &directories, &accounts, resources.root.as_ref()))?;
         }
         let place = |directory: &Directory| {
             Place::of(&directory.handle)
@@ -182,6 +191,7 @@ impl Launcher {
             private: place(&private)?,
             pkg: pkg.as_ref().map(place).transpose()?,
             log: Some(place(&log)?),
+            root: resources.root.as_ref().map(RootLayer::place).transpose()?,
         };
         let host_worker = HostWorkerLane::new(&workspace, &state, pkg.as_ref(), &private)
             .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
@@ -226,7 +236,7 @@ impl Launcher {
             user,
             mounts,
             guest,
-            accounts: block_in_place(|| self.accounts(user))?,
+            accounts: self.accounts(user, wanted.hardening.root)?,
             labels: std::collections::BTreeMap::new(),
         };
         containers::container_spec(&wanted.hardening, &facts)
@@ -234,8 +244,8 @@ impl Launcher {
     }
 
     /// The names of users and groups of a container that runs as `user`.
-    pub(crate) fn accounts(&self, user: RunUser) -> Result<Accounts, Refusal> {
-        placed::place_accounts(&self.directories.bin(), user)
+    pub(crate) fn accounts(&self, user: RunUser, root: Root) -> Result<Accounts, Refusal> {
+        block_in_place(|| placed::place_accounts(&self.directories.bin(), user, root))
             .map_err(|error| Refusal::internal("writing the container's users and groups", &error))
     }
 
@@ -288,6 +298,14 @@ pub(crate) fn wanted(profile: &Profile, spec: &Spec, environment: Environment) -
             open_files: u64::from(spec.limits.open_files),
             file_size_bytes: spec.limits.file_size_bytes,
             tmp_bytes: profile.limits.tmp_mib << 20,
+            tmp: match profile.tmp {
+                TmpMode::NoExec => Tmp::NoExec,
+                TmpMode::Exec => Tmp::Exec,
+            },
+            root: match profile.root {
+                RootMode::ReadOnly => Root::ReadOnly,
+                RootMode::WritableLayer => Root::WritableLayer,
+            },
             runtime: profile.runtime.clone(),
             boundary: boundary::of(profile),
         },

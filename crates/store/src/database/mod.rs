@@ -134,6 +134,7 @@ pub(crate) mod tests {
             env: BTreeMap::new(),
             secret_env: Vec::new(),
             lease: None,
+            writable_paths: Vec::new(),
         };
         Record::new(RunId::new(), spec)
     }

@@ -29,6 +29,9 @@ pub struct LaunchFingerprint {
     /// Not there: the run was launched by a release that kept its log in `/state`.
     #[serde(default)]
     pub log: Option<Place>,
+    /// The writable root, of a run that has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<Place>,
 }
 
 /// A directory, for as long as it is there.

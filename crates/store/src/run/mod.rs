@@ -207,6 +207,9 @@ pub struct Spec {
     /// It ends when nobody has renewed it for so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Duration>,
+    /// Directories of the container that are to be there and the run's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writable_paths: Vec<String>,
 }
 
 /// Why a run ended that nobody stopped and that did not fail.
@@ -388,6 +391,7 @@ impl Record {
             workspace_path: started.map(|started| path(&started.workspace_path)).unwrap_or_default(),
             principal: spec.principal.clone(),
             ended_at: self.ended_at.map(Timestamp::to_wire),
+            writable_paths: spec.writable_paths.clone(),
             restarts: self.restarts,
             adopted_at: self.adopted_at.map(Timestamp::to_wire),
             changes: self

@@ -277,6 +277,16 @@ fn a_call_that_may_only_read_is_refused_when_it_does_more_in_every_profile() {
     }
 }
 
+/// A command may have put another program in its place.
+#[test]
+fn under_a_writable_root_no_command_is_taken_for_one_that_only_reads() {
+    let policy = builtin();
+    let judged = |profile: &str| judge(policy.profile(profile).unwrap(), &exec(&["cat", "a"]));
+    assert!(judged("open").reads.is_some());
+    let harness = judged("harness");
+    assert_eq!((harness.verdict, harness.reads, harness.rule.as_str()), (Allow, None, "exec.default"));
+}
+
 #[test]
 fn what_a_profile_says_of_delete_holds_for_find() {
     let policy = builtin_and(

@@ -1,0 +1,114 @@
+//! Mounting the writable root of a run, and finding that of a former daemon.
+
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+
+use containers::{
+    ContainerName, ContainerSpec, MountError, MountSpec, OverlayError, Root, RunUser, UsableImage,
+};
+use executor::engine_refusal;
+use identity::Principal;
+use ops::Reason;
+use refusal::{Refusal, chain};
+use store::run::{Owner, Place, Record};
+use tokio::task::block_in_place;
+
+use super::Launcher;
+use crate::resources::RunResources;
+use crate::root_layer::{RootLayer, empty_layer, own_accounts};
+use crate::workspace;
+
+impl Launcher {
+    /// Where the layers of the image are, topmost first. An engine that does not say it has to start a container of the image, whose
+    /// root the kernel shows. Nothing of the image runs in it.
+    pub(crate) async fn layers_of(
+        &self,
+        spec: &ContainerSpec,
+        image: &UsableImage,
+        run: &str,
+        resources: &mut RunResources,
+    ) -> Result<Vec<PathBuf>, Refusal> {
+        if !image.directories().is_empty() {
+            return Ok(image.directories().to_vec());
+        }
+        let name = ContainerName::parse(&format!("cofferdam-{run}-image"))
+            .map_err(|error| Refusal::internal("naming a container", &error))?;
+        let container = self.engine.create(spec, &name).await.map_err(engine_refusal)?;
+        resources.container = Some(container.clone());
+        self.engine.start(&container).await.map_err(engine_refusal)?;
+        let pid = self.engine.inspect(&container).await.map_err(engine_refusal)?.host_pid;
+        let layers =
+            pid.map_or_else(|| Ok(Vec::new()), |pid| block_in_place(|| containers::root_layers(pid)));
+        self.engine.remove(&container).await.map_err(engine_refusal)?;
+        resources.container = None;
+        layers.map_err(|error| Refusal::internal("looking for the layers of an image", &error))
+    }
+
+    /// Mounts a new root for a run whose container runs as `user`, and returns the mounts that show it.
+    pub(crate) fn root_layer(
+        &self,
+        record: &Record,
+        image: &[PathBuf],
+        user: RunUser,
+        principal: &Principal,
+        resources: &mut RunResources,
+    ) -> Result<Vec<MountSpec>, Refusal> {
+        let run = record.id.to_string();
+        if !rustix::process::geteuid().is_root() {
+            return Err(refused("it needs a daemon that runs as root"));
+        }
+        let path = self.directories.root_layer(&run);
+        let made = self
+            .make(record, &path, Owner { uid: 0, gid: 0 })
+            .map_err(|error| Refusal::internal("making the layer of a root", &error))?;
+        resources.made.push(path.clone());
+        let owner = workspace::owner_for(principal);
+        empty_layer(&made.handle, owner)
+            .map_err(|error| Refusal::internal("making the layer of a root", &error))?;
+        let slots = self.directories.slots(&run);
+        let layer = made.handle.as_fd();
+        let slot = containers::mount_root(&slots, image, layer, (owner.uid, owner.gid), user)
+            .map_err(|error| refusal(&error))?;
+        let root = RootLayer::of(slot, path).map_err(|error| Refusal::internal("opening a root", &error))?;
+        root.make("image", Root::WritableLayer.home(), user)?;
+        let etc = root.make("image", "/etc", user)?;
+        own_accounts(&etc).map_err(|error| Refusal::internal("making the users of a root", &error))?;
+        for wanted in &record.spec.writable_paths {
+            root.make("writable_paths", wanted, user)?;
+        }
+        let mounts = root.mounts()?;
+        resources.root = Some(root);
+        Ok(mounts)
+    }
+
+    /// The root that the former daemon has mounted, if it still is what it was.
+    pub(crate) fn former_root(&self, run: &str, was: Place) -> Result<RootLayer, String> {
+        let slot = containers::former_root(&self.directories.slots(run));
+        let slot = slot.map_err(|error| chain(&error))?.ok_or("its root is no longer mounted")?;
+        let root = RootLayer::of(slot, self.directories.root_layer(run)).map_err(|error| chain(&error))?;
+        let is = root.place().map_err(|refusal| refusal.message)?;
+        if !is.is(was) {
+            return Err("something else is mounted as its root".to_owned());
+        }
+        Ok(root)
+    }
+}
+
+fn refused(why: impl std::fmt::Display) -> Refusal {
+    Refusal::new(
+        Reason::PreconditionFailed,
+        format!(
+            "the profile's `root: writable-layer` cannot be had here: {why}. `root: read-only` in the profile does without"
+        ),
+    )
+}
+
+fn refusal(error: &OverlayError) -> Refusal {
+    match error {
+        OverlayError::Mount(MountError::Unsupported(_)) => {
+            refused("the kernel or the file system of the engine or of state_dir has no idmapped mounts")
+        }
+        OverlayError::Mount(_) => Refusal::internal("mounting a root", &chain(error)),
+        error => refused(error),
+    }
+}

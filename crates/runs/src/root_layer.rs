@@ -1,0 +1,200 @@
+//! A writable root: the image's directories under a layer of the run's own, each of them bound where the image has it.
+//!
+//! ```text
+//! image, layer ─► overlay in a slot ─► home and `writable_paths` made ─► each top directory bound ─► compared in the container
+//! ```
+//!
+//! The engine's root beneath stays read-only, so that nothing in the container can move or replace what is mounted at its top:
+//! these directories, the workspace, the guest. All paths in the layer are resolved here before the container starts, when
+//! nobody else can change it.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use containers::{GROUP_PATH, MountError, MountSlot, MountSpec, PASSWD_PATH, RunUser};
+use ops::Reason;
+use refusal::Refusal;
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, StatVfsMountFlags, Uid};
+use rustix::io::Errno;
+use store::run::{Owner, Place};
+use tokio::task::block_in_place;
+
+use crate::remove::remove_tree;
+
+/// More top directories than any image has.
+const MOST_DIRECTORIES: usize = 128;
+const DIRECTORY: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A root that is mounted.
+pub(crate) struct RootLayer {
+    slot: MountSlot,
+    handle: OwnedFd,
+    /// What is above the image, on disk.
+    layer: PathBuf,
+}
+
+impl RootLayer {
+    pub(crate) fn of(slot: MountSlot, layer: PathBuf) -> Result<Self, Errno> {
+        let handle = rustix::fs::open(slot.path(), DIRECTORY, Mode::empty())?;
+        Ok(Self { slot, handle, layer })
+    }
+
+    pub(crate) fn place(&self) -> Result<Place, Refusal> {
+        Place::of(&self.handle).map_err(|error| Refusal::internal("looking at a root", &error))
+    }
+
+    /// The mounts that show it, as the engine has to name them. Nobody in a container can add to them or take one away.
+    pub(crate) fn mounts(&self) -> Result<Vec<MountSpec>, Refusal> {
+        let names = directories(&self.handle)
+            .map_err(|error| Refusal::internal("listing the directories of a root", &error))?;
+        if names.len() > MOST_DIRECTORIES {
+            let most = format!("has more than {MOST_DIRECTORIES} directories at its top");
+            return Err(Refusal::invalid("image", most));
+        }
+        Ok(names.iter().filter_map(|name| MountSpec::of_root(self.slot.path(), name)).collect())
+    }
+
+    /// Makes sure that `wanted` is a directory of the user's. No link is followed: where it leads is the image's word.
+    pub(crate) fn make(&self, field: &'static str, wanted: &str, user: RunUser) -> Result<OwnedFd, Refusal> {
+        let failed = |errno| match errno {
+            Errno::LOOP | Errno::NOTDIR => Refusal::invalid(
+                field,
+                format!("{wanted}: the image has a file or a symbolic link on the way"),
+            ),
+            errno => Refusal::internal("making a directory of a root", &errno),
+        };
+        let (uid, gid) = (Uid::from_raw(user.uid()), Gid::from_raw(user.gid()));
+        let mut at = rustix::fs::openat(&self.handle, ".", DIRECTORY, Mode::empty()).map_err(failed)?;
+        for name in wanted.split('/').filter(|name| !name.is_empty()) {
+            let is_new = match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) => true,
+                Err(Errno::EXIST) => false,
+                Err(errno) => return Err(failed(errno)),
+            };
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            at = rustix::fs::openat2(&at, name, DIRECTORY, Mode::empty(), resolve).map_err(failed)?;
+            if is_new {
+                rustix::fs::chownat(&at, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH).map_err(failed)?;
+            }
+        }
+        rustix::fs::chownat(&at, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH).map_err(failed)?;
+        Ok(at)
+    }
+
+    /// Makes sure that the container with this root directory shows the layer, without set-id files and devices.
+    pub(crate) fn arrived(&self, container: &OwnedFd) -> Result<(), Refusal> {
+        let failed = |error: Errno| Refusal::internal("looking at the container's root", &error);
+        for name in directories(&self.handle).map_err(failed)? {
+            if MountSpec::of_root(self.slot.path(), &name).is_none() {
+                continue;
+            }
+            let meant = rustix::fs::openat(&self.handle, &name, DIRECTORY, Mode::empty()).map_err(failed)?;
+            let seen = rustix::fs::openat(container, &name, DIRECTORY, Mode::empty()).map_err(failed)?;
+            let is_same = Place::of(&seen).map_err(failed)?.is(Place::of(&meant).map_err(failed)?);
+            let flags = rustix::fs::fstatvfs(&seen).map_err(failed)?.f_flag;
+            if !is_same || !flags.contains(StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV) {
+                return Err(Refusal::new(
+                    Reason::EngineUnavailable,
+                    format!(
+                        "the engine shows something else than the run's root at /{name}; see deploy/README.md"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Unmounts it and removes the layer. The container must be gone.
+    pub(crate) async fn remove(self) -> Result<(), MountError> {
+        let Self { slot, handle, layer } = self;
+        drop(handle);
+        let released = block_in_place(|| slot.release());
+        remove_tree(layer).await;
+        released
+    }
+
+    /// Leaves it where it is, for the next daemon.
+    pub(crate) fn leave(self) {
+        self.slot.leave();
+    }
+}
+
+/// The directories of a root that is mounted below `slots`, as they are called in the container; none without one.
+pub(crate) fn shown(slots: &Path) -> Vec<String> {
+    let root = containers::root_slot(slots);
+    let Ok(handle) = rustix::fs::open(&root, DIRECTORY, Mode::empty()) else { return Vec::new() };
+    let names = directories(&handle).unwrap_or_default();
+    let bound = names.iter().filter_map(|name| MountSpec::of_root(&root, name));
+    bound.map(|mount| mount.target().to_owned()).collect()
+}
+
+/// The names of the directories at the top of a root, which links are not.
+fn directories(root: &OwnedFd) -> Result<Vec<String>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let top = rustix::fs::openat(root, ".", flags, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&top)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        let stat = rustix::fs::statat(&top, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode).is_dir() {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Makes sure that the engine mounts the files of users and groups in `/etc` itself. The engine reads them for each program that
+/// it starts in the container, and gives it the groups that they name. Through a link of the image they would be mounted where the
+/// link leads, and a command could make another one in its place.
+pub(crate) fn own_accounts(etc: &OwnedFd) -> Result<(), Errno> {
+    for name in [PASSWD_PATH, GROUP_PATH].map(|path| path.trim_start_matches("/etc/")) {
+        match rustix::fs::statat(etc, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => continue,
+            Ok(_) => rustix::fs::unlinkat(etc, name, AtFlags::empty())?,
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(etc, name, flags, Mode::from_raw_mode(0o644))?;
+    }
+    Ok(())
+}
+
+/// The two directories of a layer, of which the upper one looks as the root of a container does.
+pub(crate) fn empty_layer(layer: &OwnedFd, owner: Owner) -> Result<(), Errno> {
+    for name in ["upper", "work"] {
+        rustix::fs::mkdirat(layer, name, Mode::RWXU)?;
+    }
+    let upper = rustix::fs::openat(
+        layer,
+        "upper",
+        OFlags::RDONLY | DIRECTORY.difference(OFlags::PATH),
+        Mode::empty(),
+    )?;
+    rustix::fs::fchown(&upper, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))?;
+    rustix::fs::fchmod(&upper, Mode::from_raw_mode(0o755))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_directories_are_shown_and_links_are_not_followed() {
+        let slots = tempfile::tempdir().unwrap();
+        assert_eq!(shown(slots.path()), Vec::<String>::new());
+        let root = containers::root_slot(slots.path());
+        for name in ["usr", "proc", "workspace", "a b", ".cofferdam"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::fs::write(root.join("file"), "").unwrap();
+        symlink("usr/bin", root.join("bin")).unwrap();
+        symlink("/etc", root.join("etc")).unwrap();
+        assert_eq!(shown(slots.path()), ["/usr"]);
+    }
+}
