@@ -57,3 +57,4 @@ mod usage;
 mod usage_of_trees;
 mod variables;
 mod workspaces;
+mod writable_root;

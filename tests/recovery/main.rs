@@ -18,3 +18,4 @@ mod sessions;
 mod standstill;
 mod tampered;
 mod torn_log;
+mod writable_root;

@@ -210,6 +210,43 @@ async fn c4_an_overlay_is_held_to_its_quota_by_measuring() {
     one_fills_and_another_goes_on(By::Measuring, true).await;
 }
 
+async fn a_root_fills_and_another_goes_on(by: By) {
+    let Some(daemon) = on_a_small_disk(by).await else { return };
+    let mut filler = small_run(&daemon, requests::managed("harness")).await;
+    let mut neighbour = small_run(&daemon, requests::managed("harness")).await;
+    // Where programs are installed, and of what the image has.
+    let result = filler.ran(fill("/usr")).await;
+    assert_ended(&result, by);
+    let grown = "echo goes on >/etc/a && cp /bin/busybox /usr/busybox-b && /usr/busybox-b cat /etc/a";
+    assert_eq!(neighbour.ran(calls::shell(grown)).await.stdout, "goes on\n");
+    let has = waits_for(&mut filler, Use::Over).await;
+    assert_eq!(has.kernel, by == By::Kernel);
+    assert_eq!(use_of(&mut neighbour).await.state(), Use::Within);
+    is_on_record(&mut filler).await;
+    // It makes room by itself, and goes on.
+    assert_eq!(filler.ran(calls::shell("rm -f /usr/[1-5]")).await.exit_code, Some(0));
+    waits_for(&mut filler, Use::Within).await;
+    assert_eq!(filler.ran(calls::shell(grown)).await.stdout, "goes on\n");
+    // What has no name any more counts while a process has it.
+    let open = "exec 3>/usr/a 4>/usr/b && rm /usr/a /usr/b && head -c 52428800 /dev/zero >&3 && head -c 52428800 /dev/zero >&4 && sleep 60";
+    let result = filler.ran(calls::shell(open)).await;
+    assert_ended(&result, by);
+    let layer = daemon.state_dir().join("roots").join(filler.id());
+    filler.stop().await;
+    assert!(!layer.exists());
+    assert_eq!(neighbour.ran(calls::shell(grown)).await.stdout, "goes on\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c4_a_writable_root_is_held_to_its_quota_by_the_kernel() {
+    a_root_fills_and_another_goes_on(By::Kernel).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c4_a_writable_root_is_held_to_its_quota_by_measuring() {
+    a_root_fills_and_another_goes_on(By::Measuring).await;
+}
+
 /// Files in a directory of the host.
 fn files(directory: &Path) -> usize {
     std::fs::read_dir(directory).unwrap().count()

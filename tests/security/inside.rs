@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use harness::v1;
 use harness::v1::operation::Kind as Operation;
-use harness::{Daemon, RunHandle, calls, reason};
+use harness::{Daemon, RunHandle, Setup, calls, reason};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -39,6 +39,12 @@ impl Inside {
         Self::enter_at(daemon, workspace, request).await
     }
 
+    /// A run of the profile `harness`, which a [`lenient`] daemon permits.
+    pub(crate) async fn harness(daemon: &Daemon, name: &str, request: v1::CreateRunRequest) -> Self {
+        let request = v1::CreateRunRequest { profile: "harness".to_owned(), ..request };
+        Self::enter_with(daemon, name, request).await
+    }
+
     /// The same, in an existing workspace.
     pub(crate) async fn enter_at(daemon: &Daemon, workspace: PathBuf, request: v1::CreateRunRequest) -> Self {
         let program = workspace.join("probe");
@@ -46,8 +52,9 @@ impl Inside {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         chown(&program, Some(OWNER), Some(OWNER)).unwrap();
         let source = v1::workspace::Source::Bind(v1::BindWorkspace { path: workspace.display().to_string() });
+        let profile = if request.profile.is_empty() { "open".to_owned() } else { request.profile };
         let request = v1::CreateRunRequest {
-            profile: "open".to_owned(),
+            profile,
             agent_id: "attacker".to_owned(),
             role: "director".to_owned(),
             workspace: Some(v1::Workspace { source: Some(source) }),
@@ -117,6 +124,19 @@ impl Gate {
         let byte = tokio::time::timeout(PATIENCE, self.pipe.read_u8()).await;
         byte.expect("nobody came through the gate").unwrap();
     }
+}
+
+/// A daemon whose runs of the profile `harness` may work on directories of the host, as those of `open` do.
+pub(crate) async fn lenient() -> Daemon {
+    Daemon::start_with(Setup { config: "harness_on_bind: allow\n".to_owned(), ..Setup::default() }).await
+}
+
+/// A run of the profile `open`, and one of `harness`, whose root is writable: what the container promises is the same.
+pub(crate) async fn both() -> (Daemon, [Inside; 2]) {
+    let daemon = lenient().await;
+    let open = Inside::enter(&daemon, "open").await;
+    let harness = Inside::harness(&daemon, "harness", v1::CreateRunRequest::default()).await;
+    (daemon, [open, harness])
 }
 
 /// The probe as a command.

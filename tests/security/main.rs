@@ -32,3 +32,4 @@ mod secrets;
 mod shells;
 mod stays;
 mod swaps;
+mod writable_root;

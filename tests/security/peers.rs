@@ -6,54 +6,59 @@ use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, v1};
 use libc::{EACCES, ENOENT, EPERM};
 
-use crate::inside::{Inside, PROBE, VARIABLES, exec, outcomes};
+use crate::inside::{Inside, PROBE, VARIABLES, both, exec, outcomes};
 
 #[tokio::test]
 async fn x1_the_agent_can_be_neither_read_nor_forged() {
-    let daemon = Daemon::start().await;
-    let mut inside = Inside::enter(&daemon, "w").await;
-    let found = outcomes(&inside.probe(&["peers"]).await);
-    let attacked: BTreeSet<&str> = found.iter().map(|(name, _)| name.split(' ').next().unwrap()).collect();
-    let count = attacked.len();
-    assert!(
-        (2..=4).contains(&count),
-        "the first process, the agent, and the two copies of it that may wait: {attacked:?}"
-    );
-    let succeeded: Vec<_> = found
-        .iter()
-        // A name in a directory that cannot be searched does not exist either, as far as the kernel says.
-        .filter(|(_, errno)| ![EACCES, EPERM, ENOENT].contains(errno))
-        .collect();
-    assert!(succeeded.is_empty(), "{succeeded:?}");
-    for attempt in ["fd/1", "mem", "ptrace attach", "process_vm_readv", "pidfd_getfd 1", "prlimit", "environ"]
-    {
-        let tried = found.iter().filter(|(name, _)| name.split_once(' ').unwrap().1 == attempt).count();
-        assert_eq!(tried, count, "{attempt} was tried on all");
+    let (_daemon, runs) = both().await;
+    for mut inside in runs {
+        let found = outcomes(&inside.probe(&["peers"]).await);
+        let attacked: BTreeSet<&str> =
+            found.iter().map(|(name, _)| name.split(' ').next().unwrap()).collect();
+        let count = attacked.len();
+        assert!(
+            (2..=4).contains(&count),
+            "the first process, the agent, and the two copies of it that may wait: {attacked:?}"
+        );
+        let succeeded: Vec<_> = found
+            .iter()
+            // A name in a directory that cannot be searched does not exist either, as far as the kernel says.
+            .filter(|(_, errno)| ![EACCES, EPERM, ENOENT].contains(errno))
+            .collect();
+        assert!(succeeded.is_empty(), "{succeeded:?}");
+        for attempt in
+            ["fd/1", "mem", "ptrace attach", "process_vm_readv", "pidfd_getfd 1", "prlimit", "environ"]
+        {
+            let tried = found.iter().filter(|(name, _)| name.split_once(' ').unwrap().1 == attempt).count();
+            assert_eq!(tried, count, "{attempt} was tried on all");
+        }
     }
 }
 
 /// The first process has a handler for none, and the worker ignores all that can be ignored.
 #[tokio::test]
 async fn x1_no_signal_of_a_command_ends_the_first_process() {
-    let daemon = Daemon::start().await;
-    let mut inside = Inside::enter(&daemon, "w").await;
-    let lines = inside.probe(&["signal-first"]).await;
-    let sent = outcomes(&lines);
-    let reached =
-        |way: &str| sent.iter().filter(|(name, errno)| name.starts_with(way) && *errno == 0).count();
-    for way in ["kill ", "sigqueue ", "pidfd "] {
-        assert!(reached(way) >= 64, "{way}: {lines:?}");
+    let (_daemon, runs) = both().await;
+    for mut inside in runs {
+        let lines = inside.probe(&["signal-first"]).await;
+        let sent = outcomes(&lines);
+        let reached =
+            |way: &str| sent.iter().filter(|(name, errno)| name.starts_with(way) && *errno == 0).count();
+        for way in ["kill ", "sigqueue ", "pidfd "] {
+            assert!(reached(way) >= 64, "{way}: {lines:?}");
+        }
+        assert_eq!(reached("broadcast "), 124, "{lines:?}");
+        assert_eq!(reached("queue"), 1, "the queue of signals was full: {lines:?}");
+        for call in [
+            harness::calls::shell("kill 1; kill -9 1; kill -TERM -1"),
+            Operation::Exec(exec(&["environment"])),
+        ] {
+            inside.run.ok(call).await;
+        }
+        inside.assert_idle();
+        let id = inside.run.id().to_owned();
+        assert!(inside.run.clients.events(&id, "worker_event").await.is_empty());
     }
-    assert_eq!(reached("broadcast "), 124, "{lines:?}");
-    assert_eq!(reached("queue"), 1, "the queue of signals was full: {lines:?}");
-    for call in
-        [harness::calls::shell("kill 1; kill -9 1; kill -TERM -1"), Operation::Exec(exec(&["environment"]))]
-    {
-        inside.run.ok(call).await;
-    }
-    inside.assert_idle();
-    let id = inside.run.id().to_owned();
-    assert!(inside.run.clients.events(&id, "worker_event").await.is_empty());
 }
 
 /// SIGKILL and SIGSTOP of the same user cannot be forbidden. They cost only the run's own calls.

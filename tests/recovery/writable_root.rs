@@ -1,0 +1,78 @@
+//! A writable root and a daemon that is killed.
+
+use std::process::Command;
+
+use harness::v1::run::State;
+use harness::{Daemon, RunHandle, calls, reason, requests, v1};
+
+use crate::adopted::outlives;
+
+async fn run_in(daemon: &Daemon) -> RunHandle {
+    let request =
+        v1::CreateRunRequest { writable_paths: vec!["/logs".to_owned()], ..requests::managed("harness") };
+    daemon.run_on(request).await
+}
+
+async fn script(run: &mut RunHandle, script: &str) -> String {
+    let result = run.ran(calls::shell(script)).await;
+    assert_eq!(result.exit_code, Some(0), "{script}: {}{}", result.stdout, result.stderr);
+    result.stdout
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_with_a_writable_root_outlives_its_daemon_and_leaves_nothing() {
+    let mut daemon = Daemon::start().await;
+    let mut run = run_in(&daemon).await;
+    script(
+        &mut run,
+        "echo one >/etc/kept; echo one >/logs/kept; cp /bin/busybox /usr/busybox-kept; mkdir -p $HOME/d",
+    )
+    .await;
+    let before = (daemon.containers(), daemon.mounts());
+    let mut run = outlives(&mut daemon, run).await;
+    assert_eq!(run.show().await.state(), State::Ready, "{}", daemon.log());
+    assert_eq!((daemon.containers(), daemon.mounts()), before);
+    assert_eq!(
+        script(&mut run, "cat /etc/kept /logs/kept; /usr/busybox-kept echo ran; cd && pwd && ls").await,
+        { "one\none\nran\n/home/agent\nd\n" }
+    );
+    script(&mut run, "echo two >>/etc/kept").await;
+    let layer = daemon.state_dir().join("roots").join(run.id());
+    assert_eq!(std::fs::read_to_string(layer.join("upper/etc/kept")).unwrap(), "one\ntwo\n");
+    run.stop().await;
+    assert_eq!((daemon.containers(), daemon.mounts(), layer.exists()), (vec![], vec![], false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_layer_of_a_run_that_is_not_taken_over_goes() {
+    let mut daemon = Daemon::start().await;
+    let mut run = run_in(&daemon).await;
+    script(&mut run, "echo one >/etc/kept").await;
+    daemon.kill().await;
+    let removed = Command::new("docker").args(["rm", "-f", &run.run.container_id]).output().unwrap();
+    assert!(removed.status.success(), "{removed:?}");
+    daemon.launch().await;
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
+    assert_eq!(run.show().await.state(), State::Failed);
+    assert_eq!(reason(&run.call(calls::exec(&["true"])).await.unwrap_err()), "RUN_NOT_READY");
+    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    assert_eq!(std::fs::read_dir(daemon.state_dir().join("roots")).unwrap().count(), 0);
+}
+
+/// A root that is no longer what it was belongs to no run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_root_that_was_unmounted_meanwhile_ends_its_run() {
+    let mut daemon = Daemon::start().await;
+    let run = run_in(&daemon).await;
+    daemon.kill().await;
+    let slot = daemon.state_dir().join("mounts").join(run.id()).join("root");
+    let unmounted = Command::new("umount").arg("-l").arg(&slot).output().unwrap();
+    assert!(unmounted.status.success(), "{unmounted:?}");
+    daemon.launch().await;
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
+    let shown = run.show().await;
+    assert_eq!(shown.state(), State::Failed);
+    assert!(shown.failure.contains("its root is no longer mounted"), "{}", shown.failure);
+    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    assert_eq!(std::fs::read_dir(daemon.state_dir().join("roots")).unwrap().count(), 0);
+}
