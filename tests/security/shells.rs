@@ -70,8 +70,8 @@ async fn s8_a_shell_that_is_changed_is_usable_or_said_to_be_broken() {
         for change in changes {
             let id = run.open().await;
             let soon = |words: &str| SessionRequest { timeout_ms: Some(20_000), ..command(&id, words) };
-            let changed = run.in_session(soon(change)).await;
-            assert_eq!(changed.state(), State::Done, "{change}: {changed:?}");
+            let done = run.in_session(soon(change)).await;
+            assert_eq!(done.state(), State::Done, "{change}: {done:?}");
             let result = run.in_session(soon("(exit 7)")).await;
             assert_eq!((result.state(), result.exit_code), (State::Done, Some(7)), "{change}: {result:?}");
             let result = run.in_session(soon("/bin/echo here")).await;

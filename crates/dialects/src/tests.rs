@@ -308,6 +308,7 @@ fn canonical_results_are_the_fields_beside_ok() {
         sha256_before: String::new(),
         sha256_after: "ab".into(),
         created: true,
+        entries: 0,
     };
     assert_eq!(
         render_canonical(&Ok(ops::OpResult::Write(write))),

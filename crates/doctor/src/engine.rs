@@ -109,7 +109,7 @@ fn runtimes(info: &Value) -> Finding {
     let found = if names.is_empty() { "none told".to_owned() } else { names.join(", ") };
     let unlimited =
         |name: &&str| {
-            let arguments = info["Runtimes"][**name]["runtimeArgs"].as_array();
+            let arguments = info["Runtimes"][*name]["runtimeArgs"].as_array();
             arguments.into_iter().flatten().filter_map(Value::as_str).any(|argument| {
                 argument.trim_start_matches('-').trim_end_matches("=true") == "ignore-cgroups"
             })

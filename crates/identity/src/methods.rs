@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn a_run_s_token_opens_the_tools_and_no_token_makes_another() {
         let with = |credential| METHODS.iter().filter(move |one| one.credentials.contains(&credential));
-        let of_tools =
-            ["ToolService", "ProcessService", "SessionService", "FileService"].map(|service| format!("/cofferdam.v1.{service}/"));
+        let of_tools = ["ToolService", "ProcessService", "SessionService", "FileService"]
+            .map(|service| format!("/cofferdam.v1.{service}/"));
         let is_tool = |path: &str| of_tools.iter().any(|service| path.starts_with(service));
         assert!(with(Credential::RunToken).all(|one| is_tool(one.path)));
         for token in [Credential::Token, Credential::NarrowToken, Credential::RunToken] {

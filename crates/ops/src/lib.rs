@@ -41,8 +41,8 @@ pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
     Delete, Edit, EditChange, Effect, Encoding, Exec, Git, GitDiffFlag, GitFormat, GitLogFlag, GitRevision,
     GitRevisions, Glob, Grep, Lane, List, Mcp, Operation, Part, Process, ProcessProgram, Read, ReadPart,
-    Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded, Write, answers, check_answer, facts,
-    sketch,
+    Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded, Write, answers, check_answer,
+    facts, sketch,
 };
 pub use outcome::{
     EntryType, FileChange, OpResult, Outcome, ToolFailure, not_ended, unfinished, with_exit_code,

@@ -149,7 +149,7 @@ impl Process {
         if close && terminal {
             return Err(Refusal::invalid("close", "a terminal is not closed: send the byte 4 (Ctrl-D)"));
         }
-        self.give(Some(offset), data.into(), close).await
+        self.give(offset, data.into(), close).await
     }
 
     /// Gives it something after all that it was given before: how many bytes it takes.

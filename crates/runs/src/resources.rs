@@ -28,11 +28,11 @@ impl RunResources {
         if let Some(container) = self.container.take() {
             remove_container(engine, &container).await;
         }
-        self.unmount();
+        self.unmount().await;
     }
 
-    /// Removes the mounts of a container in which no process is left.
-    pub(crate) fn unmount(&mut self) {
+    /// Removes the mounts of a container in which no process is left, and what the run wrote to its root.
+    pub(crate) async fn unmount(&mut self) {
         for slot in self.slots.drain(..) {
             if let Err(error) = block_in_place(|| slot.release()) {
                 tracing::error!(error = %chain(&error), "a mount was not removed; the next start tries again");

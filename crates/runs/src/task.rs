@@ -13,7 +13,6 @@ use serde_json::json;
 use store::Timestamp;
 use store::run::{EndCause, Record, State};
 use tokio::sync::oneshot;
-use tokio::task::block_in_place;
 
 use crate::freeze::end_frozen;
 use crate::launch::{Launched, Wanted};
@@ -197,7 +196,7 @@ impl Shared {
         }
         self.close(lanes).await;
         if lanes.guest().end_container().await {
-            block_in_place(|| resources.unmount());
+            resources.unmount().await;
             self.remove_later(resources.container.take());
         } else {
             resources.take_away(self.runs.launcher.engine.as_ref()).await;

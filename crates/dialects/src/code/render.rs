@@ -27,7 +27,7 @@ pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String
         Ok(OpResult::Patch(result)) => patch(result),
         Ok(OpResult::Process(result)) => process(result),
         Ok(OpResult::Git(_) | OpResult::Mcp(_)) => native::render_outcome(operation, outcome),
-        Ok(OpResult::Delete(_)) => render_canonical(outcome),
+        Ok(OpResult::Delete(_) | OpResult::Session(_)) => render_canonical(outcome),
         Err(failure) => format!("Error: {}", failure.message),
     }
 }

@@ -295,6 +295,7 @@ fn a_write_tells_size_and_hash() {
         sha256_before: "x".into(),
         sha256_after: "ab".into(),
         created: false,
+        entries: 0,
     };
     assert_eq!(
         render(&Ok(OpResult::Write(result))),

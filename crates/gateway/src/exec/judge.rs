@@ -154,7 +154,8 @@ pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<Exec
         ProcessProgram::Script(shell) => (judge_script(profile, shell), "sh"),
         ProcessProgram::Session { cwd, env } => {
             let (script, stdin, timeout) = (":".to_owned(), Vec::new(), Exec::DEFAULT_TIMEOUT);
-            let nothing = Shell { script, cwd: cwd.clone(), env: env.clone(), stdin, timeout };
+            let (cwd, env) = (cwd.clone(), env.clone());
+            let nothing = Shell { script, cwd, env, stdin, stdin_file: None, timeout };
             (judge_script(profile, &nothing), "sh")
         }
     };

@@ -148,7 +148,8 @@ mod tests {
             variable("TOKEN", "of the run"),
             variable("MODE", "run"),
         ]));
-        let found = environment(&Bounds::default(), &run, BTreeMap::from([variable("MODE", "call")]));
+        let call = BTreeMap::from([variable("MODE", "call")]);
+        let found = environment("/tmp", &Bounds::default(), &run, call);
         let of = |name: &str| found[name].as_str();
         assert_eq!((of("LANG"), of("TOKEN"), of("MODE")), ("de", "of the run", "call"));
         assert_eq!((of("HOME"), of("TERM")), ("/tmp", "dumb"));

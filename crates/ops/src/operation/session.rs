@@ -51,6 +51,7 @@ impl Session {
             cwd: SandboxPath::new(Mount::Project, RelPath::root()),
             env: BTreeMap::new(),
             stdin: Vec::new(),
+            stdin_file: None,
             timeout: self.timeout,
         })
     }

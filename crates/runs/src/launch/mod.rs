@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use containers::accounts::Accounts;
 use containers::{
-    Access, Boundary, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening, ImageReference,
-    Inspection, MountSpec, Root, RunFacts, RunUser, Tmp, UsableImage,
+    Access, Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening,
+    ImageReference, Inspection, MountSpec, Root, RunFacts, RunUser, Tmp, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use gateway::Profile;
@@ -149,21 +149,7 @@ impl Launcher {
 
         let guest_binary = self.guest.of(boundary).to_owned();
         let spec = self.describe(record, wanted, image.clone(), user, mounts, guest_binary.clone())?;
-        let name = ContainerName::parse(&format!("cofferdam-{run}"))
-            .map_err(|error| Refusal::internal("naming the container", &error))?;
-        let container = self.engine.create(&spec, &name).await.map_err(engine_refusal)?;
-        resources.container = Some(container.clone());
-        self.engine.start(&container).await.map_err(engine_refusal)?;
-
-        let inspection = self.engine.inspect(&container).await.map_err(engine_refusal)?;
-        if let Some(fields) = differs(&run, &spec, &inspection) {
-            return Err(Refusal::new(
-                Reason::EngineUnavailable,
-                format!(
-                    "the engine did not apply the asked hardening ({fields}); no run is started like this"
-                ),
-            ));
-        }
+        let (container, inspection) = self.contain(&spec, &run, resources).await?;
         let report = containers::report(&spec, &inspection);
 
         let file_server = match boundary {
@@ -210,6 +196,30 @@ impl Launcher {
             fingerprint: Some(fingerprint),
         };
         Ok((started, Arc::new(Lanes::new(guest, host_worker))))
+    }
+
+    /// Makes and starts the container, and reads back what is in force.
+    async fn contain(
+        &self,
+        spec: &ContainerSpec,
+        run: &str,
+        resources: &mut RunResources,
+    ) -> Result<(ContainerId, Inspection), Refusal> {
+        let name = ContainerName::parse(&format!("cofferdam-{run}"))
+            .map_err(|error| Refusal::internal("naming the container", &error))?;
+        let container = self.engine.create(spec, &name).await.map_err(engine_refusal)?;
+        resources.container = Some(container.clone());
+        self.engine.start(&container).await.map_err(engine_refusal)?;
+        let inspection = self.engine.inspect(&container).await.map_err(engine_refusal)?;
+        if let Some(fields) = differs(run, spec, &inspection) {
+            return Err(Refusal::new(
+                Reason::EngineUnavailable,
+                format!(
+                    "the engine did not apply the asked hardening ({fields}); no run is started like this"
+                ),
+            ));
+        }
+        Ok((container, inspection))
     }
 
     /// Makes a directory of the daemon's own that counts against the run's quota.

@@ -105,13 +105,10 @@ json_mapping! {
     crate::v1::ImportImageRequest,
     crate::v1::ImportImageResponse,
     crate::v1::InsertText,
-<<<<<<< HEAD
-    crate::v1::KeepAliveRunRequest,
-    crate::v1::KeepAliveRunResponse,
-=======
     crate::v1::InterruptSessionRequest,
     crate::v1::InterruptSessionResponse,
->>>>>>> 5023f59 (Give runs shells that stay, one command after the other)
+    crate::v1::KeepAliveRunRequest,
+    crate::v1::KeepAliveRunResponse,
     crate::v1::KeptWorkspace,
     crate::v1::Limits,
     crate::v1::ListAlertsRequest,

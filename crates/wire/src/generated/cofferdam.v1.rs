@@ -4488,7 +4488,7 @@ pub struct Operation {
     /// What to do.
     #[prost(
         oneof = "operation::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
     )]
     pub kind: ::core::option::Option<operation::Kind>,
 }
@@ -4536,6 +4536,9 @@ pub mod operation {
         /// Start a process that stays after the call.
         #[prost(message, tag = "13")]
         Process(super::ProcessRequest),
+        /// Give a session something to do.
+        #[prost(message, tag = "14")]
+        Session(super::SessionRequest),
     }
 }
 impl ::prost::Name for Operation {
@@ -4552,7 +4555,10 @@ impl ::prost::Name for Operation {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Result {
     /// The result, by the operation that made it.
-    #[prost(oneof = "result::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(
+        oneof = "result::Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
+    )]
     pub kind: ::core::option::Option<result::Kind>,
 }
 /// Nested message and enum types in `Result`.
@@ -4601,6 +4607,9 @@ pub mod result {
         /// Of `process`.
         #[prost(message, tag = "13")]
         Process(super::ProcessResult),
+        /// Of `session`.
+        #[prost(message, tag = "14")]
+        Session(super::SessionResult),
     }
 }
 impl ::prost::Name for Result {
@@ -4660,6 +4669,10 @@ pub struct ReadRequest {
     /// Default: UTF-8 text.
     #[prost(enumeration = "ContentEncoding", tag = "6")]
     pub encoding: i32,
+    /// Set by `FileService` for its downloads: the content goes to the client that downloads it, from `offset` on, and none of
+    /// it into the result. Default: an ordinary read.
+    #[prost(enumeration = "Transfer", tag = "7")]
+    pub transfer: i32,
 }
 impl ::prost::Name for ReadRequest {
     const NAME: &'static str = "ReadRequest";
@@ -4709,6 +4722,18 @@ pub struct ReadResult {
     /// What to ask for next when `truncated` or `binary`.
     #[prost(string, tag = "6")]
     pub hint: ::prost::alloc::string::String,
+    /// Of a download: bytes that were sent; of an archive those of the archive.
+    #[prost(uint64, tag = "12")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub sent_bytes: u64,
+    /// Of a download of a directory: files, directories and links in it.
+    #[prost(uint64, tag = "13")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub entries: u64,
+    /// Of a download of a directory: entries that may not be read, are no files, or are links that leave the directory.
+    #[prost(uint64, tag = "14")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub left_out: u64,
 }
 impl ::prost::Name for ReadResult {
     const NAME: &'static str = "ReadResult";
@@ -4947,6 +4972,9 @@ pub struct GrepRequest {
     /// Search hidden files, `.git`, `node_modules` and what ignore files exclude, too.
     #[prost(bool, tag = "9")]
     pub include_ignored: bool,
+    /// Only the first match of each file: which files have one. `max_matches` then counts files. Default: all matches.
+    #[prost(bool, tag = "10")]
+    pub one_per_file: bool,
 }
 impl ::prost::Name for GrepRequest {
     const NAME: &'static str = "GrepRequest";
@@ -5051,6 +5079,9 @@ pub struct ExecRequest {
     /// else: `cat`, `head`, `tail`, `find` and `wc` with harmless arguments. In every profile. Default: false.
     #[prost(bool, tag = "7")]
     pub only_reads: bool,
+    /// A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
+    #[prost(string, tag = "8")]
+    pub stdin_file: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ExecRequest {
     const NAME: &'static str = "ExecRequest";
@@ -5065,7 +5096,7 @@ impl ::prost::Name for ExecRequest {
 /// Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where the image has no bash.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ShellRequest {
-    /// The script, at most 64 KiB.
+    /// The script, at most 64 KiB; in profiles with more `max_argv_bytes` than usual, one byte less than 128 KiB.
     #[prost(string, tag = "1")]
     pub script: ::prost::alloc::string::String,
     /// Working directory. Default: `@project`.
@@ -5084,6 +5115,9 @@ pub struct ShellRequest {
     /// `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
     #[prost(uint64, optional, tag = "5")]
     pub timeout_ms: ::core::option::Option<u64>,
+    /// A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
+    #[prost(string, tag = "6")]
+    pub stdin_file: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ShellRequest {
     const NAME: &'static str = "ShellRequest";
@@ -5129,6 +5163,11 @@ pub struct ProcessRequest {
     /// Milliseconds until it and everything that it started is ended, at most a day. Default: none, which is until its run ends.
     #[prost(uint64, optional, tag = "9")]
     pub timeout_ms: ::core::option::Option<u64>,
+    /// Make it a session: a shell on a terminal, bash where the image has it and `sh` elsewhere, which gets its commands by the
+    /// operation `session`. Neither `command` nor `script` is set then. The terminal has 24 rows and 80 columns unless
+    /// `terminal` says otherwise; it does not echo, and it leaves newlines as they are.
+    #[prost(bool, tag = "10")]
+    pub session: bool,
 }
 impl ::prost::Name for ProcessRequest {
     const NAME: &'static str = "ProcessRequest";
@@ -5156,6 +5195,139 @@ impl ::prost::Name for ProcessResult {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.ProcessResult".into()
+    }
+}
+/// Give a session a command, or something to read, or go on waiting for what runs in it. Answered when the command is over, when
+/// what it shows matches, or when the time is over. Then the command runs on, and the session can be asked again.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionRequest {
+    /// The session. Required.
+    #[prost(string, tag = "1")]
+    pub session_id: ::prost::alloc::string::String,
+    /// Shell code, as in `shell`: any number of lines, at most 64 KiB. It runs in the session's shell itself, so that its
+    /// directory, variables, functions and jobs last. Refused while another one runs.
+    #[prost(string, tag = "2")]
+    pub command: ::prost::alloc::string::String,
+    /// What to type at the program that runs, at most 64 KiB. With neither `command` nor `input` nothing is given.
+    #[prost(string, tag = "3")]
+    pub input: ::prost::alloc::string::String,
+    /// Regular expressions, without look-around and back references, over bytes: answer when what is shown matches one of them. At
+    /// most 16, each at most 1 KiB.
+    #[prost(string, repeated, tag = "4")]
+    pub expect: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Milliseconds until it is answered in any case. Default: the profile's, as for `exec`.
+    #[prost(uint64, optional, tag = "5")]
+    pub timeout_ms: ::core::option::Option<u64>,
+}
+impl ::prost::Name for SessionRequest {
+    const NAME: &'static str = "SessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SessionRequest".into()
+    }
+}
+/// What a session showed, and whether its command is over.
+#[derive(serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionResult {
+    /// How it came to the answer.
+    #[prost(enumeration = "session_result::State", tag = "1")]
+    #[serde(serialize_with = "crate::plain::session_state")]
+    pub state: i32,
+    /// What was shown since the last answer, or since the command began; with a match, what comes before it. Both streams, UTF-8
+    /// with replacement characters; head and tail when it was too long.
+    #[prost(string, tag = "2")]
+    pub output: ::prost::alloc::string::String,
+    /// How many bytes that was.
+    #[prost(uint64, tag = "3")]
+    pub output_bytes: u64,
+    /// How many of them are left out. The process's output has them.
+    #[prost(uint64, tag = "4")]
+    pub omitted_bytes: u64,
+    /// Position of the first of them in the process's standard output.
+    #[prost(uint64, tag = "5")]
+    pub output_offset: u64,
+    /// Exit code of the command, or of the shell if the session has ended. Absent while the command runs, and where it is not
+    /// known, because the daemon was restarted meanwhile.
+    #[prost(int32, optional, tag = "6")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// Which of `expect` matches, from 0. Only with MATCHED.
+    #[prost(uint32, optional, tag = "7")]
+    pub matched: ::core::option::Option<u32>,
+    /// The text that matches. The next answer begins after it.
+    #[prost(string, tag = "8")]
+    pub matched_text: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `SessionResult`.
+pub mod session_result {
+    /// How it came to the answer.
+    #[derive(serde::Serialize)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// The command is over, and the session takes the next one.
+        Done = 1,
+        /// What it shows matches `expect`. The command runs.
+        Matched = 2,
+        /// The time was over. The command runs: wait again, give it something to read, or interrupt it.
+        Running = 3,
+        /// The shell has ended, and the session with it.
+        Ended = 4,
+        /// The shell takes lines and does not say that it is done: code that runs in it has broken it. Close the session.
+        Unanswered = 5,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Done => "DONE",
+                Self::Matched => "MATCHED",
+                Self::Running => "RUNNING",
+                Self::Ended => "ENDED",
+                Self::Unanswered => "UNANSWERED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "DONE" => Some(Self::Done),
+                "MATCHED" => Some(Self::Matched),
+                "RUNNING" => Some(Self::Running),
+                "ENDED" => Some(Self::Ended),
+                "UNANSWERED" => Some(Self::Unanswered),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for SessionResult {
+    const NAME: &'static str = "SessionResult";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.SessionResult".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.SessionResult".into()
     }
 }
 /// How a command ended, and what it wrote. Given on failure, too.
@@ -5275,6 +5447,12 @@ pub struct WriteRequest {
     /// Encoding of `content`. Default: UTF-8 text.
     #[prost(enumeration = "ContentEncoding", tag = "5")]
     pub encoding: i32,
+    /// Set by `FileService`, in place of `content`: what was uploaded. Default: none.
+    #[prost(message, optional, tag = "6")]
+    pub uploaded: ::core::option::Option<UploadedContent>,
+    /// Permission bits of the file, at most 0777. Default: those of the file that is replaced, else 0644.
+    #[prost(uint32, optional, tag = "7")]
+    pub mode: ::core::option::Option<u32>,
 }
 impl ::prost::Name for WriteRequest {
     const NAME: &'static str = "WriteRequest";
@@ -5284,6 +5462,32 @@ impl ::prost::Name for WriteRequest {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.WriteRequest".into()
+    }
+}
+/// Content that the daemon has from an upload.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadedContent {
+    /// The upload, of the same run.
+    #[prost(string, tag = "1")]
+    pub upload_id: ::prost::alloc::string::String,
+    /// Its length, bytes.
+    #[prost(uint64, tag = "2")]
+    pub size_bytes: u64,
+    /// Its SHA-256, lower-case hex.
+    #[prost(string, tag = "3")]
+    pub sha256: ::prost::alloc::string::String,
+    /// It is a tar archive, which is unpacked beneath `path`, a directory. Default: it is the content of the file.
+    #[prost(bool, tag = "4")]
+    pub archive: bool,
+}
+impl ::prost::Name for UploadedContent {
+    const NAME: &'static str = "UploadedContent";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadedContent".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadedContent".into()
     }
 }
 /// What was written.
@@ -5305,6 +5509,10 @@ pub struct WriteResult {
     /// There was no file before.
     #[prost(bool, tag = "5")]
     pub created: bool,
+    /// Of an archive: files, directories and links that were unpacked. `sha256_after` is the archive's.
+    #[prost(uint64, tag = "6")]
+    #[serde(skip_serializing_if = "crate::plain::is_zero")]
+    pub entries: u64,
 }
 impl ::prost::Name for WriteResult {
     const NAME: &'static str = "WriteResult";
@@ -5920,6 +6128,43 @@ impl ContentEncoding {
         }
     }
 }
+/// What a download is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Transfer {
+    /// Same as TRANSFER_NONE.
+    Unspecified = 0,
+    /// None: an ordinary read.
+    None = 1,
+    /// One regular file.
+    File = 2,
+    /// A directory with all that is in it, as a tar archive.
+    Archive = 3,
+}
+impl Transfer {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "TRANSFER_UNSPECIFIED",
+            Self::None => "TRANSFER_NONE",
+            Self::File => "TRANSFER_FILE",
+            Self::Archive => "TRANSFER_ARCHIVE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TRANSFER_UNSPECIFIED" => Some(Self::Unspecified),
+            "TRANSFER_NONE" => Some(Self::None),
+            "TRANSFER_FILE" => Some(Self::File),
+            "TRANSFER_ARCHIVE" => Some(Self::Archive),
+            _ => None,
+        }
+    }
+}
 /// See ToolService.StepTranscript.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StepTranscriptRequest {
@@ -6064,7 +6309,7 @@ pub struct ListToolsRequest {
     /// Required.
     #[prost(string, tag = "1")]
     pub run_id: ::prost::alloc::string::String,
-    /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default `native`.
+    /// `code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default `native`.
     #[prost(string, tag = "2")]
     pub dialect: ::prost::alloc::string::String,
     /// Default OPENAI.
@@ -6216,7 +6461,7 @@ impl ::prost::Name for CallRequest {
 /// A tool call in an agent's own dialect.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DialectCall {
-    /// `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
+    /// `code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
     #[prost(string, tag = "1")]
     pub dialect: ::prost::alloc::string::String,
     /// The tool's name in that dialect, such as `fs.read`; or that of an upstream server's tool as ListTools says it:
@@ -7609,6 +7854,996 @@ impl Verdict {
         }
     }
 }
+/// A piece of an upload: `begin` first, then `data` as often as needed.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadFileRequest {
+    /// What it is.
+    #[prost(oneof = "upload_file_request::Piece", tags = "1, 2")]
+    pub piece: ::core::option::Option<upload_file_request::Piece>,
+}
+/// Nested message and enum types in `UploadFileRequest`.
+pub mod upload_file_request {
+    /// What it is.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Piece {
+        /// First message of the stream.
+        #[prost(message, tag = "1")]
+        Begin(super::BeginUpload),
+        /// The next bytes, at most 3 MiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::bytes::Bytes),
+    }
+}
+impl ::prost::Name for UploadFileRequest {
+    const NAME: &'static str = "UploadFileRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadFileRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadFileRequest".into()
+    }
+}
+/// What is uploaded, and where to.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BeginUpload {
+    /// The run.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The file, or the directory beneath which an archive is unpacked. Missing directories are made.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// Chosen by the client, a UUID: after a stream that broke, the client goes on with the same upload. What there is of it is
+    /// kept for an hour. Default: the upload cannot be resumed.
+    #[prost(string, tag = "3")]
+    pub upload_id: ::prost::alloc::string::String,
+    /// Position of the first byte that follows: as many as the daemon has (`GetUpload`). Default: 0.
+    #[prost(uint64, tag = "4")]
+    pub offset: u64,
+    /// Bytes in all. The daemon refuses more and fewer. Default: as many as come.
+    #[prost(uint64, optional, tag = "5")]
+    pub size_bytes: ::core::option::Option<u64>,
+    /// SHA-256 of all bytes, lower-case hex. The daemon refuses others. Default: not compared.
+    #[prost(string, tag = "6")]
+    pub sha256: ::prost::alloc::string::String,
+    /// Permission bits of the file, at most 0777. Default: those of the file that is replaced, else 0644. Not of archives.
+    #[prost(uint32, optional, tag = "7")]
+    pub mode: ::core::option::Option<u32>,
+    /// Only when the file's present SHA-256 (lower-case hex) is this. Not of archives.
+    #[prost(string, tag = "8")]
+    pub if_match_sha256: ::prost::alloc::string::String,
+    /// Only when there is no file yet. Not of archives.
+    #[prost(bool, tag = "9")]
+    pub create_only: bool,
+    /// As in `CallRequest`.
+    #[prost(bool, tag = "10")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for BeginUpload {
+    const NAME: &'static str = "BeginUpload";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BeginUpload".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BeginUpload".into()
+    }
+}
+/// What came of an upload.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadFileResponse {
+    /// The call that wrote the file.
+    #[prost(string, tag = "1")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The call waits for this approval, and its content is kept for it.
+    #[prost(string, tag = "2")]
+    pub approval_id: ::prost::alloc::string::String,
+    /// Set when the file is there.
+    #[prost(message, optional, tag = "3")]
+    pub result: ::core::option::Option<WriteResult>,
+}
+impl ::prost::Name for UploadFileResponse {
+    const NAME: &'static str = "UploadFileResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadFileResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadFileResponse".into()
+    }
+}
+/// A piece of an upload of an archive.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadArchiveRequest {
+    /// What it is.
+    #[prost(oneof = "upload_archive_request::Piece", tags = "1, 2")]
+    pub piece: ::core::option::Option<upload_archive_request::Piece>,
+}
+/// Nested message and enum types in `UploadArchiveRequest`.
+pub mod upload_archive_request {
+    /// What it is.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Piece {
+        /// First message of the stream.
+        #[prost(message, tag = "1")]
+        Begin(super::BeginUpload),
+        /// The next bytes of the archive, at most 3 MiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::bytes::Bytes),
+    }
+}
+impl ::prost::Name for UploadArchiveRequest {
+    const NAME: &'static str = "UploadArchiveRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadArchiveRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadArchiveRequest".into()
+    }
+}
+/// What came of an upload of an archive.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UploadArchiveResponse {
+    /// The call that unpacked it.
+    #[prost(string, tag = "1")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The call waits for this approval, and the archive is kept for it.
+    #[prost(string, tag = "2")]
+    pub approval_id: ::prost::alloc::string::String,
+    /// Set when it is unpacked.
+    #[prost(message, optional, tag = "3")]
+    pub result: ::core::option::Option<WriteResult>,
+}
+impl ::prost::Name for UploadArchiveResponse {
+    const NAME: &'static str = "UploadArchiveResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.UploadArchiveResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.UploadArchiveResponse".into()
+    }
+}
+/// Read one file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadFileRequest {
+    /// The run.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The file.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// First byte. Default: 0.
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    /// As in `CallRequest`.
+    #[prost(bool, tag = "4")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for DownloadFileRequest {
+    const NAME: &'static str = "DownloadFileRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadFileRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadFileRequest".into()
+    }
+}
+/// A piece of a download: `begin` first, then `data`, and `end` last. A stream without `end` is not complete.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadFileResponse {
+    /// What it is.
+    #[prost(oneof = "download_file_response::Piece", tags = "1, 2, 3")]
+    pub piece: ::core::option::Option<download_file_response::Piece>,
+}
+/// Nested message and enum types in `DownloadFileResponse`.
+pub mod download_file_response {
+    /// What it is.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Piece {
+        /// First message of the stream.
+        #[prost(message, tag = "1")]
+        Begin(super::DownloadBegun),
+        /// The next bytes, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::bytes::Bytes),
+        /// Last message of the stream.
+        #[prost(message, tag = "3")]
+        End(super::DownloadEnded),
+    }
+}
+impl ::prost::Name for DownloadFileResponse {
+    const NAME: &'static str = "DownloadFileResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadFileResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadFileResponse".into()
+    }
+}
+/// What is downloaded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadBegun {
+    /// Size of the whole file, bytes; 0 for an archive, whose size nobody knows yet.
+    #[prost(uint64, tag = "1")]
+    pub size_bytes: u64,
+    /// Permission bits of the file or directory.
+    #[prost(uint32, tag = "2")]
+    pub mode: u32,
+}
+impl ::prost::Name for DownloadBegun {
+    const NAME: &'static str = "DownloadBegun";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadBegun".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadBegun".into()
+    }
+}
+/// All of it was sent.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadEnded {
+    /// The call that read it.
+    #[prost(string, tag = "1")]
+    pub call_id: ::prost::alloc::string::String,
+    /// SHA-256 of the whole file is in `sha256`, whatever the offset was; of an archive, that of the archive. `sent_bytes` are
+    /// those that were sent.
+    #[prost(message, optional, tag = "2")]
+    pub result: ::core::option::Option<ReadResult>,
+}
+impl ::prost::Name for DownloadEnded {
+    const NAME: &'static str = "DownloadEnded";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadEnded".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadEnded".into()
+    }
+}
+/// Read a directory.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadArchiveRequest {
+    /// The run.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The directory.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    /// As in `CallRequest`.
+    #[prost(bool, tag = "3")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for DownloadArchiveRequest {
+    const NAME: &'static str = "DownloadArchiveRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadArchiveRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadArchiveRequest".into()
+    }
+}
+/// A piece of an archive.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DownloadArchiveResponse {
+    /// What it is.
+    #[prost(oneof = "download_archive_response::Piece", tags = "1, 2, 3")]
+    pub piece: ::core::option::Option<download_archive_response::Piece>,
+}
+/// Nested message and enum types in `DownloadArchiveResponse`.
+pub mod download_archive_response {
+    /// What it is.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Piece {
+        /// First message of the stream.
+        #[prost(message, tag = "1")]
+        Begin(super::DownloadBegun),
+        /// The next bytes, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Data(::prost::bytes::Bytes),
+        /// Last message of the stream.
+        #[prost(message, tag = "3")]
+        End(super::DownloadEnded),
+    }
+}
+impl ::prost::Name for DownloadArchiveResponse {
+    const NAME: &'static str = "DownloadArchiveResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.DownloadArchiveResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.DownloadArchiveResponse".into()
+    }
+}
+/// Ask how much of an upload there is.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetUploadRequest {
+    /// The run.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The upload.
+    #[prost(string, tag = "2")]
+    pub upload_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for GetUploadRequest {
+    const NAME: &'static str = "GetUploadRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetUploadRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetUploadRequest".into()
+    }
+}
+/// How much of an upload there is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetUploadResponse {
+    /// Bytes that the daemon has.
+    #[prost(uint64, tag = "1")]
+    pub received_bytes: u64,
+}
+impl ::prost::Name for GetUploadResponse {
+    const NAME: &'static str = "GetUploadResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.GetUploadResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.GetUploadResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod file_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Moves files and directories into a run and out of it. An upload is a `write` call and a download is a `read` call:
+    /// permission, protected paths, approval, limits and record hold as for these. The profile's `bounds.max_transfer_bytes`
+    /// bounds the size. The record has size and SHA-256, never the content.
+    #[derive(Debug, Clone)]
+    pub struct FileServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl FileServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> FileServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> FileServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            FileServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Writes one file. Its content is kept by the daemon until all of it is there and its SHA-256 is right. Then the file
+        /// appears whole under its name, or not at all.
+        pub async fn upload_file(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::UploadFileRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadFileResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/UploadFile",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "UploadFile"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        /// Reads one file, from any byte on.
+        pub async fn download_file(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DownloadFileRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::DownloadFileResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/DownloadFile",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "DownloadFile"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Unpacks a tar archive beneath a directory. Every member is examined before the first is unpacked. Each file appears whole or
+        /// not at all.
+        pub async fn upload_archive(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::UploadArchiveRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadArchiveResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/UploadArchive",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "UploadArchive"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        /// Reads a directory with all that is in it, as a tar archive.
+        pub async fn download_archive(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DownloadArchiveRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::DownloadArchiveResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/DownloadArchive",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "DownloadArchive"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// How much of an upload the daemon has, to go on with it.
+        pub async fn get_upload(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetUploadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetUploadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.FileService/GetUpload",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.FileService", "GetUpload"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod file_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with FileServiceServer.
+    #[async_trait]
+    pub trait FileService: std::marker::Send + std::marker::Sync + 'static {
+        /// Writes one file. Its content is kept by the daemon until all of it is there and its SHA-256 is right. Then the file
+        /// appears whole under its name, or not at all.
+        async fn upload_file(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::UploadFileRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadFileResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the DownloadFile method.
+        type DownloadFileStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::DownloadFileResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Reads one file, from any byte on.
+        async fn download_file(
+            &self,
+            request: tonic::Request<super::DownloadFileRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::DownloadFileStream>,
+            tonic::Status,
+        >;
+        /// Unpacks a tar archive beneath a directory. Every member is examined before the first is unpacked. Each file appears whole or
+        /// not at all.
+        async fn upload_archive(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::UploadArchiveRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<super::UploadArchiveResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the DownloadArchive method.
+        type DownloadArchiveStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::DownloadArchiveResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Reads a directory with all that is in it, as a tar archive.
+        async fn download_archive(
+            &self,
+            request: tonic::Request<super::DownloadArchiveRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::DownloadArchiveStream>,
+            tonic::Status,
+        >;
+        /// How much of an upload the daemon has, to go on with it.
+        async fn get_upload(
+            &self,
+            request: tonic::Request<super::GetUploadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetUploadResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Moves files and directories into a run and out of it. An upload is a `write` call and a download is a `read` call:
+    /// permission, protected paths, approval, limits and record hold as for these. The profile's `bounds.max_transfer_bytes`
+    /// bounds the size. The record has size and SHA-256, never the content.
+    #[derive(Debug)]
+    pub struct FileServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> FileServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for FileServiceServer<T>
+    where
+        T: FileService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.FileService/UploadFile" => {
+                    #[allow(non_camel_case_types)]
+                    struct UploadFileSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::ClientStreamingService<super::UploadFileRequest>
+                    for UploadFileSvc<T> {
+                        type Response = super::UploadFileResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::UploadFileRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::upload_file(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UploadFileSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.FileService/DownloadFile" => {
+                    #[allow(non_camel_case_types)]
+                    struct DownloadFileSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::ServerStreamingService<super::DownloadFileRequest>
+                    for DownloadFileSvc<T> {
+                        type Response = super::DownloadFileResponse;
+                        type ResponseStream = T::DownloadFileStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DownloadFileRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::download_file(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DownloadFileSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.FileService/UploadArchive" => {
+                    #[allow(non_camel_case_types)]
+                    struct UploadArchiveSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::ClientStreamingService<super::UploadArchiveRequest>
+                    for UploadArchiveSvc<T> {
+                        type Response = super::UploadArchiveResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::UploadArchiveRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::upload_archive(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UploadArchiveSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.FileService/DownloadArchive" => {
+                    #[allow(non_camel_case_types)]
+                    struct DownloadArchiveSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::ServerStreamingService<
+                        super::DownloadArchiveRequest,
+                    > for DownloadArchiveSvc<T> {
+                        type Response = super::DownloadArchiveResponse;
+                        type ResponseStream = T::DownloadArchiveStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DownloadArchiveRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::download_archive(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DownloadArchiveSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.FileService/GetUpload" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetUploadSvc<T: FileService>(pub Arc<T>);
+                    impl<
+                        T: FileService,
+                    > tonic::server::UnaryService<super::GetUploadRequest>
+                    for GetUploadSvc<T> {
+                        type Response = super::GetUploadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetUploadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as FileService>::get_upload(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetUploadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for FileServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.FileService";
+    impl<T> tonic::server::NamedService for FileServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// See HostService.ExamineHost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExamineHostRequest {}
@@ -8019,6 +9254,756 @@ pub mod host_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.HostService";
     impl<T> tonic::server::NamedService for HostServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// An image of the engine, under one of its names.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Image {
+    /// Such as `tools:1`.
+    #[prost(string, tag = "1")]
+    pub reference: ::prost::alloc::string::String,
+    /// Its identity by content, `sha256:…`.
+    #[prost(string, tag = "2")]
+    pub image_id: ::prost::alloc::string::String,
+    /// Bytes of its layers.
+    #[prost(uint64, tag = "3")]
+    pub size_bytes: u64,
+    /// When it was made, as it says.
+    #[prost(message, optional, tag = "4")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Profiles of the policy that allow it, or have it as their own.
+    #[prost(string, repeated, tag = "5")]
+    pub profiles: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Why no run can use it. Empty: a run can.
+    #[prost(string, tag = "6")]
+    pub unusable: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Image {
+    const NAME: &'static str = "Image";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Image".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Image".into()
+    }
+}
+/// See ImageService.ImportImage.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportImageRequest {
+    /// The first message has the header, all others a piece.
+    #[prost(oneof = "import_image_request::Part", tags = "1, 2")]
+    pub part: ::core::option::Option<import_image_request::Part>,
+}
+/// Nested message and enum types in `ImportImageRequest`.
+pub mod import_image_request {
+    /// The first message has the header, all others a piece.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        /// What it is.
+        #[prost(message, tag = "1")]
+        Header(super::ImportImageHeader),
+        /// The next bytes of the tar, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Piece(::prost::alloc::vec::Vec<u8>),
+    }
+}
+impl ::prost::Name for ImportImageRequest {
+    const NAME: &'static str = "ImportImageRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ImportImageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ImportImageRequest".into()
+    }
+}
+/// What is imported.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportImageHeader {
+    /// Name that the image gets, such as `tools:1`. Required. `cofferdam/…` is the daemon's own.
+    #[prost(string, tag = "1")]
+    pub reference: ::prost::alloc::string::String,
+    /// What the tar is. It must not be compressed, and neither may be what is in it.
+    #[prost(enumeration = "import_image_header::Form", tag = "2")]
+    pub form: i32,
+    /// Take the name from another image that has it. Default: ALREADY_EXISTS.
+    #[prost(bool, tag = "3")]
+    pub replace: bool,
+}
+/// Nested message and enum types in `ImportImageHeader`.
+pub mod import_image_header {
+    /// Forms of a tar.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Form {
+        /// Find out: an archive of `docker save` begins with the parts of one.
+        Unspecified = 0,
+        /// An archive of `docker save`, with exactly one image. Its own names are not used.
+        DockerArchive = 1,
+        /// A root file system, which becomes the only layer.
+        RootFilesystem = 2,
+    }
+    impl Form {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "FORM_UNSPECIFIED",
+                Self::DockerArchive => "DOCKER_ARCHIVE",
+                Self::RootFilesystem => "ROOT_FILESYSTEM",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "FORM_UNSPECIFIED" => Some(Self::Unspecified),
+                "DOCKER_ARCHIVE" => Some(Self::DockerArchive),
+                "ROOT_FILESYSTEM" => Some(Self::RootFilesystem),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for ImportImageHeader {
+    const NAME: &'static str = "ImportImageHeader";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ImportImageHeader".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ImportImageHeader".into()
+    }
+}
+/// The image that was imported.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportImageResponse {
+    /// The image.
+    #[prost(message, optional, tag = "1")]
+    pub image: ::core::option::Option<Image>,
+    /// SHA-256 of the tar as it arrived, lower-case hex.
+    #[prost(string, tag = "2")]
+    pub tar_sha256: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImportImageResponse {
+    const NAME: &'static str = "ImportImageResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ImportImageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ImportImageResponse".into()
+    }
+}
+/// See ImageService.BuildImage.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BuildImageRequest {
+    /// The first message has the header, all others a piece.
+    #[prost(oneof = "build_image_request::Part", tags = "1, 2")]
+    pub part: ::core::option::Option<build_image_request::Part>,
+}
+/// Nested message and enum types in `BuildImageRequest`.
+pub mod build_image_request {
+    /// The first message has the header, all others a piece.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        /// What to build.
+        #[prost(message, tag = "1")]
+        Header(super::BuildImageHeader),
+        /// The next bytes of the tar, at most 1 MiB.
+        #[prost(bytes, tag = "2")]
+        Piece(::prost::alloc::vec::Vec<u8>),
+    }
+}
+impl ::prost::Name for BuildImageRequest {
+    const NAME: &'static str = "BuildImageRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BuildImageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BuildImageRequest".into()
+    }
+}
+/// What is built.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BuildImageHeader {
+    /// Name that the image gets, such as `tools:1`. Required. `cofferdam/…` is the daemon's own.
+    #[prost(string, tag = "1")]
+    pub reference: ::prost::alloc::string::String,
+    /// The Dockerfile's path in the directory. Default `Dockerfile`.
+    #[prost(string, tag = "2")]
+    pub dockerfile: ::prost::alloc::string::String,
+    /// Take the name from another image that has it. Default: ALREADY_EXISTS.
+    #[prost(bool, tag = "3")]
+    pub replace: bool,
+    /// When the build is ended. At most, and by default, `images.timeout` of the daemon's configuration.
+    #[prost(message, optional, tag = "4")]
+    pub timeout: ::core::option::Option<::prost_types::Duration>,
+    /// Give the build no network at all. Default: the one that the engine gives it.
+    #[prost(bool, tag = "5")]
+    pub without_network: bool,
+}
+impl ::prost::Name for BuildImageHeader {
+    const NAME: &'static str = "BuildImageHeader";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BuildImageHeader".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BuildImageHeader".into()
+    }
+}
+/// What a build says.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BuildImageResponse {
+    /// Output, and at the end the image.
+    #[prost(oneof = "build_image_response::Part", tags = "1, 2")]
+    pub part: ::core::option::Option<build_image_response::Part>,
+}
+/// Nested message and enum types in `BuildImageResponse`.
+pub mod build_image_response {
+    /// Output, and at the end the image.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Part {
+        /// What the build prints, from programs that nobody has checked.
+        #[prost(string, tag = "1")]
+        Output(::prost::alloc::string::String),
+        /// The image that was built. The last message.
+        #[prost(message, tag = "2")]
+        Image(super::Image),
+    }
+}
+impl ::prost::Name for BuildImageResponse {
+    const NAME: &'static str = "BuildImageResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.BuildImageResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.BuildImageResponse".into()
+    }
+}
+/// See ImageService.ListImages.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListImagesRequest {}
+impl ::prost::Name for ListImagesRequest {
+    const NAME: &'static str = "ListImagesRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListImagesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListImagesRequest".into()
+    }
+}
+/// The images.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListImagesResponse {
+    /// By name, at most 1,000.
+    #[prost(message, repeated, tag = "1")]
+    pub images: ::prost::alloc::vec::Vec<Image>,
+    /// There are more.
+    #[prost(bool, tag = "2")]
+    pub truncated: bool,
+}
+impl ::prost::Name for ListImagesResponse {
+    const NAME: &'static str = "ListImagesResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListImagesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListImagesResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod image_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Imports, builds and lists the engine's images. For operators.
+    #[derive(Debug, Clone)]
+    pub struct ImageServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl ImageServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> ImageServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ImageServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ImageServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Makes an image of a tar: first a header, then the tar in pieces. Nothing is kept of a tar that is refused, cut or
+        /// longer than `images.max_size` of the daemon's configuration.
+        pub async fn import_image(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::ImportImageRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::ImportImageResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ImageService/ImportImage",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ImageService", "ImportImage"));
+            self.inner.client_streaming(req, path, codec).await
+        }
+        /// Has the engine build an image from a directory with a Dockerfile: first a header, then the directory as a tar in pieces.
+        /// Answers with what the build prints, and with the image at its end. The build has the network that the engine gives
+        /// it. It is ended when its time is over, when the client goes away, or when the daemon stops.
+        pub async fn build_image(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::BuildImageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::BuildImageResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ImageService/BuildImage",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ImageService", "BuildImage"));
+            self.inner.streaming(req, path, codec).await
+        }
+        /// The engine's images that have a name, by name.
+        pub async fn list_images(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListImagesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListImagesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.ImageService/ListImages",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.ImageService", "ListImages"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod image_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with ImageServiceServer.
+    #[async_trait]
+    pub trait ImageService: std::marker::Send + std::marker::Sync + 'static {
+        /// Makes an image of a tar: first a header, then the tar in pieces. Nothing is kept of a tar that is refused, cut or
+        /// longer than `images.max_size` of the daemon's configuration.
+        async fn import_image(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ImportImageRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImportImageResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the BuildImage method.
+        type BuildImageStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::BuildImageResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Has the engine build an image from a directory with a Dockerfile: first a header, then the directory as a tar in pieces.
+        /// Answers with what the build prints, and with the image at its end. The build has the network that the engine gives
+        /// it. It is ended when its time is over, when the client goes away, or when the daemon stops.
+        async fn build_image(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::BuildImageRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::BuildImageStream>, tonic::Status>;
+        /// The engine's images that have a name, by name.
+        async fn list_images(
+            &self,
+            request: tonic::Request<super::ListImagesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListImagesResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Imports, builds and lists the engine's images. For operators.
+    #[derive(Debug)]
+    pub struct ImageServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> ImageServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for ImageServiceServer<T>
+    where
+        T: ImageService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.ImageService/ImportImage" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImportImageSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::ClientStreamingService<super::ImportImageRequest>
+                    for ImportImageSvc<T> {
+                        type Response = super::ImportImageResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ImportImageRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::import_image(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImportImageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ImageService/BuildImage" => {
+                    #[allow(non_camel_case_types)]
+                    struct BuildImageSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::StreamingService<super::BuildImageRequest>
+                    for BuildImageSvc<T> {
+                        type Response = super::BuildImageResponse;
+                        type ResponseStream = T::BuildImageStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::BuildImageRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::build_image(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = BuildImageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.ImageService/ListImages" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListImagesSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::UnaryService<super::ListImagesRequest>
+                    for ListImagesSvc<T> {
+                        type Response = super::ListImagesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListImagesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::list_images(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListImagesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for ImageServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.ImageService";
+    impl<T> tonic::server::NamedService for ImageServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
@@ -11475,8 +13460,26 @@ pub struct Run {
     /// What it has on the daemon's disk; absent when that is not known so far.
     #[prost(message, optional, tag = "28")]
     pub disk: ::core::option::Option<DiskUse>,
+    /// Environment variables of all its commands and processes. Only from CreateRun and GetRun.
+    #[prost(btree_map = "string, string", tag = "29")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Names of the variables whose values are secret. Their values are never answered.
+    #[prost(string, repeated, tag = "30")]
+    pub secret_env: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The run is stopped when nobody has renewed it for so long, see KeepAliveRun. Absent: never.
+    #[prost(message, optional, tag = "31")]
+    pub lease: ::core::option::Option<::prost_types::Duration>,
+    /// Output only. When the lease ends unless somebody renews it. Only from GetRun and KeepAliveRun, while the run lives.
+    #[prost(message, optional, tag = "32")]
+    pub lease_ends_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Output only. Why it ended by itself.
+    #[prost(enumeration = "run::EndCause", tag = "33")]
+    pub end_cause: i32,
     /// Directories of the container that were asked for as the run's own.
-    #[prost(string, repeated, tag = "29")]
+    #[prost(string, repeated, tag = "34")]
     pub writable_paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Nested message and enum types in `Run`.
@@ -11579,6 +13582,53 @@ pub mod run {
                 "START_KIND_UNSPECIFIED" => Some(Self::Unspecified),
                 "WARM" => Some(Self::Warm),
                 "COLD" => Some(Self::Cold),
+                _ => None,
+            }
+        }
+    }
+    /// Why a run ended that nobody stopped and that did not fail.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum EndCause {
+        /// It lives, was stopped on request, or FAILED.
+        Unspecified = 0,
+        /// It was as old as its `ttl`.
+        Ttl = 1,
+        /// It had no call for its `idle_timeout`.
+        IdleTimeout = 2,
+        /// Nobody renewed its `lease`.
+        Lease = 3,
+    }
+    impl EndCause {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "END_CAUSE_UNSPECIFIED",
+                Self::Ttl => "TTL",
+                Self::IdleTimeout => "IDLE_TIMEOUT",
+                Self::Lease => "LEASE",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "END_CAUSE_UNSPECIFIED" => Some(Self::Unspecified),
+                "TTL" => Some(Self::Ttl),
+                "IDLE_TIMEOUT" => Some(Self::IdleTimeout),
+                "LEASE" => Some(Self::Lease),
                 _ => None,
             }
         }
@@ -12071,7 +14121,8 @@ pub struct CreateRunRequest {
     /// Lower limits than the profile's.
     #[prost(message, optional, tag = "9")]
     pub limits: ::core::option::Option<Limits>,
-    /// Stop the run when it is this old.
+    /// Stop the run when it is this old, counted from READY. At most `runs.max_ttl` of the daemon's configuration, which is
+    /// also the default where it is set. Default: never.
     #[prost(message, optional, tag = "10")]
     pub ttl: ::core::option::Option<::prost_types::Duration>,
     /// Stop the run when it has had no call for so long.
@@ -12087,9 +14138,30 @@ pub struct CreateRunRequest {
     /// else, as long as the run lives. Default false.
     #[prost(bool, tag = "13")]
     pub issue_token: bool,
+    /// Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A call's own
+    /// variable of the same name wins. Commands that run because they only read get none. A variable needs the leave of
+    /// the profile's `exec.env` as a call's does; one that can make a program into another (PATH, LD_PRELOAD …) also needs
+    /// `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128 KiB in all and
+    /// 32 KiB a value. What looks like a secret is refused here.
+    #[prost(btree_map = "string, string", tag = "14")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// The same with secret values: sealed on the disk, removed when the run ends, never answered, recorded or logged, and
+    /// hidden where an agent writes one of 8 bytes or more into a call. Names count as those of `env`, and are shown.
+    #[prost(btree_map = "string, string", tag = "15")]
+    pub secret_env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Stop the run when nobody has sent KeepAliveRun for so long, counted from READY. At least a second. A daemon that
+    /// reattaches the run gives it one lease from then, because nobody could renew it before. Default: never.
+    #[prost(message, optional, tag = "16")]
+    pub lease: ::core::option::Option<::prost_types::Duration>,
     /// Directories of the container, such as `/logs`, that are to be there and the run's own: at most 32 absolute paths without links.
     /// Those that the image lacks are made. Only for profiles with `root: writable-layer`.
-    #[prost(string, repeated, tag = "14")]
+    #[prost(string, repeated, tag = "17")]
     pub writable_paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for CreateRunRequest {
@@ -12306,6 +14378,78 @@ impl ::prost::Name for ResumeRunResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.ResumeRunResponse".into()
+    }
+}
+/// See RunService.KeepAliveRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KeepAliveRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for KeepAliveRunRequest {
+    const NAME: &'static str = "KeepAliveRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.KeepAliveRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.KeepAliveRunRequest".into()
+    }
+}
+/// The run, with its lease renewed.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct KeepAliveRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for KeepAliveRunResponse {
+    const NAME: &'static str = "KeepAliveRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.KeepAliveRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.KeepAliveRunResponse".into()
+    }
+}
+/// See RunService.ExtendRun.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExtendRunRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// The age at which the run is stopped, counted from READY as in CreateRun. Required; at most `runs.max_ttl` of the
+    /// daemon's configuration.
+    #[prost(message, optional, tag = "2")]
+    pub ttl: ::core::option::Option<::prost_types::Duration>,
+}
+impl ::prost::Name for ExtendRunRequest {
+    const NAME: &'static str = "ExtendRunRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExtendRunRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExtendRunRequest".into()
+    }
+}
+/// The run, with its new ttl.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ExtendRunResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+}
+impl ::prost::Name for ExtendRunResponse {
+    const NAME: &'static str = "ExtendRunResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ExtendRunResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ExtendRunResponse".into()
     }
 }
 /// See RunService.DeleteRun.
@@ -12863,7 +15007,8 @@ pub mod run_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.RunService", "ListRuns"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends a run: its calls are cancelled, its container and mounts removed. Its workspace stays, and so do the changes
+        /// Ends a run: its calls are cancelled, its processes killed, its mounts removed. The answer tells that nothing of it
+        /// can run or write any more; its container is removed after that. Its workspace stays, and so do the changes
         /// of an `overlay`.
         pub async fn stop_run(
             &mut self,
@@ -12918,8 +15063,9 @@ pub mod run_service_client {
         }
         /// Makes every command of a run stand still: no process that a call or a terminal has started runs on, and calls are
         /// refused as RUN_NOT_READY until ResumeRun. Calls under way wait, and go on then. Their time goes on meanwhile: a
-        /// command whose timeout passes is ended where it stands. `ttl` goes on, too; `idle_timeout` does not. A paused run
-        /// can be stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
+        /// command whose timeout passes is ended where it stands. Memory is kept: after ResumeRun each process continues with
+        /// what it had. `ttl` and `lease` go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and
+        /// stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
         pub async fn pause_run(
             &mut self,
             request: impl tonic::IntoRequest<super::PauseRunRequest>,
@@ -12967,6 +15113,58 @@ pub mod run_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("cofferdam.v1.RunService", "ResumeRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Renews the `lease` of a run. Nothing else renews it: no call, no process and no watcher. Fails with
+        /// PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
+        pub async fn keep_alive_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::KeepAliveRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::KeepAliveRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/KeepAliveRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "KeepAliveRun"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED. Fails
+        /// with RUN_NOT_READY if the run has ended: no answer says that a run lives on which does not.
+        pub async fn extend_run(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ExtendRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExtendRunResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/ExtendRun",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "ExtendRun"));
             self.inner.unary(req, path, codec).await
         }
         /// The runs as they are, then each change of state.
@@ -13163,7 +15361,8 @@ pub mod run_service_server {
             tonic::Response<super::ListRunsResponse>,
             tonic::Status,
         >;
-        /// Ends a run: its calls are cancelled, its container and mounts removed. Its workspace stays, and so do the changes
+        /// Ends a run: its calls are cancelled, its processes killed, its mounts removed. The answer tells that nothing of it
+        /// can run or write any more; its container is removed after that. Its workspace stays, and so do the changes
         /// of an `overlay`.
         async fn stop_run(
             &self,
@@ -13181,8 +15380,9 @@ pub mod run_service_server {
         >;
         /// Makes every command of a run stand still: no process that a call or a terminal has started runs on, and calls are
         /// refused as RUN_NOT_READY until ResumeRun. Calls under way wait, and go on then. Their time goes on meanwhile: a
-        /// command whose timeout passes is ended where it stands. `ttl` goes on, too; `idle_timeout` does not. A paused run
-        /// can be stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
+        /// command whose timeout passes is ended where it stands. Memory is kept: after ResumeRun each process continues with
+        /// what it had. `ttl` and `lease` go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and
+        /// stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
         async fn pause_run(
             &self,
             request: tonic::Request<super::PauseRunRequest>,
@@ -13196,6 +15396,24 @@ pub mod run_service_server {
             request: tonic::Request<super::ResumeRunRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ResumeRunResponse>,
+            tonic::Status,
+        >;
+        /// Renews the `lease` of a run. Nothing else renews it: no call, no process and no watcher. Fails with
+        /// PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
+        async fn keep_alive_run(
+            &self,
+            request: tonic::Request<super::KeepAliveRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::KeepAliveRunResponse>,
+            tonic::Status,
+        >;
+        /// Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED. Fails
+        /// with RUN_NOT_READY if the run has ended: no answer says that a run lives on which does not.
+        async fn extend_run(
+            &self,
+            request: tonic::Request<super::ExtendRunRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ExtendRunResponse>,
             tonic::Status,
         >;
         /// Server streaming response type for the WatchRuns method.
@@ -13643,6 +15861,96 @@ pub mod run_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/cofferdam.v1.RunService/KeepAliveRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct KeepAliveRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::KeepAliveRunRequest>
+                    for KeepAliveRunSvc<T> {
+                        type Response = super::KeepAliveRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::KeepAliveRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::keep_alive_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = KeepAliveRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/ExtendRun" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExtendRunSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::ExtendRunRequest>
+                    for ExtendRunSvc<T> {
+                        type Response = super::ExtendRunResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ExtendRunRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::extend_run(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExtendRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/cofferdam.v1.RunService/WatchRuns" => {
                     #[allow(non_camel_case_types)]
                     struct WatchRunsSvc<T: RunService>(pub Arc<T>);
@@ -13951,6 +16259,951 @@ pub mod run_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "cofferdam.v1.RunService";
     impl<T> tonic::server::NamedService for RunServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// A session, as it is now.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Session {
+    /// Id of the session, and of its process.
+    #[prost(string, tag = "1")]
+    pub session_id: ::prost::alloc::string::String,
+    /// Whether it takes a command.
+    #[prost(enumeration = "session::State", tag = "2")]
+    pub state: i32,
+    /// Its process.
+    #[prost(message, optional, tag = "3")]
+    pub process: ::core::option::Option<Process>,
+}
+/// Nested message and enum types in `Session`.
+pub mod session {
+    /// Whether it takes a command.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        /// Never sent.
+        Unspecified = 0,
+        /// It does.
+        Idle = 1,
+        /// A command runs in it; or the daemon was restarted, and whether one runs is seen at the next use.
+        Busy = 2,
+        /// Its shell has become another program (`exec`), and takes no more commands.
+        Replaced = 3,
+        /// It has ended.
+        Closed = 4,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STATE_UNSPECIFIED",
+                Self::Idle => "IDLE",
+                Self::Busy => "BUSY",
+                Self::Replaced => "REPLACED",
+                Self::Closed => "CLOSED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STATE_UNSPECIFIED" => Some(Self::Unspecified),
+                "IDLE" => Some(Self::Idle),
+                "BUSY" => Some(Self::Busy),
+                "REPLACED" => Some(Self::Replaced),
+                "CLOSED" => Some(Self::Closed),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for Session {
+    const NAME: &'static str = "Session";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.Session".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.Session".into()
+    }
+}
+/// See SessionService.OpenSession.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OpenSessionRequest {
+    /// Required. The run, which must be READY.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Makes the opening idempotent, as in `CallRequest`.
+    #[prost(string, tag = "2")]
+    pub request_id: ::prost::alloc::string::String,
+    /// Working directory to begin with. Default: `@project`.
+    #[prost(string, tag = "3")]
+    pub cwd: ::prost::alloc::string::String,
+    /// Environment, beside the run's own; only names that the profile allows. TERM is `dumb` unless it is set here.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub env: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+    /// Size of its terminal. Default: 24 rows, 80 columns.
+    #[prost(message, optional, tag = "5")]
+    pub terminal: ::core::option::Option<TerminalSize>,
+    /// A name of the client's, to find it by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none.
+    #[prost(string, tag = "6")]
+    pub tag: ::prost::alloc::string::String,
+    /// When everything of it is ended, at most a day. Default: when its run ends.
+    #[prost(message, optional, tag = "7")]
+    pub timeout: ::core::option::Option<::prost_types::Duration>,
+    /// Wait until a needed approval is decided on, instead of answering with its id. Default: false.
+    #[prost(bool, tag = "8")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for OpenSessionRequest {
+    const NAME: &'static str = "OpenSessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.OpenSessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.OpenSessionRequest".into()
+    }
+}
+/// See SessionService.OpenSession.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OpenSessionResponse {
+    /// The session. Absent while its approval is pending.
+    #[prost(message, optional, tag = "1")]
+    pub session: ::core::option::Option<Session>,
+    /// The call, by which `GetCall` finds it; the session will have the same id.
+    #[prost(string, tag = "2")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The approval that it waits for; empty otherwise.
+    #[prost(string, tag = "3")]
+    pub approval_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for OpenSessionResponse {
+    const NAME: &'static str = "OpenSessionResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.OpenSessionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.OpenSessionResponse".into()
+    }
+}
+/// See SessionService.RunInSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunInSessionRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Makes the call idempotent, as in `CallRequest`.
+    #[prost(string, tag = "2")]
+    pub request_id: ::prost::alloc::string::String,
+    /// What to do. Required.
+    #[prost(message, optional, tag = "3")]
+    pub session: ::core::option::Option<SessionRequest>,
+    /// Wait until a needed approval is decided on, instead of answering with its id. Default: false.
+    #[prost(bool, tag = "4")]
+    pub wait_for_approval: bool,
+}
+impl ::prost::Name for RunInSessionRequest {
+    const NAME: &'static str = "RunInSessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RunInSessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RunInSessionRequest".into()
+    }
+}
+/// See SessionService.RunInSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RunInSessionResponse {
+    /// What it showed. Absent while its approval is pending.
+    #[prost(message, optional, tag = "1")]
+    pub result: ::core::option::Option<SessionResult>,
+    /// The call, by which `GetCall` finds it.
+    #[prost(string, tag = "2")]
+    pub call_id: ::prost::alloc::string::String,
+    /// The approval that it waits for; empty otherwise.
+    #[prost(string, tag = "3")]
+    pub approval_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for RunInSessionResponse {
+    const NAME: &'static str = "RunInSessionResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.RunInSessionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.RunInSessionResponse".into()
+    }
+}
+/// See SessionService.InterruptSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InterruptSessionRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(string, tag = "2")]
+    pub session_id: ::prost::alloc::string::String,
+    /// How often SIGINT is sent to the foreground of its terminal, at most 10. After the last one the foreground is killed, unless
+    /// that is the shell itself. Default: 3.
+    #[prost(uint32, optional, tag = "3")]
+    pub attempts: ::core::option::Option<u32>,
+    /// How long to wait after each, at most a minute. Default: a second.
+    #[prost(message, optional, tag = "4")]
+    pub timeout: ::core::option::Option<::prost_types::Duration>,
+    /// As in `SessionRequest`: a program that reads commands of its own shows its prompt after an interrupt, and goes on.
+    #[prost(string, repeated, tag = "5")]
+    pub expect: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for InterruptSessionRequest {
+    const NAME: &'static str = "InterruptSessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.InterruptSessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.InterruptSessionRequest".into()
+    }
+}
+/// See SessionService.InterruptSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InterruptSessionResponse {
+    /// What it showed, unless a `RunInSession` waits and is told: then the state alone.
+    #[prost(message, optional, tag = "1")]
+    pub result: ::core::option::Option<SessionResult>,
+}
+impl ::prost::Name for InterruptSessionResponse {
+    const NAME: &'static str = "InterruptSessionResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.InterruptSessionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.InterruptSessionResponse".into()
+    }
+}
+/// See SessionService.CloseSession.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CloseSessionRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Required.
+    #[prost(string, tag = "2")]
+    pub session_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CloseSessionRequest {
+    const NAME: &'static str = "CloseSessionRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CloseSessionRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CloseSessionRequest".into()
+    }
+}
+/// See SessionService.CloseSession.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CloseSessionResponse {
+    /// The session, with the proof that nothing of it is left. Closing one that has ended says the same again.
+    #[prost(message, optional, tag = "1")]
+    pub session: ::core::option::Option<Session>,
+}
+impl ::prost::Name for CloseSessionResponse {
+    const NAME: &'static str = "CloseSessionResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.CloseSessionResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.CloseSessionResponse".into()
+    }
+}
+/// See SessionService.ListSessions.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListSessionsRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+    /// Only those with this tag. Default: all.
+    #[prost(string, tag = "2")]
+    pub tag: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ListSessionsRequest {
+    const NAME: &'static str = "ListSessionsRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListSessionsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListSessionsRequest".into()
+    }
+}
+/// See SessionService.ListSessions.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListSessionsResponse {
+    /// At most 320.
+    #[prost(message, repeated, tag = "1")]
+    pub sessions: ::prost::alloc::vec::Vec<Session>,
+}
+impl ::prost::Name for ListSessionsResponse {
+    const NAME: &'static str = "ListSessionsResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ListSessionsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ListSessionsResponse".into()
+    }
+}
+/// Generated client implementations.
+#[cfg(feature = "grpc")]
+pub mod session_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for it: it outlives
+    /// its client and the daemon, its output can be attached to, what it is given is recorded, and everything in it ends with
+    /// it. Opening one is a call of the operation `process`, and each use of it one of the operation `session`: policy,
+    /// approval, limits and record hold as for `shell`.
+    ///
+    /// Its output tells nobody where a command ends: that is said with a mark which is made for that command alone and of which
+    /// nothing in the container knows before. Code that runs in the shell itself is trusted with its own exit code.
+    #[derive(Debug, Clone)]
+    pub struct SessionServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl SessionServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> SessionServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> SessionServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            SessionServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Opens a session. The same as `ToolService.Call` with the operation `process` and its `session` set.
+        pub async fn open_session(
+            &mut self,
+            request: impl tonic::IntoRequest<super::OpenSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::OpenSessionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/OpenSession",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.SessionService", "OpenSession"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Runs a command in a session, types at what runs in it, or waits for that. The same as `ToolService.Call` with the operation
+        /// `session`.
+        pub async fn run_in_session(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RunInSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RunInSessionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/RunInSession",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.SessionService", "RunInSession"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Interrupts what runs in a session, and waits until the session takes commands again.
+        pub async fn interrupt_session(
+            &mut self,
+            request: impl tonic::IntoRequest<super::InterruptSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::InterruptSessionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/InterruptSession",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("cofferdam.v1.SessionService", "InterruptSession"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends a session and everything in it, and waits until nothing of it is left.
+        pub async fn close_session(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CloseSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CloseSessionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/CloseSession",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.SessionService", "CloseSession"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The sessions of a run, the oldest first: those that live, and the newest of those that have ended.
+        pub async fn list_sessions(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListSessionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSessionsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.SessionService/ListSessions",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.SessionService", "ListSessions"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "grpc")]
+pub mod session_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with SessionServiceServer.
+    #[async_trait]
+    pub trait SessionService: std::marker::Send + std::marker::Sync + 'static {
+        /// Opens a session. The same as `ToolService.Call` with the operation `process` and its `session` set.
+        async fn open_session(
+            &self,
+            request: tonic::Request<super::OpenSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::OpenSessionResponse>,
+            tonic::Status,
+        >;
+        /// Runs a command in a session, types at what runs in it, or waits for that. The same as `ToolService.Call` with the operation
+        /// `session`.
+        async fn run_in_session(
+            &self,
+            request: tonic::Request<super::RunInSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RunInSessionResponse>,
+            tonic::Status,
+        >;
+        /// Interrupts what runs in a session, and waits until the session takes commands again.
+        async fn interrupt_session(
+            &self,
+            request: tonic::Request<super::InterruptSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::InterruptSessionResponse>,
+            tonic::Status,
+        >;
+        /// Ends a session and everything in it, and waits until nothing of it is left.
+        async fn close_session(
+            &self,
+            request: tonic::Request<super::CloseSessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CloseSessionResponse>,
+            tonic::Status,
+        >;
+        /// The sessions of a run, the oldest first: those that live, and the newest of those that have ended.
+        async fn list_sessions(
+            &self,
+            request: tonic::Request<super::ListSessionsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSessionsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for it: it outlives
+    /// its client and the daemon, its output can be attached to, what it is given is recorded, and everything in it ends with
+    /// it. Opening one is a call of the operation `process`, and each use of it one of the operation `session`: policy,
+    /// approval, limits and record hold as for `shell`.
+    ///
+    /// Its output tells nobody where a command ends: that is said with a mark which is made for that command alone and of which
+    /// nothing in the container knows before. Code that runs in the shell itself is trusted with its own exit code.
+    #[derive(Debug)]
+    pub struct SessionServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> SessionServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for SessionServiceServer<T>
+    where
+        T: SessionService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/cofferdam.v1.SessionService/OpenSession" => {
+                    #[allow(non_camel_case_types)]
+                    struct OpenSessionSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::OpenSessionRequest>
+                    for OpenSessionSvc<T> {
+                        type Response = super::OpenSessionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::OpenSessionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::open_session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = OpenSessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.SessionService/RunInSession" => {
+                    #[allow(non_camel_case_types)]
+                    struct RunInSessionSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::RunInSessionRequest>
+                    for RunInSessionSvc<T> {
+                        type Response = super::RunInSessionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RunInSessionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::run_in_session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RunInSessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.SessionService/InterruptSession" => {
+                    #[allow(non_camel_case_types)]
+                    struct InterruptSessionSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::InterruptSessionRequest>
+                    for InterruptSessionSvc<T> {
+                        type Response = super::InterruptSessionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::InterruptSessionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::interrupt_session(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = InterruptSessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.SessionService/CloseSession" => {
+                    #[allow(non_camel_case_types)]
+                    struct CloseSessionSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::CloseSessionRequest>
+                    for CloseSessionSvc<T> {
+                        type Response = super::CloseSessionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CloseSessionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::close_session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CloseSessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.SessionService/ListSessions" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSessionsSvc<T: SessionService>(pub Arc<T>);
+                    impl<
+                        T: SessionService,
+                    > tonic::server::UnaryService<super::ListSessionsRequest>
+                    for ListSessionsSvc<T> {
+                        type Response = super::ListSessionsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListSessionsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SessionService>::list_sessions(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSessionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for SessionServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "cofferdam.v1.SessionService";
+    impl<T> tonic::server::NamedService for SessionServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
