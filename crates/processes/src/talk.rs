@@ -212,8 +212,7 @@ impl Process {
             ));
         }
         if session.now() == v1::session::State::Replaced {
-            let message =
-                "the shell of the session has become another program (exec): close it, and open another one";
+            let message = "the shell of the session has become another program (exec), or has closed its input: close it, and open another one";
             return Err(ToolFailure::new(Reason::PreconditionFailed, message));
         }
         Ok(())
