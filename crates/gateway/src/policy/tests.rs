@@ -74,6 +74,9 @@ fn what_each_shipped_profile_lets_happen() {
         each("exec.deny_list", &|profile| format!("{:?}", profile.exec.deny_list).to_lowercase()),
         each("max_timeout_s", &|profile| profile.exec.max_timeout_s.to_string()),
         each("default_timeout_s", &|profile| profile.exec.default_timeout_s.to_string()),
+        each("max_transfer_bytes", &|profile| profile.bounds.max_transfer_bytes.to_string()),
+        each("max_argv_bytes", &|profile| profile.bounds.max_argv_bytes.to_string()),
+        each("max_stdin_bytes", &|profile| profile.bounds.max_stdin_bytes.to_string()),
         each("delete: risk", &|profile| default_risk("delete", profile.exec.deny_list).to_string()),
     ]);
     insta::assert_snapshot!(table.join("\n"));
