@@ -12,7 +12,7 @@ use crate::clock::UnixMillis;
 use crate::decision::{Decision, Refusal, Risk, Verdict};
 use crate::exec::{self, Applied, ExecRuling};
 use crate::grants::{Holders, Permissions, Standing};
-use crate::policy::{Grant, Policy, Profile, Role, Team};
+use crate::policy::{Grant, Policy, Profile, Role, RootMode, Team};
 use crate::risk::risk_of;
 use crate::ruling::{Holder, How, Ruling, Says};
 use text::excerpt;
@@ -96,6 +96,10 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
     let risk = risk_of(profile, operation, reads);
     let teams: Vec<(&str, &Team)> = policy.teams_of(&caller.agent_id).collect();
     let standing = standing(question, &teams, read_only);
+    let standing = match profile.root {
+        RootMode::ReadOnly => standing,
+        RootMode::WritableLayer => standing.without_commands(),
+    };
 
     let of_role = of_holder(question, (profile, role, &teams), &standing, read_only);
     let of_profile = of_profile(profile, question.profile, operation);

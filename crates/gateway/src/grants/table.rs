@@ -54,6 +54,19 @@ pub(crate) struct Standing {
     pub(crate) also: Vec<Arc<Permission>>,
 }
 
+impl Standing {
+    /// Less grants of commands that begin like one: where a run can put another program in its place, they give nothing.
+    pub(crate) fn without_commands(mut self) -> Self {
+        let grants = self.given.take().into_iter().chain(std::mem::take(&mut self.also));
+        let mut grants: Vec<_> = grants.filter(|grant| grant.scope.command.is_empty()).collect();
+        if !grants.is_empty() {
+            let best = grants.iter().position(|grant| grant.preapproved).unwrap_or_default();
+            self.given = Some(grants.remove(best));
+        }
+        Self { also: grants, ..self }
+    }
+}
+
 impl Permissions {
     /// These. For those that were kept: they were checked when they were given.
     pub fn of(permissions: impl IntoIterator<Item = Permission>) -> Self {

@@ -121,6 +121,19 @@ fn a_grant_gives_what_the_role_lacks_and_the_profile_still_decides() {
 }
 
 #[test]
+fn a_grant_of_a_command_gives_nothing_where_a_run_can_replace_programs() {
+    let test = command(preapproved(grant("exec")), "cargo test");
+    let any = [test.clone(), grant("exec"), at(grant("write"), "docs/**")];
+    let line = || run_line("cargo test");
+    for (profile, by_command) in [("open", Allow), ("harness", Deny)] {
+        assert_eq!(verdict(std::slice::from_ref(&test), profile, "reader", line()), by_command, "{profile}");
+        assert_eq!(verdict(&any, profile, "reader", line()), Allow, "{profile}");
+        assert_eq!(verdict(&any, profile, "reader", Operation::Write(write("docs/a"))), Allow, "{profile}");
+        assert_eq!(verdict(&[], profile, "reader", line()), Deny, "{profile}");
+    }
+}
+
+#[test]
 fn consent_beforehand_replaces_consent_and_nothing_else() {
     let writing = |at: &str| Operation::Write(write(at));
     let docs = [at(preapproved(grant("write")), "docs/**")];
