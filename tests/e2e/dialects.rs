@@ -67,12 +67,7 @@ fn commit() -> [Line; 3] {
 fn script(dialect: &str) -> Vec<Line> {
     let own = match dialect {
         "code" => vec![
-            say(
-                "code",
-                "grep",
-                json!({"pattern": "limit="}),
-                "/workspace/check.sh\n/workspace/src/limit.sh\n",
-            ),
+            say("code", "grep", json!({"pattern": "limit="}), "/workspace/src/limit.sh\n"),
             say("code", "read", json!({"file_path": "/workspace/src/limit.sh"}), "     2\tlimit=11\n"),
             say("code", "bash", json!({"command": "sh check.sh"}), "limit is 11, not 10\n[exit code 1]"),
             say(

@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::arguments::object_of;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
-use crate::list::Offer;
 use crate::made::Made;
+use crate::policy::Policy;
 use crate::process::{ProcessAccess, ProcessView};
 use crate::tool::Tool;
 use text::excerpt;
@@ -57,9 +57,9 @@ pub trait Dialect: Sync {
     /// What the model sees of a call that waits for a person.
     fn render_pending(&self, made: &Made<'_>, approval_id: &str) -> String;
 
-    /// Description and schema of a tool, as an offer has them. `limits` are those of this dialect.
-    fn shown(&self, tool: &Tool, limits: &Limits, offer: &Offer<'_>) -> (String, Value) {
-        let _ = offer;
+    /// Description and schema of a tool, as a list has them. `limits` are those of this dialect.
+    fn shown(&self, tool: &Tool, limits: &Limits, policy: &Policy<'_>) -> (String, Value) {
+        let _ = policy;
         (tool.described(limits), tool.schema(limits))
     }
 

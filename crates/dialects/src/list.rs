@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::dialect::Dialect;
 use crate::limits::Limits;
+use crate::policy::Policy;
 use crate::tool::{Effect, Tool};
 
 /// The shape of a list of tools, which each vendor has its own of.
@@ -17,37 +18,12 @@ pub enum Format {
     Mcp,
 }
 
-/// Whether calls of an operation wait for a person, as far as it can be said of them all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Consent {
-    /// Not because of the policy's word on the operation. A single call may all the same.
-    Free,
-    /// They do.
-    Asked,
-    /// None is made.
-    Refused,
-}
-
-/// Programs that never run, whoever consents.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Denied {
-    /// Those of the built-in list.
-    pub builtin: bool,
-    /// Those of the profile.
-    pub names: Vec<String>,
-}
-
 /// Which tools of a dialect are of use in a run, and what holds there.
 pub struct Offer<'a> {
     /// The dialect whose tools are offered.
     pub dialect: &'static dyn Dialect,
-    /// Asked for canonical names, such as `git.commit`: may it be called at all, with or without consent? A tool is
-    /// offered that can lead to one such operation.
-    pub permitted: &'a dyn Fn(&str) -> bool,
-    /// Whether it waits for a person. Of `exec`: a command of which no rule of the profile speaks.
-    pub consent: &'a dyn Fn(&str) -> Consent,
-    /// What commands may not be.
-    pub denied: &'a Denied,
+    /// A tool is offered that can lead to an operation which it permits.
+    pub policy: Policy<'a>,
     /// The limits that descriptions name.
     pub limits: Limits,
 }
@@ -55,7 +31,8 @@ pub struct Offer<'a> {
 impl Offer<'_> {
     /// The tools, in the order of the dialect.
     fn tools(&self) -> impl Iterator<Item = &'static Tool> {
-        let of_use = |tool: &&Tool| tool.operations.iter().any(|operation| (self.permitted)(operation));
+        let of_use =
+            |tool: &&Tool| tool.operations.iter().any(|operation| (self.policy.permitted)(operation));
         self.dialect.tools().iter().filter(of_use)
     }
 
@@ -73,7 +50,7 @@ impl Offer<'_> {
 
     /// Only MCP allows dots in names; the others get the form without, which `parse` accepts, too.
     fn entry(&self, tool: &Tool, limits: &Limits, format: Format) -> Value {
-        let (description, schema) = self.dialect.shown(tool, limits, self);
+        let (description, schema) = self.dialect.shown(tool, limits, &self.policy);
         match format {
             Format::OpenAi => {
                 let mut function = json!({

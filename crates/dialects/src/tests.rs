@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use super::arguments::parameters;
 use super::tool::RENAMED;
 use super::{
-    Consent, DEFAULT, Denied, Dialect, Effect, Format, Limits, Offer, Tool, find, names, render_canonical,
-    render_canonical_pending,
+    Consent, DEFAULT, Denied, Dialect, Effect, Format, Limits, Offer, Policy, Tool, find, names,
+    render_canonical, render_canonical_pending,
 };
 
 fn dialects() -> impl Iterator<Item = &'static dyn Dialect> {
@@ -172,8 +172,8 @@ static NOTHING_DENIED: Denied = Denied { builtin: false, names: Vec::new() };
 
 /// Nothing asks.
 fn offer<'a>(dialect: &'static dyn Dialect, permitted: &'a dyn Fn(&str) -> bool) -> Offer<'a> {
-    let (consent, denied) = (&|_: &str| Consent::Free, &NOTHING_DENIED);
-    Offer { dialect, permitted, consent, denied, limits: Limits::default() }
+    let policy = Policy { permitted, consent: &|_| Consent::Free, denied: &NOTHING_DENIED };
+    Offer { dialect, policy, limits: Limits::default() }
 }
 
 #[test]

@@ -49,13 +49,8 @@ impl Service {
             let permitted = |operation: &str| offered.permits(operation);
             let consent = |operation: &str| offered.consent(operation);
             let (denied, limits) = (offered.denied(), offered.limits());
-            let offer = dialects::Offer {
-                dialect,
-                permitted: &permitted,
-                consent: &consent,
-                denied: &denied,
-                limits,
-            };
+            let policy = dialects::Policy { permitted: &permitted, consent: &consent, denied: &denied };
+            let offer = dialects::Offer { dialect, policy, limits };
             (offer.list(format), offer.prompt().unwrap_or_default())
         };
         let upstream = upstreams::offer(&self.calls, run, &offered).await;

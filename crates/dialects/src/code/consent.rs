@@ -1,25 +1,26 @@
 //! What a description says of the policy: which calls of a tool wait for a person, and which are refused.
 
-use crate::list::{Consent, Offer};
+use crate::policy::{Consent, Policy};
 use crate::tool::Tool;
 
 /// Examples end a description; what the policy says comes before them.
 const EXAMPLE: &str = " Example: ";
 
 /// The description of a tool with what the policy says to it.
-pub(super) fn told(tool: &Tool, description: &str, offer: &Offer<'_>) -> String {
-    let said = [consent(tool, offer), denied_programs(tool, offer)].concat();
+pub(super) fn told(tool: &Tool, description: &str, policy: &Policy<'_>) -> String {
+    let said = [consent(tool, policy), denied_programs(tool, policy)].concat();
     match description.split_once(EXAMPLE) {
         Some((text, example)) => format!("{text}{said}{EXAMPLE}{example}"),
         None => format!("{description}{said}"),
     }
 }
 
-fn consent(tool: &Tool, offer: &Offer<'_>) -> String {
+fn consent(tool: &Tool, policy: &Policy<'_>) -> String {
     let parts = tool.operations.iter().filter(|name| **name != "exec.read_only");
     // In a foreground without processes there is no word of them.
-    let parts = parts.filter(|name| tool.name == "process" || **name != "process" || (offer.permitted)(name));
-    let of = |name: &&str| if (offer.permitted)(name) { (offer.consent)(name) } else { Consent::Refused };
+    let parts =
+        parts.filter(|name| tool.name == "process" || **name != "process" || (policy.permitted)(name));
+    let of = |name: &&str| if (policy.permitted)(name) { (policy.consent)(name) } else { Consent::Refused };
     let parts: Vec<(&str, Consent)> = parts.map(|name| (*name, of(name))).collect();
     let those = |consent: Consent| {
         let names = parts.iter().filter(move |(_, said)| *said == consent);
@@ -38,7 +39,7 @@ fn consent(tool: &Tool, offer: &Offer<'_>) -> String {
         said = format!("{said} Refused here: {}.", refused.join("; "));
     }
     let only_some = parts.iter().any(|(name, consent)| *name == "exec" && *consent != Consent::Free);
-    if only_some && (offer.consent)("exec.read_only") == Consent::Free {
+    if only_some && (policy.consent)("exec.read_only") == Consent::Free {
         said.push_str(" One plain cat, head, tail, find or wc that only reads runs at once.");
     }
     said
@@ -55,16 +56,16 @@ fn part(operation: &str) -> &str {
     }
 }
 
-fn denied_programs(tool: &Tool, offer: &Offer<'_>) -> String {
+fn denied_programs(tool: &Tool, policy: &Policy<'_>) -> String {
     let runs = ["exec", "process"].iter().any(|name| tool.operations.contains(name));
     let builtin = "rm, unlink, shred, dd, sudo, su, mount, chroot, mkfs, adduser, reboot and their like";
-    let names = offer.denied.names.iter().map(|name| text::excerpt(name));
+    let names = policy.denied.names.iter().map(|name| text::excerpt(name));
     let all: Vec<String> =
-        offer.denied.builtin.then(|| builtin.to_owned()).into_iter().chain(names).collect();
+        policy.denied.builtin.then(|| builtin.to_owned()).into_iter().chain(names).collect();
     if !runs || all.is_empty() {
         return String::new();
     }
     let instead =
-        if offer.denied.builtin && (offer.permitted)("patch") { "; patch can delete files" } else { "" };
+        if policy.denied.builtin && (policy.permitted)("patch") { "; patch can delete files" } else { "" };
     format!(" These programs never run: {}{instead}.", all.join(", "))
 }

@@ -20,9 +20,9 @@ use serde_json::Value;
 
 use crate::dialect::Dialect;
 use crate::limits::Limits;
-use crate::list::Offer;
 use crate::made::Made;
 use crate::native::GitOperation;
+use crate::policy::Policy;
 use crate::process::ProcessAccess;
 use crate::tool::{Effect, Tool};
 
@@ -51,14 +51,14 @@ impl Dialect for Code {
         self.named_hint(tool, hint).or_else(|| (tool == "read" && hint == Hint::List).then(slash))
     }
 
-    fn shown(&self, tool: &Tool, limits: &Limits, offer: &Offer<'_>) -> (String, Value) {
+    fn shown(&self, tool: &Tool, limits: &Limits, policy: &Policy<'_>) -> (String, Value) {
         let mut schema = tool.schema(limits);
-        if !(offer.permitted)("process")
+        if !(policy.permitted)("process")
             && let Some(arguments) = schema["properties"].as_object_mut()
         {
             arguments.remove(bash::BACKGROUND);
         }
-        (consent::told(tool, &tool.described(limits), offer), schema)
+        (consent::told(tool, &tool.described(limits), policy), schema)
     }
 
     fn process_access(&self, tool: &str, arguments_json: &str) -> Option<ProcessAccess> {

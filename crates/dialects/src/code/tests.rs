@@ -12,8 +12,9 @@ use super::Code;
 use crate::dialect::Dialect as _;
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
-use crate::list::{Consent, Denied, Format, Offer};
+use crate::list::{Format, Offer};
 use crate::made::Made;
+use crate::policy::{Consent, Denied, Policy};
 use crate::process::ProcessAccess;
 
 fn parse(tool: &str, arguments: &Value) -> Result<Operation, ParseFailure> {
@@ -301,8 +302,8 @@ fn listed(permitted: &[&str], asked: &[&str], denied: &Denied) -> Vec<Value> {
         _ if permits(operation) => Consent::Free,
         _ => Consent::Refused,
     };
-    let offer =
-        Offer { dialect: &Code, permitted: &permits, consent: &consent, denied, limits: Limits::default() };
+    let policy = Policy { permitted: &permits, consent: &consent, denied };
+    let offer = Offer { dialect: &Code, policy, limits: Limits::default() };
     offer.list(Format::Mcp).as_array().unwrap().clone()
 }
 
