@@ -92,13 +92,12 @@ class ApprovalDenied(Denied):
 class ApprovalRequired(CofferdamError):
     """A person has to consent first. Nothing has been done yet; the call goes on by itself once it is approved."""
 
-    HINT = (
-        "Decide with `sandbox.approvals.approve(approval_id)` or `coffer approval approve`, then get the result with "
-        "`sandbox.calls.wait(call_id)`; or make calls with `wait_for_approval=True`."
-    )
-
     def __init__(self, message: str, *, approval_id: str, call_id: str) -> None:
-        super().__init__(message, reason="PENDING_APPROVAL", call_id=call_id)
+        hint = (
+            f"Decide with `coffer approval approve {approval_id}` or `sandbox.approvals.approve`, then get the result with "
+            "`sandbox.calls.wait(call_id)`; or make calls with `wait_for_approval=True`."
+        )
+        super().__init__(message, reason="PENDING_APPROVAL", call_id=call_id, hint=hint)
         #: See `sandbox.approvals`.
         self.approval_id = approval_id
 
