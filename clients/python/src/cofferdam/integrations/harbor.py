@@ -1,0 +1,199 @@
+"""Harbor: `harbor run --env cofferdam.integrations.harbor:CofferdamEnvironment --ek profile=harness`.
+
+A task needs an image that the daemon's engine has; no Dockerfile is built. Its commands have no network, so a task that
+asks for one is refused, unless `--ek offline=true` says that it does without. They all run as the run's one user: `root` is
+accepted and means that user. A call that needs a person's consent raises `ApprovalRequired`, which says how to decide; with
+`--ek wait_for_approval=true` it waits instead.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from harbor.environments.base import BaseEnvironment, ExecResult
+from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
+from harbor.environments.definition import effective_exec_cwd, parse_dockerfile_workdir
+from harbor.models.task.config import NetworkMode, NetworkPolicy
+from harbor.models.trial.config import ResourceMode
+from harbor.models.trial.paths import EnvironmentPaths
+from typing_extensions import override
+
+from cofferdam import AsyncSandbox, Limits
+from cofferdam._async.posix import Posix
+from cofferdam.errors import CommandNotAllowed, CommandTimedOut
+from cofferdam.integrations._archive import download, upload
+from cofferdam.integrations._shell import CANNOT_EXECUTE
+
+MIB = 1024 * 1024
+# Links to places that are not there are followed.
+_MAKE = 'for place; do mkdir -p -- "$(readlink -m -- "$place")" || exit; done'
+# Names of the run's own user, as Harbor has them.
+OWN_USERS = (None, "", "root", "0")
+
+
+class CofferdamEnvironment(BaseEnvironment):
+    """One sandbox for each environment of a trial. Its image needs `bash` and `tar`."""
+
+    def __init__(
+        self,
+        *args: Any,
+        profile: str = "harness",
+        image: str | None = None,
+        offline: bool = False,
+        wait_for_approval: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """`image`: in place of the task's. `offline`: also run tasks that ask for a network, without one."""
+        self._profile = profile
+        self._image = image
+        self._offline = offline
+        self._wait_for_approval = wait_for_approval
+        self._sandbox: AsyncSandbox | None = None
+        super().__init__(*args, **kwargs)
+        self._workdir = parse_dockerfile_workdir(self.environment_dir / "Dockerfile")
+
+    @staticmethod
+    @override
+    def type() -> str:
+        return "cofferdam"
+
+    @property
+    @override
+    def capabilities(self) -> EnvironmentCapabilities:
+        return EnvironmentCapabilities(disable_internet=True)
+
+    @classmethod
+    @override
+    def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
+        return EnvironmentResourceCapabilities(cpu_limit=True, memory_limit=True, fractional_cpus=True)
+
+    @override
+    def validate_network_policy_support(self, network_policy: NetworkPolicy | None = None) -> None:
+        policy = network_policy or self.network_policy
+        if policy.network_mode is NetworkMode.NO_NETWORK or self._offline:
+            return
+        raise ValueError(
+            f"the task asks for a network ({policy.network_mode.value}), and a sandbox has none. Set network_mode = "
+            '"no-network" in its task.toml, or run it without one by `--ek offline=true`'
+        )
+
+    @override
+    def _validate_definition(self) -> None:
+        if not self._wanted_image:
+            raise ValueError(
+                f"the task {self.environment_name} names no image, and no Dockerfile is built here. Build one, and name it "
+                "as docker_image in [environment] of its task.toml, or by `--ek image=…`"
+            )
+        if self._host_mounts:
+            raise ValueError("directories of this host cannot be mounted in a sandbox: upload them")
+
+    @property
+    def _wanted_image(self) -> str | None:
+        return self._image or self.task_env_config.docker_image
+
+    @property
+    def sandbox(self) -> AsyncSandbox:
+        """Raises `RuntimeError` before `start` and after `stop`."""
+        if self._sandbox is None:
+            raise RuntimeError("the environment has not been started")
+        return self._sandbox
+
+    @override
+    async def start(self, force_build: bool) -> None:
+        self._sandbox = await AsyncSandbox.create(
+            profile=self._profile,
+            image=self._wanted_image,
+            limits=self._limits(),
+            agent_id="harbor",
+            metadata={"harbor.session": self.session_id[:256]},
+            wait_for_approval=self._wait_for_approval,
+        )
+        try:
+            await self._make_places()
+            await self._upload_environment_dir_after_start()
+        except BaseException:
+            await self.stop(delete=True)
+            raise
+
+    def _limits(self) -> Limits:
+        cpus = self._resource_limit_value("cpu", auto_mode=ResourceMode.LIMIT)
+        memory = self._resource_limit_value("memory", auto_mode=ResourceMode.LIMIT)
+        storage = self._effective_storage_mb
+        return Limits(
+            cpu_millis=round(cpus * 1000) if cpus else None,
+            memory_bytes=memory * MIB if memory else None,
+            disk_bytes=storage * MIB if storage else None,
+        )
+
+    async def _make_places(self) -> None:
+        """Tasks, agents and Harbor itself name these, so that no others will do."""
+        paths = EnvironmentPaths.for_os(self.os)
+        wanted = [paths.agent_dir, paths.verifier_dir, paths.artifacts_dir, paths.tests_dir, paths.solution_dir]
+        places = [*map(str, wanted), *self._mount_targets(writable_only=True)]
+        if self.task_env_config.workdir:
+            places.append(self.task_env_config.workdir)
+        made = await Posix(self.sandbox).run(["/bin/sh", "-c", _MAKE, "sh", *places])
+        if not made.ok:
+            raise RuntimeError(
+                f"a run of the profile {self._profile} cannot make {', '.join(places)}: {made.stderr.strip()}. Take an "
+                "image in which /logs, /tests and /solution are links, such as to /state/harbor/logs"
+            )
+
+    @override
+    async def stop(self, delete: bool) -> None:
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is None:
+            return
+        if delete:
+            await sandbox.kill(delete_workspace=True)
+        else:
+            await sandbox.stop()
+            await sandbox.close()
+
+    @override
+    async def exec(
+        self,
+        command: str,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        timeout_sec: int | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        wanted = self._resolve_user(user)
+        if (None if wanted is None else str(wanted)) not in OWN_USERS:
+            raise ValueError(f"a run has one user, and {wanted!r} cannot be another one: leave it out of the task.toml")
+        cwd = effective_exec_cwd(cwd, self.task_env_config.workdir, self._workdir)
+        try:
+            result = await Posix(self.sandbox).run(
+                ["bash", "-c", command], cwd=cwd, env=self._merge_env(env), timeout=timeout_sec
+            )
+        except CommandTimedOut as error:
+            told = "" if timeout_sec is None else f" after {timeout_sec} seconds"
+            raise RuntimeError(f"Command timed out{told}: {error}") from error
+        except CommandNotAllowed as error:
+            # As a shell would say it.
+            return ExecResult(stdout="", stderr=f"{error.message}\n", return_code=CANNOT_EXECUTE)
+        code = result.exit_code if result.exit_code is not None else -1
+        return ExecResult(stdout=result.stdout, stderr=result.stderr, return_code=code)
+
+    @override
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        await upload(Posix(self.sandbox), Path(source_path), target_path)
+
+    @override
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        await upload(Posix(self.sandbox), Path(source_dir), target_dir)
+
+    @override
+    async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        data = await Posix(self.sandbox).read(source_path)
+        await asyncio.to_thread(_written, Path(target_path), data)
+
+    @override
+    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        await download(Posix(self.sandbox), source_dir, Path(target_dir), self.logger)
+
+
+def _written(target: Path, data: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)

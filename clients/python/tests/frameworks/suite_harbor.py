@@ -1,0 +1,299 @@
+"""Harbor: environments as its trials use them, and whole trials by its own command. Harbor has no suite for environments."""
+
+import asyncio
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon import Daemon
+from harbor.environments.base import BaseEnvironment
+from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
+from harbor.models.trial.paths import TrialPaths
+
+from cofferdam import ApprovalDenied, ApprovalRequired, Client, Sandbox
+from cofferdam.integrations._archive import _unpacked
+from cofferdam.integrations.harbor import CofferdamEnvironment
+
+NAME = "cofferdam.integrations.harbor:CofferdamEnvironment"
+OFFLINE = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
+# The root of a run is read-only, and Harbor's places are at the root.
+LINKED = """
+FROM {image}
+USER root
+RUN for place in logs tests solution; do ln -s /state/harbor/$place /$place; done
+USER 1001:1001
+"""
+
+
+@pytest.fixture(scope="session")
+def linked(image: str) -> str:
+    """The image, with the places that Harbor writes to."""
+    name = f"{image.replace('/dev', '/harbor')}"
+    subprocess.run(
+        ["docker", "build", "-q", "--network", "none", "-t", name, "-"],
+        input=LINKED.format(image=image).encode(),
+        check=True,
+    )
+    return name
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARBOR_TELEMETRY", "off")
+
+
+Make = Callable[..., CofferdamEnvironment]
+
+
+@pytest.fixture
+def make(tmp_path: Path, linked: str, profile: str) -> Make:
+    def make(*, task: dict[str, Any] | None = None, **options: Any) -> CofferdamEnvironment:
+        place = tmp_path / "task" / "environment"
+        place.mkdir(parents=True, exist_ok=True)
+        trial = TrialPaths(tmp_path / "trial")
+        trial.trial_dir.mkdir(exist_ok=True)
+        return CofferdamEnvironment(
+            environment_dir=place,
+            environment_name="t",
+            session_id="t__1",
+            trial_paths=trial,
+            task_env_config=EnvironmentConfig.model_validate({"docker_image": linked, **(task or {})}),
+            **{"network_policy": OFFLINE, "profile": profile, **options},
+        )
+
+    return make
+
+
+@pytest.fixture
+async def started(make: Make) -> AsyncIterator[CofferdamEnvironment]:
+    environment = make(persistent_env={"GREETING": "hi"})
+    await environment.start(force_build=False)
+    yield environment
+    await environment.stop(delete=True)
+
+
+async def test_an_environment_has_one_sandbox_from_start_to_stop(make: Make) -> None:
+    environment = make(task={"cpus": 0.5, "memory_mb": 512, "workdir": "/workspace/app"})
+    assert isinstance(environment, BaseEnvironment)
+    assert environment.type() == "cofferdam"
+    with pytest.raises(RuntimeError, match="not been started"):
+        await environment.exec("true")
+    await environment.start(force_build=False)
+    run_id = environment.sandbox.run_id
+    assert (await environment.exec("pwd")).stdout == "/workspace/app\n"
+    with Client() as client:
+        assert [run.metadata for run in Sandbox.list(client=client) if run.run_id == run_id] == [{"harbor.session": "t__1"}]
+        await environment.stop(delete=True)
+        assert run_id not in [run.run_id for run in Sandbox.list("ready", client=client)]
+    await environment.stop(delete=True)
+    kept = make()
+    await kept.start(force_build=False)
+    run_id = kept.sandbox.run_id
+    await kept.stop(delete=False)
+    with Client() as client:
+        assert run_id not in [run.run_id for run in Sandbox.list("ready", client=client)]
+
+
+async def test_commands_run_with_bash_as_the_one_user(started: CofferdamEnvironment) -> None:
+    done = await started.exec("set -o pipefail; echo $GREETING $A; echo err >&2; false | true", env={"A": "1"})
+    assert (done.stdout, done.stderr, done.return_code) == ("hi 1\n", "err\n", 1)
+    assert (await started.exec("pwd", cwd="/usr/bin")).stdout == "/usr/bin\n"
+    first = (await started.exec("id -u")).stdout
+    for user in ("root", "0", 0):
+        assert (await started.exec("id -u", user=user)).stdout == first
+    with started.with_default_user("root"):
+        assert (await started.exec("id -u")).stdout == first
+    with pytest.raises(ValueError, match="one user"):
+        await started.exec("id -u", user="alice")
+    with pytest.raises(RuntimeError, match="timed out after 1 seconds"):
+        await started.exec("sleep 100", timeout_sec=1)
+    assert (await started.exec("kill -TERM $$")).return_code == 143
+    with started.scoped_exec_env({"GREETING": "hello"}):
+        assert (await started.exec("echo $GREETING")).stdout == "hello\n"
+
+
+async def test_files_go_both_ways_with_their_modes(started: CofferdamEnvironment, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    (given / "d" / "empty").mkdir(parents=True)
+    (given / "run.sh").write_text("#!/bin/bash\necho ran\n")
+    (given / "run.sh").chmod(0o755)
+    (given / "link").symlink_to("run.sh")
+    (given / "large").write_bytes(bytes(range(256)) * 20_000)
+    await started.upload_dir(given, "/tests/a b")
+    assert (await started.exec("'/tests/a b/link'; ls '/tests/a b/d'")).stdout == "ran\nempty\n"
+    await started.upload_file(given / "run.sh", "/tests/other.sh")
+    assert (await started.exec("/tests/other.sh")).stdout == "ran\n"
+    fetched = tmp_path / "fetched"
+    (fetched / "d").mkdir(parents=True)
+    (fetched / "run.sh").write_text("old")
+    await started.download_dir("/tests/a b", fetched)
+    assert sorted(path.name for path in fetched.rglob("*")) == ["d", "empty", "large", "link", "run.sh"]
+    assert (fetched / "large").read_bytes() == (given / "large").read_bytes()
+    assert (fetched / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert (fetched / "link").readlink() == Path("run.sh")
+    await started.download_file("/tests/a b/large", tmp_path / "new" / "large")
+    assert (tmp_path / "new" / "large").read_bytes() == (given / "large").read_bytes()
+    await started.download_dir_with_exclusions(source_dir="/tests/a b", target_dir=tmp_path / "part", exclude=["large"])
+    assert sorted(path.name for path in (tmp_path / "part").iterdir()) == ["d", "link", "run.sh"]
+    for missing in (started.download_dir("/no", tmp_path / "no"), started.download_file("/no", tmp_path / "no2")):
+        with pytest.raises(OSError, match="/no"):
+            await missing
+    assert await started.is_dir("/tests")
+    assert not await started.is_file("/tests")
+
+
+async def test_harbors_own_bookkeeping_works(started: CofferdamEnvironment) -> None:
+    await started.exec("echo x > /logs/verifier/f; mkdir -p /logs/agent/d")
+    for done in (
+        await started.empty_dirs(["/logs/verifier"]),
+        await started.reset_dirs(remove_dirs=["/logs/agent"], create_dirs=["/logs/agent"], chmod_dirs=["/logs/agent"]),
+    ):
+        assert done is not None
+        assert done.return_code == 0, done.stderr
+    assert (await started.exec("ls /logs/verifier /logs/agent; ls -d /logs/artifacts")).stdout == (
+        "/logs/agent:\n\n/logs/verifier:\n/logs/artifacts\n"
+    )
+
+
+def test_an_archive_of_a_sandbox_stays_where_it_is_unpacked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, kind, link in [
+            ("good", tarfile.REGTYPE, ""),
+            ("../over", tarfile.REGTYPE, ""),
+            ("absolute", tarfile.SYMTYPE, "/etc/passwd"),
+            ("up", tarfile.SYMTYPE, ".."),
+            ("up/through", tarfile.REGTYPE, ""),
+            ("hard", tarfile.LNKTYPE, "../outside"),
+            ("device", tarfile.CHRTYPE, ""),
+            ("pipe", tarfile.FIFOTYPE, ""),
+            ("last", tarfile.REGTYPE, ""),
+        ]:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.mode = kind, link, 0o6777
+            archive.addfile(member)
+    (tmp_path / "outside").write_text("mine")
+    _unpacked(packed.getvalue(), tmp_path / "in", logging.getLogger("t"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "outside"]
+    found = {str(path.relative_to(tmp_path / "in")) for path in (tmp_path / "in").rglob("*")}
+    assert found == {"good", "last", "up", "up/through"}
+    assert not (tmp_path / "in" / "up").is_symlink()
+    assert (tmp_path / "in" / "good").stat().st_mode & 0o7000 == 0
+    assert "left out" in caplog.text
+
+
+def test_a_task_that_cannot_run_is_refused_with_what_to_do(make: Make) -> None:
+    with pytest.raises(ValueError, match="offline=true"):
+        make(network_policy=NetworkPolicy())
+    with pytest.raises(ValueError, match="allowlist"):
+        make(network_policy=NetworkPolicy(network_mode=NetworkMode.ALLOWLIST, allowed_hosts=["example.org"]))
+    make(network_policy=NetworkPolicy(), offline=True)
+    with pytest.raises(ValueError, match="docker_image"):
+        make(task={"docker_image": None})
+    with pytest.raises(ValueError, match="mounted"):
+        make(mounts=[{"type": "bind", "source": "/srv", "target": "/data"}])
+    with pytest.raises(RuntimeError, match="GPU"):
+        make(task={"gpus": 1})
+
+
+async def test_a_root_that_cannot_be_written_is_said_at_once(make: Make, image: str) -> None:
+    environment = make(image=image)
+    with pytest.raises(RuntimeError, match="/logs, /tests and /solution"):
+        await environment.start(force_build=False)
+    with Client() as client:
+        assert "t__1" not in [run.metadata.get("harbor.session") for run in Sandbox.list("ready", client=client)]
+
+
+async def test_what_a_person_has_to_consent_to_says_how_or_waits(
+    make: Make, mortal: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A daemon of its own: the profile limits the agent's commands.
+    monkeypatch.setenv("COFFERDAM_ENDPOINT", mortal.endpoint)
+    with pytest.raises(ApprovalRequired, match="coffer approval approve"):
+        await make(profile="strict").start(force_build=False)
+    waiting = make(profile="strict", wait_for_approval=True)
+    starting = asyncio.create_task(waiting.start(force_build=False))
+    asked = None
+    while asked is None:
+        assert not starting.done()
+        await asyncio.sleep(0.1)
+        if waiting._sandbox is not None:
+            asked = next(iter(await waiting.sandbox.approvals.list()), None)
+    assert asked.operation == "exec"
+    await waiting.sandbox.approvals.deny(asked.approval_id, comment="not today")
+    with pytest.raises(ApprovalDenied, match="not today"):
+        await starting
+
+
+TASK = """
+schema_version = "1.4"
+[environment]
+docker_image = "{image}"
+network_mode = "no-network"
+[verifier.env]
+WANTED = "42"
+"""
+TEST = """#!/bin/bash
+if [[ $(cat /workspace/answer) == "$WANTED" ]]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+"""
+
+
+def trial(tmp_path: Path, image: str, profile: str, instruction: str, agent: str) -> dict[str, Any]:
+    """The result of a whole run by Harbor's own command."""
+    task = tmp_path / "task"
+    for name, text in {
+        "task.toml": TASK.format(image=image),
+        "instruction.md": instruction,
+        "environment/given.txt": "42\n",
+        "solution/solve.sh": "#!/bin/bash\ncat given.txt | tee answer > /logs/artifacts/answer\n",
+        "tests/test.sh": TEST,
+    }.items():
+        (task / name).parent.mkdir(parents=True, exist_ok=True)
+        (task / name).write_text(text)
+    program = Path(sys.executable).with_name("harbor")
+    options = [
+        "--path",
+        task,
+        "--agent",
+        agent,
+        "--env",
+        NAME,
+        "--ek",
+        f"profile={profile}",
+        "--jobs-dir",
+        tmp_path / "jobs",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command: list[str | Path] = [program, "run", "--yes", *options]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (result,) = tmp_path.glob("jobs/*/*/result.json")
+    found: dict[str, Any] = json.loads(result.read_text())
+    assert found["exception_info"] is None, found["exception_info"]
+    found["place"] = result.parent
+    return found
+
+
+def test_a_whole_run_of_the_oracle(tmp_path: Path, linked: str, profile: str) -> None:
+    result = trial(tmp_path, linked, profile, "Write the answer.", "oracle")
+    assert result["verifier_result"]["rewards"] == {"reward": 1.0}
+    assert (result["place"] / "artifacts" / "logs" / "artifacts" / "answer").read_text() == "42\n"
+    with Client() as client:
+        assert not [run for run in Sandbox.list("ready", client=client) if "harbor.session" in run.metadata]
+
+
+@pytest.mark.parametrize(("answer", "reward"), [("42", 1.0), ("41", 0.0)])
+def test_a_whole_run_of_a_scripted_agent(tmp_path: Path, linked: str, profile: str, answer: str, reward: float) -> None:
+    instruction = f"cat given.txt\necho {answer} > answer\ntest -d /logs/agent"
+    result = trial(tmp_path, linked, profile, instruction, "harbor_agent:Scripted")
+    assert result["verifier_result"]["rewards"] == {"reward": reward}
+    assert (result["place"] / "agent" / "log.txt").read_text() == "42\n"
+    assert result["agent_result"]["metadata"] == {"commands": 3}
