@@ -7,8 +7,8 @@
 #
 #   --quick       only the tests, no lint
 #   --no-engine   only the tests that need no Docker Engine
-#   --long        races, kills and random cases in full, and the image of Rust, which takes much longer (sets
-#                 COFFERDAM_LONG=1)
+#   --long        races, kills and random cases in full, the image of Rust, and the suites of agent frameworks, which takes
+#                 much longer (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -145,6 +145,15 @@ register_gvisor() {
     complain "gVisor could not be registered with the engine: the lines above say why. The tests of tests/gvisor fail."
 }
 
+# With a line for each, and apart from the test runner's tests, whose summary comes last.
+check_frameworks() {
+    local as=()
+    ((EUID == 0)) || as=(sudo -E)
+    [[ -z ${COFFERDAM_NO_IMAGES-} ]] || return 0
+    note "agent frameworks, in target/frameworks:"
+    "${as[@]}" clients/python/frameworks.sh >&2 || FAILED+=("Agent frameworks")
+}
+
 # Most tests wait for processes: twice as many as there are processors keep these at work.
 parallel() { echo "$(($(nproc) * 2))"; }
 
@@ -165,6 +174,7 @@ run_tests() {
     step "Building cofferd, coffer and their tests" finish_build || return 1
     [[ -n $QUICK ]] || check "Clippy" no_warnings
     await_images
+    [[ -z ${COFFERDAM_LONG-} ]] || check_frameworks
     compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
 

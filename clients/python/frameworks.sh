@@ -1,30 +1,94 @@
 #!/usr/bin/env bash
-# Runs the frameworks' own suites of sandboxes, and our tests of those that have none, against a daemon of its own. Fetches the
-# frameworks from PyPI, once. tests/frameworks/conftest.py has the checks that cannot hold, and why.
+# Runs the frameworks' own suites of sandboxes, and our tests of those that have none, against daemons of its own: a line
+# for each framework, and the end of its log if something failed. Fetches each framework from PyPI, once, into a virtual
+# environment of its own. README.md lists the checks that cannot hold, and why.
 #
-#   clients/python/frameworks.sh [PYTEST-ARGUMENTS…]
+#   clients/python/frameworks.sh [NAME…] [-- PYTEST-ARGUMENTS…]
 #
+# NAME: deepagents, harbor, inspect, minisweagent, openai_agents, pydantic_ai, swerex (all of them)
 # COFFERDAM_TEST_COFFERD=PROGRAM   cofferd (target/debug/cofferd)
 # COFFERDAM_TEST_PROFILE=NAME      the profile that the suites run with (harness)
 # COFFERDAM_TEST_IMAGE=NAME        an image with bash and Python (images/dev, built unless it is there)
+# COFFERDAM_TEST_PYTHON=PROGRAM    a Python of 3.12 or newer, for those that need it (the first that is found)
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
 REPOSITORY=$(cd ../.. && pwd)
 PLACE=$REPOSITORY/target/tools/frameworks
-WANTED=tests/frameworks/requirements.txt
+LOGS=$REPOSITORY/target/frameworks
+WANTED=tests/frameworks/requirements
+NAMES=(deepagents harbor inspect minisweagent openai_agents pydantic_ai swerex)
 
-[[ ${1-} != --help ]] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" && exit 0; }
+usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
-if ! cmp -s "$WANTED" "$PLACE/requirements.txt"; then
-    rm -rf "$PLACE"
-    python3 -m venv "$PLACE"
-    "$PLACE/bin/pip" install --quiet --disable-pip-version-check -r "$WANTED"
+# python_for NAME: the Python that it runs with, if there is one.
+python_for() {
+    local program
+    if [[ $1 != harbor ]]; then echo python3 && return; fi
+    for program in "${COFFERDAM_TEST_PYTHON-}" python3 python3.{14,13,12} "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python3; do
+        if [[ -n $program ]] && "$program" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then
+            echo "$program" && return
+        fi
+    done
+    return 1
+}
+
+# prepare NAME PYTHON: its virtual environment.
+prepare() {
+    local place=$PLACE/$1
+    if cat "$WANTED/common.txt" "$WANTED/$1.txt" | cmp -s - "$place/made-of"; then return 0; fi
     # With the package itself: frameworks find some integrations by its entry points.
-    "$PLACE/bin/pip" install --quiet --disable-pip-version-check --editable .
-    cp "$WANTED" "$PLACE/requirements.txt"
-fi
+    rm -rf "$place" && "$2" -m venv "$place" &&
+        "$place/bin/pip" install --quiet --disable-pip-version-check --requirement "$WANTED/$1.txt" --editable . &&
+        { [[ $1 != swerex ]] || fetch_tests_of_swerex "$place"; } &&
+        cat "$WANTED/common.txt" "$WANTED/$1.txt" >"$place/made-of"
+}
+
+# They are in its source alone.
+fetch_tests_of_swerex() {
+    local wanted
+    wanted=$(grep '^swe-rex==' "$WANTED/swerex.txt")
+    "$1/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$1/source" "$wanted" &&
+        tar -xzf "$1"/source/*.tar.gz -C "$1/source" --strip-components 1
+}
+
+# suite NAME PYTEST-ARGUMENTS…
+suite() {
+    local name=$1 python log=$LOGS/$1.log counts=$LOGS/$1.counts status=0 passed=0 failed=0 skipped=0 began=$SECONDS
+    shift
+    if ! python=$(python_for "$name"); then
+        printf '  – %-14s not run: needs Python 3.12 or newer; COFFERDAM_TEST_PYTHON names one\n' "$name"
+        return 0
+    fi
+    : >"$counts"
+    if prepare "$name" "$python" >"$log" 2>&1; then
+        COFFERDAM_TEST_COUNTS=$counts COFFERDAM_TEST_SWEREX=$PLACE/swerex/source/tests \
+            "$PLACE/$name/bin/python" -m pytest -p no:cacheprovider -rxXs tests/frameworks/suite_"$name"*.py "$@" >>"$log" 2>&1 ||
+            status=$?
+    fi
+    read -r passed failed skipped <"$counts" || true
+    ((passed > 0)) || status=1
+    printf '  %s %-14s %3d passed, %2d failed, %2d skipped (%d s)\n' "$( ((status == 0)) && echo ✓ || echo ✗)" "$name" \
+        "$passed" "$failed" "$skipped" $((SECONDS - began))
+    ((status == 0)) || tail -n 40 "$log" | sed 's/^/    │ /'
+    return "$status"
+}
+
+CHOSEN=()
+while (($#)); do
+    case $1 in
+    -h | --help) usage && exit 0 ;;
+    --) shift && break ;;
+    *) [[ " ${NAMES[*]} " == *" $1 "* ]] || { usage >&2 && exit 2; }; CHOSEN+=("$1") ;;
+    esac
+    shift
+done
+((${#CHOSEN[@]})) || CHOSEN=("${NAMES[@]}")
+
+mkdir -p "$LOGS"
 export COFFERDAM_TEST_COFFERD=${COFFERDAM_TEST_COFFERD:-$REPOSITORY/target/debug/cofferd}
 COFFERDAM_TEST_IMAGE=${COFFERDAM_TEST_IMAGE:-$("$REPOSITORY/tests/images.sh" dev)}
 export COFFERDAM_TEST_IMAGE
-exec "$PLACE/bin/python" -m pytest -p no:cacheprovider tests/frameworks/suite_*.py "$@"
+FAILED=0
+for name in "${CHOSEN[@]}"; do suite "$name" "$@" || FAILED=1; done
+exit "$FAILED"

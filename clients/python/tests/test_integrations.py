@@ -1,11 +1,18 @@
 """The parts of integrations that need no framework. Their own suites are in `frameworks`."""
 
-from collections.abc import Iterator
+import io
+import logging
+import tarfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
-from cofferdam import CommandNotAllowed, CommandTimedOut, Denied, Sandbox
+from cofferdam import AsyncSandbox, CommandNotAllowed, CommandTimedOut, Denied, Sandbox
+from cofferdam._async.posix import Posix as AsyncPosix
 from cofferdam._sync.posix import Posix, is_mounted
+from cofferdam.integrations._archive import _unpacked, download, upload
+from cofferdam.integrations._session import BashSession, State
 from cofferdam.integrations._shell import merged, said, said_of
 
 
@@ -74,3 +81,90 @@ def test_a_model_is_told_both_streams_in_order_and_what_was_ended(sandbox: Sandb
     with pytest.raises(CommandNotAllowed) as refused:
         sandbox.commands.run(["rm", "a"])
     assert said_of(refused.value).exit_code == 126
+
+
+@pytest.fixture
+async def harness(endpoint: str, image: str) -> AsyncIterator[AsyncSandbox]:
+    async with await AsyncSandbox.create(profile="harness", image=image, endpoint=endpoint) as sandbox:
+        yield sandbox
+
+
+async def test_a_session_tells_each_command_from_the_next(harness: AsyncSandbox) -> None:
+    session = await BashSession.open(harness)
+    await session.run("cd /usr; a=1; f() { return 4; }")
+    shown = await session.run("pwd; echo $a >&2; f")
+    assert (shown.state, shown.output, shown.exit_code) == (State.DONE, "/usr\n1\n", 4)
+    # What a program can know beforehand ends no command.
+    await session.run("printf '%s' \"$PROMPT_COMMAND\" | sed 's/\\\\036/\\x1e/g; s/%d/0/' > /tmp/seen")
+    shown = await session.run("cat /tmp/seen; sleep 0.2; echo late; (exit 3)")
+    assert shown.output.endswith("late\n")
+    assert shown.exit_code == 3
+    text = "".join(map(chr, range(1, 0x180))).replace("\n", "") + "\\'\"" + "x" * 9000
+    await session.run(f"t=$(cat <<'END'\n{text}\nEND\n)")
+    assert (await session.run('printf %s "$t" | wc -m')).output.strip() == str(len(text))
+    assert (await session.run("printf 'a\\r\\n\\033[31mred\\033[0m\\377'")).output == "a\nred\\xff"
+    with pytest.raises(ValueError, match="NUL"):
+        await session.run("a\0b")
+    shown = await session.run("exit 5")
+    assert (shown.state, shown.exit_code) == (State.ENDED, 5)
+    await session.close()
+
+
+async def test_a_session_goes_on_after_what_was_interrupted(harness: AsyncSandbox) -> None:
+    session = await BashSession.open(harness)
+    shown = await session.run("echo first; sleep 100", timeout=1)
+    assert (shown.state, shown.output, session.busy) == (State.RUNNING, "first\n", True)
+    shown = await session.interrupt(timeout=10, attempts=1)
+    assert (shown.state, shown.exit_code, session.busy) == (State.DONE, 130, False)
+    await session.run("sh -c \"trap '' INT; sleep 100\"", timeout=0.5)
+    assert (await session.interrupt(timeout=1, attempts=1)).state is State.DONE
+    shown = await session.run("cat", timeout=0.5)
+    shown = await session.type("one two", timeout=10, expect=["absent", "t.o"])
+    assert (shown.state, shown.output, shown.matched) == (State.MATCHED, "one ", "t.o")
+    await session.interrupt(timeout=10, attempts=1)
+    shown = await session.run("pgrep sleep")
+    assert (shown.output, shown.exit_code) == ("", 1)
+    await session.close()
+
+
+async def test_directories_go_both_ways(harness: AsyncSandbox, tmp_path: Path) -> None:
+    posix, given, fetched = AsyncPosix(harness), tmp_path / "given", tmp_path / "fetched"
+    (given / "d").mkdir(parents=True)
+    (given / "d" / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (given / "d" / "run.sh").chmod(0o755)
+    await upload(posix, given, "/workspace/a b")
+    await upload(posix, given / "d" / "run.sh", "/workspace/c/other.sh")
+    ran = await posix.run(["/bin/sh", "-c", "'/workspace/a b/d/run.sh' && /workspace/c/other.sh"])
+    assert ran.stdout == "ran\nran\n"
+    await download(posix, "/workspace", fetched, logging.getLogger("t"))
+    assert (fetched / "a b" / "d" / "run.sh").read_text() == (given / "d" / "run.sh").read_text()
+    assert (fetched / "c" / "other.sh").stat().st_mode & 0o777 == 0o755
+    with pytest.raises(OSError, match="/no"):
+        await download(posix, "/no", fetched, logging.getLogger("t"))
+
+
+def test_an_archive_of_a_sandbox_stays_where_it_is_unpacked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, kind, link in [
+            ("good", tarfile.REGTYPE, ""),
+            ("../over", tarfile.REGTYPE, ""),
+            ("absolute", tarfile.SYMTYPE, "/etc/passwd"),
+            ("up", tarfile.SYMTYPE, ".."),
+            ("up/through", tarfile.REGTYPE, ""),
+            ("hard", tarfile.LNKTYPE, "../outside"),
+            ("device", tarfile.CHRTYPE, ""),
+            ("pipe", tarfile.FIFOTYPE, ""),
+            ("last", tarfile.REGTYPE, ""),
+        ]:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.mode = kind, link, 0o6777
+            archive.addfile(member)
+    (tmp_path / "outside").write_text("mine")
+    _unpacked(packed.getvalue(), tmp_path / "in", logging.getLogger("t"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "outside"]
+    found = {str(path.relative_to(tmp_path / "in")) for path in (tmp_path / "in").rglob("*")}
+    assert found == {"good", "last", "up", "up/through"}
+    assert not (tmp_path / "in" / "up").is_symlink()
+    assert (tmp_path / "in" / "good").stat().st_mode & 0o7000 == 0
+    assert "left out" in caplog.text

@@ -80,3 +80,16 @@ def test_commands_in_the_background(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.startswith("['counter']\n2\n")
     assert "40 120" in said
     assert said.endswith("0\n")
+
+
+def test_it_lists_each_check_of_a_framework_that_does_not_hold() -> None:
+    names: dict[str, Any] = {}
+    exec((Path(__file__).parent / "frameworks" / "known.py").read_text(), names)
+    checks = {
+        (name, why)
+        for table in (names["KNOWN"], names["LEFT_OUT"])
+        for suite in table.values()
+        for name, why in suite.items()
+    }
+    listed = re.findall(r"^\| [^|]+ \| `(test_\w+)` \| (.+?)(?:; not run)? \|$", README, flags=re.M)
+    assert set(listed) == checks
