@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the frameworks' own suites of sandboxes, and our tests of those that have none, against daemons of its own: a line
-# for each framework, and the end of its log if something failed. Fetches each framework from PyPI, once, into a virtual
+# for each framework, and the errors if something failed. Fetches each framework from PyPI, once, into a virtual
 # environment of its own. README.md lists the checks that cannot hold, and why.
 #
 #   clients/python/frameworks.sh [NAME…] [-- PYTEST-ARGUMENTS…]
@@ -70,7 +70,7 @@ suite() {
     ((passed > 0)) || status=1
     printf '  %s %-14s %3d passed, %2d failed, %2d skipped (%d s)\n' "$( ((status == 0)) && echo ✓ || echo ✗)" "$name" \
         "$passed" "$failed" "$skipped" $((SECONDS - began))
-    ((status == 0)) || tail -n 40 "$log" | sed 's/^/    │ /'
+    ((status == 0)) || { grep -E '^(FAILED|ERROR|E  )' "$log" || tail -n 20 "$log"; } | tail -n 20 | sed 's/^/    │ /'
     return "$status"
 }
 

@@ -31,6 +31,9 @@ MOST_OUTPUT = 16 * 1024 * 1024
 # Seconds until a shell is there.
 START_TIMEOUT = 60.0
 
+# Exit codes of a job that a signal has stopped, and that is the shell's current one then: SIGSTOP to SIGTTOU.
+STOPPED = range(128 + 19, 128 + 23)
+
 # What is typed is no output, and a newline stays one.
 _QUIET = "stty -echo -onlcr; "
 # `!` is a character like any other.
@@ -134,7 +137,7 @@ class BashSession:
             answer = await self._answer(timeout, expect)
             if answer.state is not State.RUNNING:
                 break
-        if signal == "TSTP" and answer.state is State.DONE:
+        if answer.state is State.DONE and answer.exit_code in STOPPED:
             killed = await self.run("kill -KILL %%", timeout=START_TIMEOUT)
             return Shown(killed.state, answer.output + killed.output, killed.exit_code)
         return answer
@@ -142,8 +145,7 @@ class BashSession:
     async def close(self) -> None:
         """Ends it and everything in it."""
         self._reader.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._reader
+        await asyncio.gather(self._reader, return_exceptions=True)
         await self._terminal.kill()
 
     async def _type(self, text: str) -> None:
@@ -174,7 +176,7 @@ class BashSession:
             if shown is not None:
                 return shown
             if self._ended:
-                await self._failed_reading()
+                self._check_reader()
                 info = await self._terminal.info()
                 return Shown(State.ENDED, self._taken(len(self._shown)), info.exit_code)
             try:
@@ -182,7 +184,7 @@ class BashSession:
             except asyncio.TimeoutError:
                 return Shown(State.RUNNING, _plain(bytes(self._shown)) if self._begun else "")
 
-    async def _failed_reading(self) -> None:
+    def _check_reader(self) -> None:
         """Raises what ended the reader, if that was not the end of the shell."""
         if self._reader.done() and not self._reader.cancelled():
             self._reader.result()
