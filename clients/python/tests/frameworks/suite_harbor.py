@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,13 @@ USER 1001:1001
 
 
 @pytest.fixture(scope="session")
-def linked(image: str) -> str:
+def linked(image: str) -> Iterator[str]:
     """The image, with the places that Harbor writes to."""
-    name = f"{image.replace('/dev', '/harbor')}"
-    subprocess.run(
-        ["docker", "build", "-q", "--network", "none", "-t", name, "-"],
-        input=LINKED.format(image=image).encode(),
-        check=True,
-    )
-    return name
+    name = image.replace("/dev", "/harbor")
+    command = ["docker", "build", "-q", "--network", "none", "-t", name, "-"]
+    subprocess.run(command, input=LINKED.format(image=image).encode(), check=True)
+    yield name
+    subprocess.run(["docker", "rmi", name], capture_output=True, check=True)
 
 
 @pytest.fixture(autouse=True)
