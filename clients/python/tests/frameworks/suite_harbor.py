@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,11 @@ from harbor.environments.base import BaseEnvironment
 from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
 from harbor.models.trial.paths import TrialPaths
 
-from cofferdam import ApprovalDenied, ApprovalRequired, Client, Sandbox
+from cofferdam import ApprovalDenied, ApprovalRequired, Client, CofferdamError, Sandbox
 from cofferdam.integrations.harbor import CofferdamEnvironment
 
 NAME = "cofferdam.integrations.harbor:CofferdamEnvironment"
 OFFLINE = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
-# The root of a run is read-only, and Harbor's places are at the root.
-LINKED = """
-FROM {image}
-USER root
-RUN for place in logs tests solution; do ln -s /state/harbor/$place /$place; done
-USER 1001:1001
-"""
-
-
-@pytest.fixture(scope="session")
-def linked(image: str) -> Iterator[str]:
-    """The image, with the places that Harbor writes to."""
-    name = image.replace("/dev", "/harbor")
-    command = ["docker", "build", "-q", "--network", "none", "-t", name, "-"]
-    subprocess.run(command, input=LINKED.format(image=image).encode(), check=True)
-    yield name
-    subprocess.run(["docker", "rmi", name], capture_output=True, check=True)
 
 
 @pytest.fixture(autouse=True)
@@ -44,11 +27,25 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARBOR_TELEMETRY", "off")
 
 
+# As harness, but that a person is asked.
+ASKING = """
+profiles:
+  asking:
+    description: Each command is asked for.
+    root: writable-layer
+    tmp: exec
+    allowed_images: ["*"]
+    operations: { exec: ask }
+    exec: { deny_list: off, default: allow, env: ["*"] }
+    approvals: { freeze: false }
+roles: { worker: { allow: "*" } }
+"""
+
 Make = Callable[..., CofferdamEnvironment]
 
 
 @pytest.fixture
-def make(tmp_path: Path, linked: str, profile: str) -> Make:
+def make(tmp_path: Path, image: str, profile: str) -> Make:
     def make(*, task: dict[str, Any] | None = None, **options: Any) -> CofferdamEnvironment:
         place = tmp_path / "task" / "environment"
         place.mkdir(parents=True, exist_ok=True)
@@ -59,7 +56,7 @@ def make(tmp_path: Path, linked: str, profile: str) -> Make:
             environment_name="t",
             session_id="t__1",
             trial_paths=trial,
-            task_env_config=EnvironmentConfig.model_validate({"docker_image": linked, **(task or {})}),
+            task_env_config=EnvironmentConfig.model_validate({"docker_image": image, **(task or {})}),
             **{"network_policy": OFFLINE, "profile": profile, **options},
         )
 
@@ -171,22 +168,39 @@ def test_a_task_that_cannot_run_is_refused_with_what_to_do(make: Make) -> None:
         make(task={"gpus": 1})
 
 
-async def test_a_root_that_cannot_be_written_is_said_at_once(make: Make, image: str) -> None:
-    environment = make(image=image)
-    with pytest.raises(RuntimeError, match="/logs, /tests and /solution"):
-        await environment.start(force_build=False)
-    with Client() as client:
-        assert "t__1" not in [run.metadata.get("harbor.session") for run in Sandbox.list("ready", client=client)]
+async def test_a_root_that_cannot_be_written_is_said_at_once(make: Make) -> None:
+    with pytest.raises(CofferdamError, match="writable"):
+        await make(profile="open").start(force_build=False)
+
+
+async def test_a_working_directory_is_where_the_task_wants_it(make: Make) -> None:
+    environment = make(task={"workdir": "/app"})
+    (environment.environment_dir / "given.txt").write_text("given")
+    await environment.start(force_build=False)
+    try:
+        assert (await environment.exec("cat given.txt; pwd; touch new")).stdout == "given/app\n"
+    finally:
+        await environment.stop(delete=True)
 
 
 async def test_what_a_person_has_to_consent_to_says_how_or_waits(
-    make: Make, mortal: Daemon, monkeypatch: pytest.MonkeyPatch
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A daemon of its own: the profile limits the agent's commands.
-    monkeypatch.setenv("COFFERDAM_ENDPOINT", mortal.endpoint)
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "asking.yaml").write_text(ASKING)
+    daemon = Daemon(f"policy_dir: {policy}\n")
+    monkeypatch.setenv("COFFERDAM_ENDPOINT", daemon.endpoint)
+    try:
+        await refuse_or_wait(make)
+    finally:
+        daemon.remove()
+
+
+async def refuse_or_wait(make: Make) -> None:
     with pytest.raises(ApprovalRequired, match="coffer approval approve"):
-        await make(profile="strict").start(force_build=False)
-    waiting = make(profile="strict", wait_for_approval=True)
+        await make(profile="asking").start(force_build=False)
+    waiting = make(profile="asking", wait_for_approval=True)
     starting = asyncio.create_task(waiting.start(force_build=False))
     asked = None
     while asked is None:
@@ -228,7 +242,7 @@ def trial(tmp_path: Path, image: str, profile: str, instruction: str, agent: str
     program = Path(sys.executable).with_name("harbor")
     places = ["--path", str(task), "--jobs-dir", str(tmp_path / "jobs")]
     options = ["--agent", agent, "--env", NAME, "--ek", f"profile={profile}"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [str(program), "run", "--yes", *places, *options]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -239,8 +253,8 @@ def trial(tmp_path: Path, image: str, profile: str, instruction: str, agent: str
     return found
 
 
-def test_a_whole_run_of_the_oracle(tmp_path: Path, linked: str, profile: str) -> None:
-    result = trial(tmp_path, linked, profile, "Write the answer.", "oracle")
+def test_a_whole_run_of_the_oracle(tmp_path: Path, image: str, profile: str) -> None:
+    result = trial(tmp_path, image, profile, "Write the answer.", "oracle")
     assert result["verifier_result"]["rewards"] == {"reward": 1.0}
     assert (result["place"] / "artifacts" / "logs" / "artifacts" / "answer").read_text() == "42\n"
     with Client() as client:
@@ -248,9 +262,9 @@ def test_a_whole_run_of_the_oracle(tmp_path: Path, linked: str, profile: str) ->
 
 
 @pytest.mark.parametrize(("answer", "reward"), [("42", 1.0), ("41", 0.0)])
-def test_a_whole_run_of_a_scripted_agent(tmp_path: Path, linked: str, profile: str, answer: str, reward: float) -> None:
+def test_a_whole_run_of_a_scripted_agent(tmp_path: Path, image: str, profile: str, answer: str, reward: float) -> None:
     instruction = f"cat given.txt\necho {answer} > answer\ntest -d /logs/agent"
-    result = trial(tmp_path, linked, profile, instruction, "harbor_agent:Scripted")
+    result = trial(tmp_path, image, profile, instruction, "harbor_agent:Scripted")
     assert result["verifier_result"]["rewards"] == {"reward": reward}
     assert (result["place"] / "agent" / "log.txt").read_text() == "42\n"
     assert result["agent_result"]["metadata"] == {"commands": 3}

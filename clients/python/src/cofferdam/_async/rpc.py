@@ -242,6 +242,81 @@ class AuditService:
         )
 
 
+_FILE_SERVICE_UPLOAD_FILE = Method(
+    "/cofferdam.v1.FileService/UploadFile", v1.UploadFileRequest, v1.UploadFileResponse, False
+)
+_FILE_SERVICE_DOWNLOAD_FILE = Method(
+    "/cofferdam.v1.FileService/DownloadFile", v1.DownloadFileRequest, v1.DownloadFileResponse, False
+)
+_FILE_SERVICE_UPLOAD_ARCHIVE = Method(
+    "/cofferdam.v1.FileService/UploadArchive", v1.UploadArchiveRequest, v1.UploadArchiveResponse, False
+)
+_FILE_SERVICE_DOWNLOAD_ARCHIVE = Method(
+    "/cofferdam.v1.FileService/DownloadArchive", v1.DownloadArchiveRequest, v1.DownloadArchiveResponse, False
+)
+_FILE_SERVICE_GET_UPLOAD = Method("/cofferdam.v1.FileService/GetUpload", v1.GetUploadRequest, v1.GetUploadResponse, True)
+
+
+class FileService:
+    """Moves files and directories into a run and out of it. An upload is a `write` call and a download is a `read`
+    call: permission, protected paths, approval, limits and record hold as for these. The profile's
+    `bounds.max_transfer_bytes` bounds the size. The record has size and SHA-256, never the content.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def upload_file(self, request: v1.UploadFileRequest, *, timeout: float | None = None) -> v1.UploadFileResponse:
+        """Writes one file. Its content is kept by the daemon until all of it is there and its SHA-256 is right.
+        Then the file appears whole under its name, or not at all.
+        """
+        return await self._transport.unary(
+            _FILE_SERVICE_UPLOAD_FILE,
+            request,
+            timeout,
+        )
+
+    def download_file(
+        self, request: v1.DownloadFileRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.DownloadFileResponse, None]:
+        """Reads one file, from any byte on."""
+        return self._transport.stream(
+            _FILE_SERVICE_DOWNLOAD_FILE,
+            request,
+            timeout,
+        )
+
+    async def upload_archive(
+        self, request: v1.UploadArchiveRequest, *, timeout: float | None = None
+    ) -> v1.UploadArchiveResponse:
+        """Unpacks a tar archive beneath a directory. Every member is examined before the first is unpacked. Each
+        file appears whole or not at all.
+        """
+        return await self._transport.unary(
+            _FILE_SERVICE_UPLOAD_ARCHIVE,
+            request,
+            timeout,
+        )
+
+    def download_archive(
+        self, request: v1.DownloadArchiveRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.DownloadArchiveResponse, None]:
+        """Reads a directory with all that is in it, as a tar archive."""
+        return self._transport.stream(
+            _FILE_SERVICE_DOWNLOAD_ARCHIVE,
+            request,
+            timeout,
+        )
+
+    async def get_upload(self, request: v1.GetUploadRequest, *, timeout: float | None = None) -> v1.GetUploadResponse:
+        """How much of an upload the daemon has, to go on with it."""
+        return await self._transport.unary(
+            _FILE_SERVICE_GET_UPLOAD,
+            request,
+            timeout,
+        )
+
+
 _HOST_SERVICE_EXAMINE_HOST = Method(
     "/cofferdam.v1.HostService/ExamineHost", v1.ExamineHostRequest, v1.ExamineHostResponse, True
 )
@@ -259,6 +334,56 @@ class HostService:
         """
         return await self._transport.unary(
             _HOST_SERVICE_EXAMINE_HOST,
+            request,
+            timeout,
+        )
+
+
+_IMAGE_SERVICE_IMPORT_IMAGE = Method(
+    "/cofferdam.v1.ImageService/ImportImage", v1.ImportImageRequest, v1.ImportImageResponse, False
+)
+_IMAGE_SERVICE_BUILD_IMAGE = Method(
+    "/cofferdam.v1.ImageService/BuildImage", v1.BuildImageRequest, v1.BuildImageResponse, False
+)
+_IMAGE_SERVICE_LIST_IMAGES = Method(
+    "/cofferdam.v1.ImageService/ListImages", v1.ListImagesRequest, v1.ListImagesResponse, True
+)
+
+
+class ImageService:
+    """Imports, builds and lists the engine's images. For operators."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def import_image(self, request: v1.ImportImageRequest, *, timeout: float | None = None) -> v1.ImportImageResponse:
+        """Makes an image of a tar: first a header, then the tar in pieces. Nothing is kept of a tar that is
+        refused, cut or longer than `images.max_size` of the daemon's configuration.
+        """
+        return await self._transport.unary(
+            _IMAGE_SERVICE_IMPORT_IMAGE,
+            request,
+            timeout,
+        )
+
+    def build_image(
+        self, request: v1.BuildImageRequest, *, timeout: float | None = None
+    ) -> AsyncGenerator[v1.BuildImageResponse, None]:
+        """Has the engine build an image from a directory with a Dockerfile: first a header, then the directory as a
+        tar in pieces. Answers with what the build prints, and with the image at its end. The build has the network
+        that the engine gives it. It is ended when its time is over, when the client goes away, or when the daemon
+        stops.
+        """
+        return self._transport.stream(
+            _IMAGE_SERVICE_BUILD_IMAGE,
+            request,
+            timeout,
+        )
+
+    async def list_images(self, request: v1.ListImagesRequest, *, timeout: float | None = None) -> v1.ListImagesResponse:
+        """The engine's images that have a name, by name."""
+        return await self._transport.unary(
+            _IMAGE_SERVICE_LIST_IMAGES,
             request,
             timeout,
         )
@@ -521,6 +646,10 @@ _RUN_SERVICE_STOP_RUN = Method("/cofferdam.v1.RunService/StopRun", v1.StopRunReq
 _RUN_SERVICE_DELETE_RUN = Method("/cofferdam.v1.RunService/DeleteRun", v1.DeleteRunRequest, v1.DeleteRunResponse, False)
 _RUN_SERVICE_PAUSE_RUN = Method("/cofferdam.v1.RunService/PauseRun", v1.PauseRunRequest, v1.PauseRunResponse, False)
 _RUN_SERVICE_RESUME_RUN = Method("/cofferdam.v1.RunService/ResumeRun", v1.ResumeRunRequest, v1.ResumeRunResponse, False)
+_RUN_SERVICE_KEEP_ALIVE_RUN = Method(
+    "/cofferdam.v1.RunService/KeepAliveRun", v1.KeepAliveRunRequest, v1.KeepAliveRunResponse, False
+)
+_RUN_SERVICE_EXTEND_RUN = Method("/cofferdam.v1.RunService/ExtendRun", v1.ExtendRunRequest, v1.ExtendRunResponse, False)
 _RUN_SERVICE_WATCH_RUNS = Method("/cofferdam.v1.RunService/WatchRuns", v1.WatchRunsRequest, v1.WatchRunsResponse, True)
 _RUN_SERVICE_DIFF_RUN = Method("/cofferdam.v1.RunService/DiffRun", v1.DiffRunRequest, v1.DiffRunResponse, True)
 _RUN_SERVICE_ACCEPT_RUN = Method("/cofferdam.v1.RunService/AcceptRun", v1.AcceptRunRequest, v1.AcceptRunResponse, True)
@@ -566,8 +695,9 @@ class RunService:
         )
 
     async def stop_run(self, request: v1.StopRunRequest, *, timeout: float | None = None) -> v1.StopRunResponse:
-        """Ends a run: its calls are cancelled, its container and mounts removed. Its workspace stays, and so do the
-        changes of an `overlay`.
+        """Ends a run: its calls are cancelled, its processes killed, its mounts removed. The answer tells that
+        nothing of it can run or write any more; its container is removed after that. Its workspace stays, and so do
+        the changes of an `overlay`.
         """
         return await self._transport.unary(
             _RUN_SERVICE_STOP_RUN,
@@ -589,8 +719,9 @@ class RunService:
     async def pause_run(self, request: v1.PauseRunRequest, *, timeout: float | None = None) -> v1.PauseRunResponse:
         """Makes every command of a run stand still: no process that a call or a terminal has started runs on, and
         calls are refused as RUN_NOT_READY until ResumeRun. Calls under way wait, and go on then. Their time goes on
-        meanwhile: a command whose timeout passes is ended where it stands. `ttl` goes on, too; `idle_timeout` does
-        not. A paused run can be stopped. Fails with PRECONDITION_FAILED where the daemon does not see the
+        meanwhile: a command whose timeout passes is ended where it stands. Memory is kept: after ResumeRun each
+        process continues with what it had. `ttl` and `lease` go on, too; `idle_timeout` does not. A paused run can
+        be extended, kept alive and stopped. Fails with PRECONDITION_FAILED where the daemon does not see the
         container's cgroup.
         """
         return await self._transport.unary(
@@ -603,6 +734,29 @@ class RunService:
         """Takes back PauseRun. The run stays PAUSED while something else holds it."""
         return await self._transport.unary(
             _RUN_SERVICE_RESUME_RUN,
+            request,
+            timeout,
+        )
+
+    async def keep_alive_run(
+        self, request: v1.KeepAliveRunRequest, *, timeout: float | None = None
+    ) -> v1.KeepAliveRunResponse:
+        """Renews the `lease` of a run. Nothing else renews it: no call, no process and no watcher. Fails with
+        PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_KEEP_ALIVE_RUN,
+            request,
+            timeout,
+        )
+
+    async def extend_run(self, request: v1.ExtendRunRequest, *, timeout: float | None = None) -> v1.ExtendRunResponse:
+        """Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with
+        PRECONDITION_FAILED. Fails with RUN_NOT_READY if the run has ended: no answer says that a run lives on which
+        does not.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_EXTEND_RUN,
             request,
             timeout,
         )
@@ -667,6 +821,86 @@ class RunService:
         """Deletes one of them with all that is in it. Fails with PRECONDITION_FAILED while a run uses it."""
         return await self._transport.unary(
             _RUN_SERVICE_DELETE_WORKSPACE,
+            request,
+            timeout,
+        )
+
+
+_SESSION_SERVICE_OPEN_SESSION = Method(
+    "/cofferdam.v1.SessionService/OpenSession", v1.OpenSessionRequest, v1.OpenSessionResponse, False
+)
+_SESSION_SERVICE_RUN_IN_SESSION = Method(
+    "/cofferdam.v1.SessionService/RunInSession", v1.RunInSessionRequest, v1.RunInSessionResponse, False
+)
+_SESSION_SERVICE_INTERRUPT_SESSION = Method(
+    "/cofferdam.v1.SessionService/InterruptSession", v1.InterruptSessionRequest, v1.InterruptSessionResponse, False
+)
+_SESSION_SERVICE_CLOSE_SESSION = Method(
+    "/cofferdam.v1.SessionService/CloseSession", v1.CloseSessionRequest, v1.CloseSessionResponse, False
+)
+_SESSION_SERVICE_LIST_SESSIONS = Method(
+    "/cofferdam.v1.SessionService/ListSessions", v1.ListSessionsRequest, v1.ListSessionsResponse, True
+)
+
+
+class SessionService:
+    """Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for
+    it: it outlives its client and the daemon, its output can be attached to, what it is given is recorded, and
+    everything in it ends with it. Opening one is a call of the operation `process`, and each use of it one of the
+    operation `session`: policy, approval, limits and record hold as for `shell`. Its output tells nobody where a
+    command ends: that is said with a mark which is made for that command alone and of which nothing in the
+    container knows before. Code that runs in the shell itself is trusted with its own exit code.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def open_session(self, request: v1.OpenSessionRequest, *, timeout: float | None = None) -> v1.OpenSessionResponse:
+        """Opens a session. The same as `ToolService.Call` with the operation `process` and its `session` set."""
+        return await self._transport.unary(
+            _SESSION_SERVICE_OPEN_SESSION,
+            request,
+            timeout,
+        )
+
+    async def run_in_session(
+        self, request: v1.RunInSessionRequest, *, timeout: float | None = None
+    ) -> v1.RunInSessionResponse:
+        """Runs a command in a session, types at what runs in it, or waits for that. The same as `ToolService.Call`
+        with the operation `session`.
+        """
+        return await self._transport.unary(
+            _SESSION_SERVICE_RUN_IN_SESSION,
+            request,
+            timeout,
+        )
+
+    async def interrupt_session(
+        self, request: v1.InterruptSessionRequest, *, timeout: float | None = None
+    ) -> v1.InterruptSessionResponse:
+        """Interrupts what runs in a session, and waits until the session takes commands again."""
+        return await self._transport.unary(
+            _SESSION_SERVICE_INTERRUPT_SESSION,
+            request,
+            timeout,
+        )
+
+    async def close_session(
+        self, request: v1.CloseSessionRequest, *, timeout: float | None = None
+    ) -> v1.CloseSessionResponse:
+        """Ends a session and everything in it, and waits until nothing of it is left."""
+        return await self._transport.unary(
+            _SESSION_SERVICE_CLOSE_SESSION,
+            request,
+            timeout,
+        )
+
+    async def list_sessions(
+        self, request: v1.ListSessionsRequest, *, timeout: float | None = None
+    ) -> v1.ListSessionsResponse:
+        """The sessions of a run, the oldest first: those that live, and the newest of those that have ended."""
+        return await self._transport.unary(
+            _SESSION_SERVICE_LIST_SESSIONS,
             request,
             timeout,
         )

@@ -47,6 +47,34 @@ CONTENT_ENCODING_BASE64: ContentEncoding.ValueType  # 2
 """RFC 4648 base64 of the raw bytes."""
 global___ContentEncoding = ContentEncoding
 
+class _Transfer:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _TransferEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Transfer.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    TRANSFER_UNSPECIFIED: _Transfer.ValueType  # 0
+    """Same as TRANSFER_NONE."""
+    TRANSFER_NONE: _Transfer.ValueType  # 1
+    """None: an ordinary read."""
+    TRANSFER_FILE: _Transfer.ValueType  # 2
+    """One regular file."""
+    TRANSFER_ARCHIVE: _Transfer.ValueType  # 3
+    """A directory with all that is in it, as a tar archive."""
+
+class Transfer(_Transfer, metaclass=_TransferEnumTypeWrapper):
+    """What a download is made of."""
+
+TRANSFER_UNSPECIFIED: Transfer.ValueType  # 0
+"""Same as TRANSFER_NONE."""
+TRANSFER_NONE: Transfer.ValueType  # 1
+"""None: an ordinary read."""
+TRANSFER_FILE: Transfer.ValueType  # 2
+"""One regular file."""
+TRANSFER_ARCHIVE: Transfer.ValueType  # 3
+"""A directory with all that is in it, as a tar archive."""
+global___Transfer = Transfer
+
 @typing.final
 class Operation(google.protobuf.message.Message):
     """One thing an agent may ask for. Exactly one field is set."""
@@ -66,6 +94,7 @@ class Operation(google.protobuf.message.Message):
     GIT_FIELD_NUMBER: builtins.int
     MCP_FIELD_NUMBER: builtins.int
     PROCESS_FIELD_NUMBER: builtins.int
+    SESSION_FIELD_NUMBER: builtins.int
     @property
     def read(self) -> global___ReadRequest:
         """Read one regular file."""
@@ -118,6 +147,10 @@ class Operation(google.protobuf.message.Message):
     def process(self) -> global___ProcessRequest:
         """Start a process that stays after the call."""
 
+    @property
+    def session(self) -> global___SessionRequest:
+        """Give a session something to do."""
+
     def __init__(
         self,
         *,
@@ -134,10 +167,11 @@ class Operation(google.protobuf.message.Message):
         git: global___GitRequest | None = ...,
         mcp: cofferdam._proto.mcp_pb2.McpRequest | None = ...,
         process: global___ProcessRequest | None = ...,
+        session: global___SessionRequest | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "shell", b"shell", "write", b"write"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process"] | None: ...
+    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process", "session"] | None: ...
 
 global___Operation = Operation
 
@@ -160,6 +194,7 @@ class Result(google.protobuf.message.Message):
     GIT_FIELD_NUMBER: builtins.int
     MCP_FIELD_NUMBER: builtins.int
     PROCESS_FIELD_NUMBER: builtins.int
+    SESSION_FIELD_NUMBER: builtins.int
     @property
     def read(self) -> global___ReadResult:
         """Of `read`."""
@@ -212,6 +247,10 @@ class Result(google.protobuf.message.Message):
     def process(self) -> global___ProcessResult:
         """Of `process`."""
 
+    @property
+    def session(self) -> global___SessionResult:
+        """Of `session`."""
+
     def __init__(
         self,
         *,
@@ -228,10 +267,11 @@ class Result(google.protobuf.message.Message):
         git: global___GitResult | None = ...,
         mcp: cofferdam._proto.mcp_pb2.McpResult | None = ...,
         process: global___ProcessResult | None = ...,
+        session: global___SessionResult | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "shell", b"shell", "write", b"write"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process"] | None: ...
+    def HasField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["delete", b"delete", "edit", b"edit", "exec", b"exec", "git", b"git", "glob", b"glob", "grep", b"grep", "kind", b"kind", "list", b"list", "mcp", b"mcp", "patch", b"patch", "process", b"process", "read", b"read", "session", b"session", "shell", b"shell", "write", b"write"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["read", "list", "glob", "grep", "exec", "shell", "write", "edit", "patch", "delete", "git", "mcp", "process", "session"] | None: ...
 
 global___Result = Result
 
@@ -291,6 +331,7 @@ class ReadRequest(google.protobuf.message.Message):
     OFFSET_FIELD_NUMBER: builtins.int
     LIMIT_FIELD_NUMBER: builtins.int
     ENCODING_FIELD_NUMBER: builtins.int
+    TRANSFER_FIELD_NUMBER: builtins.int
     path: builtins.str
     """`@project/a.rs`, `a.rs` (relative to @project) or `/workspace/a.rs`."""
     start_line: builtins.int
@@ -303,6 +344,10 @@ class ReadRequest(google.protobuf.message.Message):
     """Number of bytes from `offset`."""
     encoding: global___ContentEncoding.ValueType
     """Default: UTF-8 text."""
+    transfer: global___Transfer.ValueType
+    """Set by `FileService` for its downloads: the content goes to the client that downloads it, from `offset` on, and none of
+    it into the result. Default: an ordinary read.
+    """
     def __init__(
         self,
         *,
@@ -312,9 +357,10 @@ class ReadRequest(google.protobuf.message.Message):
         offset: builtins.int | None = ...,
         limit: builtins.int | None = ...,
         encoding: global___ContentEncoding.ValueType = ...,
+        transfer: global___Transfer.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_end_line", b"_end_line", "_limit", b"_limit", "_offset", b"_offset", "_start_line", b"_start_line", "end_line", b"end_line", "limit", b"limit", "offset", b"offset", "start_line", b"start_line"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_end_line", b"_end_line", "_limit", b"_limit", "_offset", b"_offset", "_start_line", b"_start_line", "encoding", b"encoding", "end_line", b"end_line", "limit", b"limit", "offset", b"offset", "path", b"path", "start_line", b"start_line"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_end_line", b"_end_line", "_limit", b"_limit", "_offset", b"_offset", "_start_line", b"_start_line", "encoding", b"encoding", "end_line", b"end_line", "limit", b"limit", "offset", b"offset", "path", b"path", "start_line", b"start_line", "transfer", b"transfer"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_end_line", b"_end_line"]) -> typing.Literal["end_line"] | None: ...
     @typing.overload
@@ -343,6 +389,9 @@ class ReadResult(google.protobuf.message.Message):
     TRUNCATED_FIELD_NUMBER: builtins.int
     BINARY_FIELD_NUMBER: builtins.int
     HINT_FIELD_NUMBER: builtins.int
+    SENT_BYTES_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
+    LEFT_OUT_FIELD_NUMBER: builtins.int
     path: builtins.str
     """Path in alias form, such as `@project/a.rs`."""
     content: builtins.str
@@ -365,6 +414,12 @@ class ReadResult(google.protobuf.message.Message):
     """The file is not UTF-8 text."""
     hint: builtins.str
     """What to ask for next when `truncated` or `binary`."""
+    sent_bytes: builtins.int
+    """Of a download: bytes that were sent; of an archive those of the archive."""
+    entries: builtins.int
+    """Of a download of a directory: files, directories and links in it."""
+    left_out: builtins.int
+    """Of a download of a directory: entries that may not be read, are no files, or are links that leave the directory."""
     def __init__(
         self,
         *,
@@ -379,8 +434,11 @@ class ReadResult(google.protobuf.message.Message):
         truncated: builtins.bool = ...,
         binary: builtins.bool = ...,
         hint: builtins.str = ...,
+        sent_bytes: builtins.int = ...,
+        entries: builtins.int = ...,
+        left_out: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["binary", b"binary", "content", b"content", "encoding", b"encoding", "end_line", b"end_line", "hint", b"hint", "path", b"path", "sha256", b"sha256", "size_bytes", b"size_bytes", "start_line", b"start_line", "total_lines", b"total_lines", "truncated", b"truncated"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["binary", b"binary", "content", b"content", "encoding", b"encoding", "end_line", b"end_line", "entries", b"entries", "hint", b"hint", "left_out", b"left_out", "path", b"path", "sent_bytes", b"sent_bytes", "sha256", b"sha256", "size_bytes", b"size_bytes", "start_line", b"start_line", "total_lines", b"total_lines", "truncated", b"truncated"]) -> None: ...
 
 global___ReadResult = ReadResult
 
@@ -599,6 +657,7 @@ class GrepRequest(google.protobuf.message.Message):
     GLOB_FIELD_NUMBER: builtins.int
     MAX_MATCHES_FIELD_NUMBER: builtins.int
     INCLUDE_IGNORED_FIELD_NUMBER: builtins.int
+    ONE_PER_FILE_FIELD_NUMBER: builtins.int
     path: builtins.str
     """Directory or file. Default: `@project`."""
     pattern: builtins.str
@@ -617,6 +676,8 @@ class GrepRequest(google.protobuf.message.Message):
     """At most so many matches, 1 to 1,000. Default 50."""
     include_ignored: builtins.bool
     """Search hidden files, `.git`, `node_modules` and what ignore files exclude, too."""
+    one_per_file: builtins.bool
+    """Only the first match of each file: which files have one. `max_matches` then counts files. Default: all matches."""
     def __init__(
         self,
         *,
@@ -629,9 +690,10 @@ class GrepRequest(google.protobuf.message.Message):
         glob: builtins.str = ...,
         max_matches: builtins.int | None = ...,
         include_ignored: builtins.bool = ...,
+        one_per_file: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_after", b"_after", "_before", b"_before", "_max_matches", b"_max_matches", "after", b"after", "before", b"before", "max_matches", b"max_matches"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_after", b"_after", "_before", b"_before", "_max_matches", b"_max_matches", "after", b"after", "before", b"before", "case_insensitive", b"case_insensitive", "glob", b"glob", "include_ignored", b"include_ignored", "max_matches", b"max_matches", "path", b"path", "pattern", b"pattern", "regex", b"regex"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_after", b"_after", "_before", b"_before", "_max_matches", b"_max_matches", "after", b"after", "before", b"before", "case_insensitive", b"case_insensitive", "glob", b"glob", "include_ignored", b"include_ignored", "max_matches", b"max_matches", "one_per_file", b"one_per_file", "path", b"path", "pattern", b"pattern", "regex", b"regex"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_after", b"_after"]) -> typing.Literal["after"] | None: ...
     @typing.overload
@@ -750,6 +812,7 @@ class ExecRequest(google.protobuf.message.Message):
     STDIN_FIELD_NUMBER: builtins.int
     TIMEOUT_MS_FIELD_NUMBER: builtins.int
     ONLY_READS_FIELD_NUMBER: builtins.int
+    STDIN_FILE_FIELD_NUMBER: builtins.int
     command: builtins.str
     """Program: a name to be looked up in PATH, or an absolute path."""
     cwd: builtins.str
@@ -764,6 +827,8 @@ class ExecRequest(google.protobuf.message.Message):
     """Refuse the command (`COMMAND_NOT_ALLOWED`, `SANDBOX_VIOLATION`) unless it is known to read inside the mounts and to do nothing
     else: `cat`, `head`, `tail`, `find` and `wc` with harmless arguments. In every profile. Default: false.
     """
+    stdin_file: builtins.str
+    """A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command."""
     @property
     def args(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Its arguments."""
@@ -782,9 +847,10 @@ class ExecRequest(google.protobuf.message.Message):
         stdin: builtins.bytes = ...,
         timeout_ms: builtins.int | None = ...,
         only_reads: builtins.bool = ...,
+        stdin_file: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "timeout_ms", b"timeout_ms"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "args", b"args", "command", b"command", "cwd", b"cwd", "env", b"env", "only_reads", b"only_reads", "stdin", b"stdin", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "args", b"args", "command", b"command", "cwd", b"cwd", "env", b"env", "only_reads", b"only_reads", "stdin", b"stdin", "stdin_file", b"stdin_file", "timeout_ms", b"timeout_ms"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_timeout_ms", b"_timeout_ms"]) -> typing.Literal["timeout_ms"] | None: ...
 
 global___ExecRequest = ExecRequest
@@ -816,8 +882,9 @@ class ShellRequest(google.protobuf.message.Message):
     ENV_FIELD_NUMBER: builtins.int
     STDIN_FIELD_NUMBER: builtins.int
     TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    STDIN_FILE_FIELD_NUMBER: builtins.int
     script: builtins.str
-    """The script, at most 64 KiB."""
+    """The script, at most 64 KiB; in profiles with more `max_argv_bytes` than usual, one byte less than 128 KiB."""
     cwd: builtins.str
     """Working directory. Default: `@project`."""
     stdin: builtins.bytes
@@ -826,6 +893,8 @@ class ShellRequest(google.protobuf.message.Message):
     """Milliseconds until the script and everything that it started is ended. Default: the profile's
     `exec.default_timeout_s`. At most its `exec.max_timeout_s`.
     """
+    stdin_file: builtins.str
+    """A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command."""
     @property
     def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Environment, beside the run's own; only names that the profile allows."""
@@ -838,9 +907,10 @@ class ShellRequest(google.protobuf.message.Message):
         env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         stdin: builtins.bytes = ...,
         timeout_ms: builtins.int | None = ...,
+        stdin_file: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "timeout_ms", b"timeout_ms"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "cwd", b"cwd", "env", b"env", "script", b"script", "stdin", b"stdin", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "cwd", b"cwd", "env", b"env", "script", b"script", "stdin", b"stdin", "stdin_file", b"stdin_file", "timeout_ms", b"timeout_ms"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_timeout_ms", b"_timeout_ms"]) -> typing.Literal["timeout_ms"] | None: ...
 
 global___ShellRequest = ShellRequest
@@ -878,6 +948,7 @@ class ProcessRequest(google.protobuf.message.Message):
     TERMINAL_FIELD_NUMBER: builtins.int
     TAG_FIELD_NUMBER: builtins.int
     TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    SESSION_FIELD_NUMBER: builtins.int
     command: builtins.str
     """Program, as in `exec`. Exactly one of `command` and `script` is set."""
     script: builtins.str
@@ -890,6 +961,11 @@ class ProcessRequest(google.protobuf.message.Message):
     """A name of the client's, to find it by: at most 64 of `A-Z a-z 0-9 . _ -`. Default: none."""
     timeout_ms: builtins.int
     """Milliseconds until it and everything that it started is ended, at most a day. Default: none, which is until its run ends."""
+    session: builtins.bool
+    """Make it a session: a shell on a terminal, bash where the image has it and `sh` elsewhere, which gets its commands by the
+    operation `session`. Neither `command` nor `script` is set then. The terminal has 24 rows and 80 columns unless
+    `terminal` says otherwise; it does not echo, and it leaves newlines as they are.
+    """
     @property
     def args(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Its arguments."""
@@ -914,9 +990,10 @@ class ProcessRequest(google.protobuf.message.Message):
         terminal: cofferdam._proto.terminal_pb2.TerminalSize | None = ...,
         tag: builtins.str = ...,
         timeout_ms: builtins.int | None = ...,
+        session: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "terminal", b"terminal", "timeout_ms", b"timeout_ms"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "args", b"args", "command", b"command", "cwd", b"cwd", "env", b"env", "script", b"script", "stdin", b"stdin", "tag", b"tag", "terminal", b"terminal", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "args", b"args", "command", b"command", "cwd", b"cwd", "env", b"env", "script", b"script", "session", b"session", "stdin", b"stdin", "tag", b"tag", "terminal", b"terminal", "timeout_ms", b"timeout_ms"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_timeout_ms", b"_timeout_ms"]) -> typing.Literal["timeout_ms"] | None: ...
 
 global___ProcessRequest = ProcessRequest
@@ -938,6 +1015,140 @@ class ProcessResult(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["process_id", b"process_id"]) -> None: ...
 
 global___ProcessResult = ProcessResult
+
+@typing.final
+class SessionRequest(google.protobuf.message.Message):
+    """Give a session a command, or something to read, or go on waiting for what runs in it. Answered when the command is over, when
+    what it shows matches, or when the time is over. Then the command runs on, and the session can be asked again.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: builtins.int
+    COMMAND_FIELD_NUMBER: builtins.int
+    INPUT_FIELD_NUMBER: builtins.int
+    EXPECT_FIELD_NUMBER: builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: builtins.int
+    session_id: builtins.str
+    """The session. Required."""
+    command: builtins.str
+    """Shell code, as in `shell`: any number of lines, at most 64 KiB. It runs in the session's shell itself, so that its
+    directory, variables, functions and jobs last. Refused while another one runs.
+    """
+    input: builtins.str
+    """What to type at the program that runs, at most 64 KiB. With neither `command` nor `input` nothing is given."""
+    timeout_ms: builtins.int
+    """Milliseconds until it is answered in any case. Default: the profile's, as for `exec`."""
+    @property
+    def expect(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Regular expressions, without look-around and back references, over bytes: answer when what is shown matches one of them. At
+        most 16, each at most 1 KiB.
+        """
+
+    def __init__(
+        self,
+        *,
+        session_id: builtins.str = ...,
+        command: builtins.str = ...,
+        input: builtins.str = ...,
+        expect: collections.abc.Iterable[builtins.str] | None = ...,
+        timeout_ms: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "timeout_ms", b"timeout_ms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_timeout_ms", b"_timeout_ms", "command", b"command", "expect", b"expect", "input", b"input", "session_id", b"session_id", "timeout_ms", b"timeout_ms"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_timeout_ms", b"_timeout_ms"]) -> typing.Literal["timeout_ms"] | None: ...
+
+global___SessionRequest = SessionRequest
+
+@typing.final
+class SessionResult(google.protobuf.message.Message):
+    """What a session showed, and whether its command is over."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    class _State:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _StateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[SessionResult._State.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        STATE_UNSPECIFIED: SessionResult._State.ValueType  # 0
+        """Never sent."""
+        DONE: SessionResult._State.ValueType  # 1
+        """The command is over, and the session takes the next one."""
+        MATCHED: SessionResult._State.ValueType  # 2
+        """What it shows matches `expect`. The command runs."""
+        RUNNING: SessionResult._State.ValueType  # 3
+        """The time was over. The command runs: wait again, give it something to read, or interrupt it."""
+        ENDED: SessionResult._State.ValueType  # 4
+        """The shell has ended, and the session with it."""
+        UNANSWERED: SessionResult._State.ValueType  # 5
+        """The shell takes lines and does not say that it is done: code that runs in it has broken it. Close the session."""
+
+    class State(_State, metaclass=_StateEnumTypeWrapper):
+        """How it came to the answer."""
+
+    STATE_UNSPECIFIED: SessionResult.State.ValueType  # 0
+    """Never sent."""
+    DONE: SessionResult.State.ValueType  # 1
+    """The command is over, and the session takes the next one."""
+    MATCHED: SessionResult.State.ValueType  # 2
+    """What it shows matches `expect`. The command runs."""
+    RUNNING: SessionResult.State.ValueType  # 3
+    """The time was over. The command runs: wait again, give it something to read, or interrupt it."""
+    ENDED: SessionResult.State.ValueType  # 4
+    """The shell has ended, and the session with it."""
+    UNANSWERED: SessionResult.State.ValueType  # 5
+    """The shell takes lines and does not say that it is done: code that runs in it has broken it. Close the session."""
+
+    STATE_FIELD_NUMBER: builtins.int
+    OUTPUT_FIELD_NUMBER: builtins.int
+    OUTPUT_BYTES_FIELD_NUMBER: builtins.int
+    OMITTED_BYTES_FIELD_NUMBER: builtins.int
+    OUTPUT_OFFSET_FIELD_NUMBER: builtins.int
+    EXIT_CODE_FIELD_NUMBER: builtins.int
+    MATCHED_FIELD_NUMBER: builtins.int
+    MATCHED_TEXT_FIELD_NUMBER: builtins.int
+    state: global___SessionResult.State.ValueType
+    """How it came to the answer."""
+    output: builtins.str
+    """What was shown since the last answer, or since the command began; with a match, what comes before it. Both streams, UTF-8
+    with replacement characters; head and tail when it was too long.
+    """
+    output_bytes: builtins.int
+    """How many bytes that was."""
+    omitted_bytes: builtins.int
+    """How many of them are left out. The process's output has them."""
+    output_offset: builtins.int
+    """Position of the first of them in the process's standard output."""
+    exit_code: builtins.int
+    """Exit code of the command, or of the shell if the session has ended. Absent while the command runs, and where it is not
+    known, because the daemon was restarted meanwhile.
+    """
+    matched: builtins.int
+    """Which of `expect` matches, from 0. Only with MATCHED."""
+    matched_text: builtins.str
+    """The text that matches. The next answer begins after it."""
+    def __init__(
+        self,
+        *,
+        state: global___SessionResult.State.ValueType = ...,
+        output: builtins.str = ...,
+        output_bytes: builtins.int = ...,
+        omitted_bytes: builtins.int = ...,
+        output_offset: builtins.int = ...,
+        exit_code: builtins.int | None = ...,
+        matched: builtins.int | None = ...,
+        matched_text: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_matched", b"_matched", "exit_code", b"exit_code", "matched", b"matched"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_matched", b"_matched", "exit_code", b"exit_code", "matched", b"matched", "matched_text", b"matched_text", "omitted_bytes", b"omitted_bytes", "output", b"output", "output_bytes", b"output_bytes", "output_offset", b"output_offset", "state", b"state"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_exit_code", b"_exit_code"]) -> typing.Literal["exit_code"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_matched", b"_matched"]) -> typing.Literal["matched"] | None: ...
+
+global___SessionResult = SessionResult
 
 @typing.final
 class ExecResult(google.protobuf.message.Message):
@@ -1081,6 +1292,8 @@ class WriteRequest(google.protobuf.message.Message):
     IF_MATCH_SHA256_FIELD_NUMBER: builtins.int
     CREATE_ONLY_FIELD_NUMBER: builtins.int
     ENCODING_FIELD_NUMBER: builtins.int
+    UPLOADED_FIELD_NUMBER: builtins.int
+    MODE_FIELD_NUMBER: builtins.int
     path: builtins.str
     """The file. Missing parent directories are made."""
     content: builtins.str
@@ -1091,6 +1304,12 @@ class WriteRequest(google.protobuf.message.Message):
     """Only when there is no file yet."""
     encoding: global___ContentEncoding.ValueType
     """Encoding of `content`. Default: UTF-8 text."""
+    mode: builtins.int
+    """Permission bits of the file, at most 0777. Default: those of the file that is replaced, else 0644."""
+    @property
+    def uploaded(self) -> global___UploadedContent:
+        """Set by `FileService`, in place of `content`: what was uploaded. Default: none."""
+
     def __init__(
         self,
         *,
@@ -1099,10 +1318,44 @@ class WriteRequest(google.protobuf.message.Message):
         if_match_sha256: builtins.str = ...,
         create_only: builtins.bool = ...,
         encoding: global___ContentEncoding.ValueType = ...,
+        uploaded: global___UploadedContent | None = ...,
+        mode: builtins.int | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "create_only", b"create_only", "encoding", b"encoding", "if_match_sha256", b"if_match_sha256", "path", b"path"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_mode", b"_mode", "mode", b"mode", "uploaded", b"uploaded"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_mode", b"_mode", "content", b"content", "create_only", b"create_only", "encoding", b"encoding", "if_match_sha256", b"if_match_sha256", "mode", b"mode", "path", b"path", "uploaded", b"uploaded"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_mode", b"_mode"]) -> typing.Literal["mode"] | None: ...
 
 global___WriteRequest = WriteRequest
+
+@typing.final
+class UploadedContent(google.protobuf.message.Message):
+    """Content that the daemon has from an upload."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UPLOAD_ID_FIELD_NUMBER: builtins.int
+    SIZE_BYTES_FIELD_NUMBER: builtins.int
+    SHA256_FIELD_NUMBER: builtins.int
+    ARCHIVE_FIELD_NUMBER: builtins.int
+    upload_id: builtins.str
+    """The upload, of the same run."""
+    size_bytes: builtins.int
+    """Its length, bytes."""
+    sha256: builtins.str
+    """Its SHA-256, lower-case hex."""
+    archive: builtins.bool
+    """It is a tar archive, which is unpacked beneath `path`, a directory. Default: it is the content of the file."""
+    def __init__(
+        self,
+        *,
+        upload_id: builtins.str = ...,
+        size_bytes: builtins.int = ...,
+        sha256: builtins.str = ...,
+        archive: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["archive", b"archive", "sha256", b"sha256", "size_bytes", b"size_bytes", "upload_id", b"upload_id"]) -> None: ...
+
+global___UploadedContent = UploadedContent
 
 @typing.final
 class WriteResult(google.protobuf.message.Message):
@@ -1115,6 +1368,7 @@ class WriteResult(google.protobuf.message.Message):
     SHA256_BEFORE_FIELD_NUMBER: builtins.int
     SHA256_AFTER_FIELD_NUMBER: builtins.int
     CREATED_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
     path: builtins.str
     """Path in alias form."""
     bytes_written: builtins.int
@@ -1125,6 +1379,8 @@ class WriteResult(google.protobuf.message.Message):
     """SHA-256 of the new content."""
     created: builtins.bool
     """There was no file before."""
+    entries: builtins.int
+    """Of an archive: files, directories and links that were unpacked. `sha256_after` is the archive's."""
     def __init__(
         self,
         *,
@@ -1133,8 +1389,9 @@ class WriteResult(google.protobuf.message.Message):
         sha256_before: builtins.str = ...,
         sha256_after: builtins.str = ...,
         created: builtins.bool = ...,
+        entries: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["bytes_written", b"bytes_written", "created", b"created", "path", b"path", "sha256_after", b"sha256_after", "sha256_before", b"sha256_before"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes_written", b"bytes_written", "created", b"created", "entries", b"entries", "path", b"path", "sha256_after", b"sha256_after", "sha256_before", b"sha256_before"]) -> None: ...
 
 global___WriteResult = WriteResult
 

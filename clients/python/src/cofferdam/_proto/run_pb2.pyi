@@ -89,6 +89,33 @@ class Run(google.protobuf.message.Message):
     COLD: Run.StartKind.ValueType  # 2
     """Created for this run."""
 
+    class _EndCause:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _EndCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[Run._EndCause.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        END_CAUSE_UNSPECIFIED: Run._EndCause.ValueType  # 0
+        """It lives, was stopped on request, or FAILED."""
+        TTL: Run._EndCause.ValueType  # 1
+        """It was as old as its `ttl`."""
+        IDLE_TIMEOUT: Run._EndCause.ValueType  # 2
+        """It had no call for its `idle_timeout`."""
+        LEASE: Run._EndCause.ValueType  # 3
+        """Nobody renewed its `lease`."""
+
+    class EndCause(_EndCause, metaclass=_EndCauseEnumTypeWrapper):
+        """Why a run ended that nobody stopped and that did not fail."""
+
+    END_CAUSE_UNSPECIFIED: Run.EndCause.ValueType  # 0
+    """It lives, was stopped on request, or FAILED."""
+    TTL: Run.EndCause.ValueType  # 1
+    """It was as old as its `ttl`."""
+    IDLE_TIMEOUT: Run.EndCause.ValueType  # 2
+    """It had no call for its `idle_timeout`."""
+    LEASE: Run.EndCause.ValueType  # 3
+    """Nobody renewed its `lease`."""
+
     class _Changes:
         ValueType = typing.NewType("ValueType", builtins.int)
         V: typing_extensions.TypeAlias = ValueType
@@ -132,6 +159,22 @@ class Run(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class EnvEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     RUN_ID_FIELD_NUMBER: builtins.int
     PROFILE_FIELD_NUMBER: builtins.int
     IMAGE_FIELD_NUMBER: builtins.int
@@ -160,6 +203,12 @@ class Run(google.protobuf.message.Message):
     ADOPTED_AT_FIELD_NUMBER: builtins.int
     HOLDS_FIELD_NUMBER: builtins.int
     DISK_FIELD_NUMBER: builtins.int
+    ENV_FIELD_NUMBER: builtins.int
+    SECRET_ENV_FIELD_NUMBER: builtins.int
+    LEASE_FIELD_NUMBER: builtins.int
+    LEASE_ENDS_AT_FIELD_NUMBER: builtins.int
+    END_CAUSE_FIELD_NUMBER: builtins.int
+    WRITABLE_PATHS_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """UUIDv7."""
     profile: builtins.str
@@ -192,6 +241,8 @@ class Run(google.protobuf.message.Message):
     """Output only."""
     restarts: builtins.int
     """Output only. Times that the daemon ended and the run went on under the next one. Default 0."""
+    end_cause: global___Run.EndCause.ValueType
+    """Output only. Why it ended by itself."""
     @property
     def workspace(self) -> global___Workspace:
         """What `/workspace` is."""
@@ -240,6 +291,26 @@ class Run(google.protobuf.message.Message):
     def disk(self) -> global___DiskUse:
         """What it has on the daemon's disk; absent when that is not known so far."""
 
+    @property
+    def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Environment variables of all its commands and processes. Only from CreateRun and GetRun."""
+
+    @property
+    def secret_env(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of the variables whose values are secret. Their values are never answered."""
+
+    @property
+    def lease(self) -> google.protobuf.duration_pb2.Duration:
+        """The run is stopped when nobody has renewed it for so long, see KeepAliveRun. Absent: never."""
+
+    @property
+    def lease_ends_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Output only. When the lease ends unless somebody renews it. Only from GetRun and KeepAliveRun, while the run lives."""
+
+    @property
+    def writable_paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Directories of the container that were asked for as the run's own."""
+
     def __init__(
         self,
         *,
@@ -271,9 +342,15 @@ class Run(google.protobuf.message.Message):
         adopted_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         holds: collections.abc.Iterable[global___RunHold] | None = ...,
         disk: global___DiskUse | None = ...,
+        env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        secret_env: collections.abc.Iterable[builtins.str] | None = ...,
+        lease: google.protobuf.duration_pb2.Duration | None = ...,
+        lease_ends_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        end_cause: global___Run.EndCause.ValueType = ...,
+        writable_paths: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "created_at", b"created_at", "disk", b"disk", "ended_at", b"ended_at", "idle_timeout", b"idle_timeout", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "ended_at", b"ended_at", "failure", b"failure", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "created_at", b"created_at", "disk", b"disk", "ended_at", b"ended_at", "idle_timeout", b"idle_timeout", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ready_at", b"ready_at", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["adopted_at", b"adopted_at", "agent_id", b"agent_id", "changes", b"changes", "container_id", b"container_id", "created_at", b"created_at", "disk", b"disk", "end_cause", b"end_cause", "ended_at", b"ended_at", "env", b"env", "failure", b"failure", "hardening", b"hardening", "holds", b"holds", "idle_timeout", b"idle_timeout", "image", b"image", "image_id", b"image_id", "labels", b"labels", "lease", b"lease", "lease_ends_at", b"lease_ends_at", "limits", b"limits", "ownership", b"ownership", "pkg_path", b"pkg_path", "principal", b"principal", "profile", b"profile", "ready_at", b"ready_at", "restarts", b"restarts", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "start_kind", b"start_kind", "state", b"state", "ttl", b"ttl", "workspace", b"workspace", "workspace_path", b"workspace_path", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___Run = Run
 
@@ -669,6 +746,38 @@ class CreateRunRequest(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class EnvEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class SecretEnvEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     REQUEST_ID_FIELD_NUMBER: builtins.int
     RUN_ID_FIELD_NUMBER: builtins.int
     PROFILE_FIELD_NUMBER: builtins.int
@@ -682,6 +791,10 @@ class CreateRunRequest(google.protobuf.message.Message):
     IDLE_TIMEOUT_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     ISSUE_TOKEN_FIELD_NUMBER: builtins.int
+    ENV_FIELD_NUMBER: builtins.int
+    SECRET_ENV_FIELD_NUMBER: builtins.int
+    LEASE_FIELD_NUMBER: builtins.int
+    WRITABLE_PATHS_FIELD_NUMBER: builtins.int
     request_id: builtins.str
     """Makes the request idempotent: the same id from the same principal with the same content returns the first answer's
     run, with other content it fails with ALREADY_EXISTS. At most 128 characters.
@@ -712,7 +825,9 @@ class CreateRunRequest(google.protobuf.message.Message):
 
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Stop the run when it is this old."""
+        """Stop the run when it is this old, counted from READY. At most `runs.max_ttl` of the daemon's configuration, which is
+        also the default where it is set. Default: never.
+        """
 
     @property
     def idle_timeout(self) -> google.protobuf.duration_pb2.Duration:
@@ -721,6 +836,33 @@ class CreateRunRequest(google.protobuf.message.Message):
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """At most 64, names and values at most 256 characters."""
+
+    @property
+    def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A call's own
+        variable of the same name wins. Commands that run because they only read get none. A variable needs the leave of
+        the profile's `exec.env` as a call's does; one that can make a program into another (PATH, LD_PRELOAD …) also needs
+        `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128 KiB in all and
+        32 KiB a value. What looks like a secret is refused here.
+        """
+
+    @property
+    def secret_env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """The same with secret values: sealed on the disk, removed when the run ends, never answered, recorded or logged, and
+        hidden where an agent writes one of 8 bytes or more into a call. Names count as those of `env`, and are shown.
+        """
+
+    @property
+    def lease(self) -> google.protobuf.duration_pb2.Duration:
+        """Stop the run when nobody has sent KeepAliveRun for so long, counted from READY. At least a second. A daemon that
+        reattaches the run gives it one lease from then, because nobody could renew it before. Default: never.
+        """
+
+    @property
+    def writable_paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Directories of the container, such as `/logs`, that are to be there and the run's own: at most 32 absolute paths without links.
+        Those that the image lacks are made. Only for profiles with `root: writable-layer`.
+        """
 
     def __init__(
         self,
@@ -738,9 +880,13 @@ class CreateRunRequest(google.protobuf.message.Message):
         idle_timeout: google.protobuf.duration_pb2.Duration | None = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         issue_token: builtins.bool = ...,
+        env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        secret_env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        lease: google.protobuf.duration_pb2.Duration | None = ...,
+        writable_paths: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["idle_timeout", b"idle_timeout", "limits", b"limits", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "idle_timeout", b"idle_timeout", "image", b"image", "issue_token", b"issue_token", "labels", b"labels", "limits", b"limits", "pkg_path", b"pkg_path", "profile", b"profile", "request_id", b"request_id", "role", b"role", "run_id", b"run_id", "ttl", b"ttl", "workspace", b"workspace"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["idle_timeout", b"idle_timeout", "lease", b"lease", "limits", b"limits", "ttl", b"ttl", "workspace", b"workspace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "env", b"env", "idle_timeout", b"idle_timeout", "image", b"image", "issue_token", b"issue_token", "labels", b"labels", "lease", b"lease", "limits", b"limits", "pkg_path", b"pkg_path", "profile", b"profile", "request_id", b"request_id", "role", b"role", "run_id", b"run_id", "secret_env", b"secret_env", "ttl", b"ttl", "workspace", b"workspace", "writable_paths", b"writable_paths"]) -> None: ...
 
 global___CreateRunRequest = CreateRunRequest
 
@@ -987,6 +1133,93 @@ class ResumeRunResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["run", b"run"]) -> None: ...
 
 global___ResumeRunResponse = ResumeRunResponse
+
+@typing.final
+class KeepAliveRunRequest(google.protobuf.message.Message):
+    """See RunService.KeepAliveRun."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    """Required."""
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["run_id", b"run_id"]) -> None: ...
+
+global___KeepAliveRunRequest = KeepAliveRunRequest
+
+@typing.final
+class KeepAliveRunResponse(google.protobuf.message.Message):
+    """The run, with its lease renewed."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: builtins.int
+    @property
+    def run(self) -> global___Run:
+        """The run."""
+
+    def __init__(
+        self,
+        *,
+        run: global___Run | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["run", b"run"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["run", b"run"]) -> None: ...
+
+global___KeepAliveRunResponse = KeepAliveRunResponse
+
+@typing.final
+class ExtendRunRequest(google.protobuf.message.Message):
+    """See RunService.ExtendRun."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    TTL_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    """Required."""
+    @property
+    def ttl(self) -> google.protobuf.duration_pb2.Duration:
+        """The age at which the run is stopped, counted from READY as in CreateRun. Required; at most `runs.max_ttl` of the
+        daemon's configuration.
+        """
+
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+        ttl: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["run_id", b"run_id", "ttl", b"ttl"]) -> None: ...
+
+global___ExtendRunRequest = ExtendRunRequest
+
+@typing.final
+class ExtendRunResponse(google.protobuf.message.Message):
+    """The run, with its new ttl."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: builtins.int
+    @property
+    def run(self) -> global___Run:
+        """The run."""
+
+    def __init__(
+        self,
+        *,
+        run: global___Run | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["run", b"run"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["run", b"run"]) -> None: ...
+
+global___ExtendRunResponse = ExtendRunResponse
 
 @typing.final
 class DeleteRunRequest(google.protobuf.message.Message):

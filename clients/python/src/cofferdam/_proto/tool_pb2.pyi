@@ -61,7 +61,7 @@ class ListToolsRequest(google.protobuf.message.Message):
     run_id: builtins.str
     """Required."""
     dialect: builtins.str
-    """`native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default `native`."""
+    """`code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default `native`."""
     format: global___ListToolsRequest.Format.ValueType
     """Default OPENAI."""
     def __init__(
@@ -183,7 +183,7 @@ class DialectCall(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     ARGUMENTS_JSON_FIELD_NUMBER: builtins.int
     dialect: builtins.str
-    """`native`, `fs`, `exec`, `gateway`, `forge` or `editor`."""
+    """`code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`."""
     name: builtins.str
     """The tool's name in that dialect, such as `fs.read`; or that of an upstream server's tool as ListTools says it:
     `mcp.SERVER.TOOL`, `mcp__SERVER__TOOL`, or an alias of the policy.

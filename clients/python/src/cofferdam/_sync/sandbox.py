@@ -105,6 +105,7 @@ class Sandbox:
         role: str | None = None,
         limits: Limits | None = None,
         pkg_path: str | None = None,
+        writable_paths: Sequence[str] = (),
         issue_token: bool = False,
         wait_for_approval: bool = False,
         endpoint: str | None = None,
@@ -123,6 +124,8 @@ class Sandbox:
         `agent_id`: for whom it is, in the record. Rate limits of an agent count all sandboxes that name the same one.
         `role`: default: the profile's. `limits`: lower ones than the profile's.
         `pkg_path`: a directory of the host to show as `/pkg`.
+        `writable_paths`: directories at the root, such as `/logs`, that are to be there and the sandbox's own; for profiles
+        with a writable root, as `harness` has it.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
         `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `Client`. A client that is given stays
@@ -149,6 +152,7 @@ class Sandbox:
             idle_timeout=_requests.duration("idle_timeout", idle_timeout),
             labels=metadata,
             issue_token=issue_token,
+            writable_paths=writable_paths,
         )
         owns_client = client is None
         client = Client(endpoint, token, tls=tls) if client is None else client

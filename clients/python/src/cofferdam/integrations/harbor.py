@@ -19,14 +19,12 @@ from harbor.models.trial.paths import EnvironmentPaths
 from typing_extensions import override
 
 from cofferdam import AsyncSandbox, Limits
-from cofferdam._async.posix import Posix
+from cofferdam._async.posix import Posix, is_mounted
 from cofferdam.errors import CommandNotAllowed, CommandTimedOut
 from cofferdam.integrations._archive import download, upload
 from cofferdam.integrations._shell import CANNOT_EXECUTE
 
 MIB = 1024 * 1024
-# Links to places that are not there are followed.
-_MAKE = 'for place; do mkdir -p -- "$(readlink -m -- "$place")" || exit; done'
 # Names of the run's own user, as Harbor has them.
 OWN_USERS = (None, "", "root", "0")
 
@@ -104,16 +102,27 @@ class CofferdamEnvironment(BaseEnvironment):
             profile=self._profile,
             image=self._wanted_image,
             limits=self._limits(),
+            writable_paths=self._places(),
             agent_id="harbor",
             metadata={"harbor.session": self.session_id[:256]},
             wait_for_approval=self._wait_for_approval,
         )
         try:
-            await self._make_places()
+            await self._make_directories()
             await self._upload_environment_dir_after_start()
         except BaseException:
             await self.stop(delete=True)
             raise
+
+    async def _make_directories(self) -> None:
+        paths = EnvironmentPaths.for_os(self.os)
+        wanted = [*map(str, (paths.agent_dir, paths.verifier_dir, paths.artifacts_dir))]
+        wanted += self._mount_targets(writable_only=True)
+        if self.task_env_config.workdir:
+            wanted.append(self.task_env_config.workdir)
+        made = await Posix(self.sandbox).run(["mkdir", "-p", "--", *wanted])
+        if not made.ok:
+            raise RuntimeError(f"the directories of a trial cannot be made: {made.stderr.strip()}")
 
     def _limits(self) -> Limits:
         cpus = self._resource_limit_value("cpu", auto_mode=ResourceMode.LIMIT)
@@ -125,19 +134,14 @@ class CofferdamEnvironment(BaseEnvironment):
             disk_bytes=storage * MIB if storage else None,
         )
 
-    async def _make_places(self) -> None:
-        """Tasks, agents and Harbor itself name these, so that no others will do."""
+    def _places(self) -> list[str]:
+        """Tasks, agents and Harbor itself name these at the root, so that no others will do."""
         paths = EnvironmentPaths.for_os(self.os)
-        wanted = [paths.agent_dir, paths.verifier_dir, paths.artifacts_dir, paths.tests_dir, paths.solution_dir]
-        places = [*map(str, wanted), *self._mount_targets(writable_only=True)]
-        if self.task_env_config.workdir:
-            places.append(self.task_env_config.workdir)
-        made = await Posix(self.sandbox).run(["/bin/sh", "-c", _MAKE, "sh", *places])
-        if not made.ok:
-            raise RuntimeError(
-                f"a run of the profile {self._profile} cannot make {', '.join(places)}: {made.stderr.strip()}. Take an "
-                "image in which /logs, /tests and /solution are links, such as to /state/harbor/logs"
-            )
+        places = [str(place) for place in (paths.logs_dir, paths.tests_dir, paths.solution_dir)]
+        workdir = effective_exec_cwd(None, self.task_env_config.workdir, self._workdir)
+        if workdir and not is_mounted(workdir):
+            places.append(workdir)
+        return places
 
     @override
     async def stop(self, delete: bool) -> None:
