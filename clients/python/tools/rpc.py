@@ -16,7 +16,7 @@ SERVICE, METHOD = 6, 2
 # These change nothing, or come to the same if they are done twice: input has its offset, and a terminal one size.
 REPEATABLE = re.compile(
     r"(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]"
-    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal)$"
+    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal|CloseSession)$"
 )
 # Streams of requests are for terminals, which the operator's own command line opens.
 LEFT_OUT = {"OpenTerminal"}

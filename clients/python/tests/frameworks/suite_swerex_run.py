@@ -115,13 +115,9 @@ async def test_a_command_that_takes_too_long_runs_on_until_it_is_interrupted(run
     assert "first" in interrupted.output
     assert await said(runtime, "echo second") == "second\n"
     with pytest.raises(CommandTimeoutError):
-        await said(runtime, "sh -c \"trap '' INT; sleep 100\"", timeout=0.5)
+        await said(runtime, "sh -c \"trap '' INT TSTP; sleep 100\"", timeout=0.5)
     await runtime.run_in_session(BashInterruptAction())
     assert await said(runtime, "echo third; pgrep -c sleep", check="silent") == "third\n0\n"
-    with pytest.raises(CommandTimeoutError):
-        await said(runtime, "sh -c \"trap '' INT TSTP; sleep 100\"", timeout=0.5)
-    with pytest.raises(CommandTimeoutError, match="could not be interrupted"):
-        await runtime.run_in_session(BashInterruptAction())
 
 
 async def test_a_shell_that_ends_is_a_session_that_ends(runtime: CofferdamRuntime) -> None:
@@ -133,11 +129,9 @@ async def test_a_shell_that_ends_is_a_session_that_ends(runtime: CofferdamRuntim
     assert await said(runtime, "echo again") == "again\n"
 
 
-async def test_much_output_has_its_end(runtime: CofferdamRuntime) -> None:
+async def test_much_output_is_whole(runtime: CofferdamRuntime) -> None:
     output = await said(runtime, "head -c 20000000 /dev/zero | tr '\\0' x; echo; echo end", timeout=120)
-    assert output.startswith("[")
-    assert output.endswith("x\nend\n")
-    assert len(output) < 17_000_000
+    assert output == "x" * 20_000_000 + "\nend\n"
 
 
 async def test_startup_files_are_sourced(deployment: CofferdamDeployment) -> None:

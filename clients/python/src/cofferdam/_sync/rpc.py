@@ -809,7 +809,7 @@ _SESSION_SERVICE_INTERRUPT_SESSION = Method(
     "/cofferdam.v1.SessionService/InterruptSession", v1.InterruptSessionRequest, v1.InterruptSessionResponse, False
 )
 _SESSION_SERVICE_CLOSE_SESSION = Method(
-    "/cofferdam.v1.SessionService/CloseSession", v1.CloseSessionRequest, v1.CloseSessionResponse, False
+    "/cofferdam.v1.SessionService/CloseSession", v1.CloseSessionRequest, v1.CloseSessionResponse, True
 )
 _SESSION_SERVICE_LIST_SESSIONS = Method(
     "/cofferdam.v1.SessionService/ListSessions", v1.ListSessionsRequest, v1.ListSessionsResponse, True
