@@ -18,8 +18,6 @@ REPEATABLE = re.compile(
     r"(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]"
     r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal|CloseSession)$"
 )
-# Streams of requests are for terminals, which the operator's own command line opens.
-LEFT_OUT = {"OpenTerminal"}
 
 
 def comments(file: FileDescriptorProto) -> dict[tuple[int, ...], str]:
@@ -48,7 +46,8 @@ def service(file: FileDescriptorProto, at: int) -> str:
     body = f"class {it.name}:\n" + doc(texts.get((SERVICE, at), it.name), 4)
     body += "\n    def __init__(self, transport: Transport) -> None:\n        self._transport = transport\n"
     for index, method in enumerate(it.method):
-        if method.name in LEFT_OUT:
+        # Streams of requests are no methods of one request.
+        if method.client_streaming:
             continue
         asked, answered = f"v1.{name_of(method.input_type)}", f"v1.{name_of(method.output_type)}"
         kind = "stream" if method.server_streaming else "unary"

@@ -235,14 +235,8 @@ class AuditService:
         )
 
 
-_FILE_SERVICE_UPLOAD_FILE = Method(
-    "/cofferdam.v1.FileService/UploadFile", v1.UploadFileRequest, v1.UploadFileResponse, False
-)
 _FILE_SERVICE_DOWNLOAD_FILE = Method(
     "/cofferdam.v1.FileService/DownloadFile", v1.DownloadFileRequest, v1.DownloadFileResponse, False
-)
-_FILE_SERVICE_UPLOAD_ARCHIVE = Method(
-    "/cofferdam.v1.FileService/UploadArchive", v1.UploadArchiveRequest, v1.UploadArchiveResponse, False
 )
 _FILE_SERVICE_DOWNLOAD_ARCHIVE = Method(
     "/cofferdam.v1.FileService/DownloadArchive", v1.DownloadArchiveRequest, v1.DownloadArchiveResponse, False
@@ -259,32 +253,12 @@ class FileService:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def upload_file(self, request: v1.UploadFileRequest, *, timeout: float | None = None) -> v1.UploadFileResponse:
-        """Writes one file. Its content is kept by the daemon until all of it is there and its SHA-256 is right.
-        Then the file appears whole under its name, or not at all.
-        """
-        return self._transport.unary(
-            _FILE_SERVICE_UPLOAD_FILE,
-            request,
-            timeout,
-        )
-
     def download_file(
         self, request: v1.DownloadFileRequest, *, timeout: float | None = None
     ) -> Generator[v1.DownloadFileResponse, None]:
         """Reads one file, from any byte on."""
         return self._transport.stream(
             _FILE_SERVICE_DOWNLOAD_FILE,
-            request,
-            timeout,
-        )
-
-    def upload_archive(self, request: v1.UploadArchiveRequest, *, timeout: float | None = None) -> v1.UploadArchiveResponse:
-        """Unpacks a tar archive beneath a directory. Every member is examined before the first is unpacked. Each
-        file appears whole or not at all.
-        """
-        return self._transport.unary(
-            _FILE_SERVICE_UPLOAD_ARCHIVE,
             request,
             timeout,
         )
@@ -330,12 +304,6 @@ class HostService:
         )
 
 
-_IMAGE_SERVICE_IMPORT_IMAGE = Method(
-    "/cofferdam.v1.ImageService/ImportImage", v1.ImportImageRequest, v1.ImportImageResponse, False
-)
-_IMAGE_SERVICE_BUILD_IMAGE = Method(
-    "/cofferdam.v1.ImageService/BuildImage", v1.BuildImageRequest, v1.BuildImageResponse, False
-)
 _IMAGE_SERVICE_LIST_IMAGES = Method(
     "/cofferdam.v1.ImageService/ListImages", v1.ListImagesRequest, v1.ListImagesResponse, True
 )
@@ -346,30 +314,6 @@ class ImageService:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-
-    def import_image(self, request: v1.ImportImageRequest, *, timeout: float | None = None) -> v1.ImportImageResponse:
-        """Makes an image of a tar: first a header, then the tar in pieces. Nothing is kept of a tar that is
-        refused, cut or longer than `images.max_size` of the daemon's configuration.
-        """
-        return self._transport.unary(
-            _IMAGE_SERVICE_IMPORT_IMAGE,
-            request,
-            timeout,
-        )
-
-    def build_image(
-        self, request: v1.BuildImageRequest, *, timeout: float | None = None
-    ) -> Generator[v1.BuildImageResponse, None]:
-        """Has the engine build an image from a directory with a Dockerfile: first a header, then the directory as a
-        tar in pieces. Answers with what the build prints, and with the image at its end. The build has the network
-        that the engine gives it. It is ended when its time is over, when the client goes away, or when the daemon
-        stops.
-        """
-        return self._transport.stream(
-            _IMAGE_SERVICE_BUILD_IMAGE,
-            request,
-            timeout,
-        )
 
     def list_images(self, request: v1.ListImagesRequest, *, timeout: float | None = None) -> v1.ListImagesResponse:
         """The engine's images that have a name, by name."""
