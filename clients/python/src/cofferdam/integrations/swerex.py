@@ -121,7 +121,7 @@ class CofferdamRuntime(AbstractRuntime):
         try:
             result = await self._posix.run(argv, cwd=command.cwd, timeout=command.timeout)
         except CommandTimedOut as error:
-            raise CommandTimeoutError(f"{command.command!r} took more than {command.timeout} seconds") from error
+            raise CommandTimeoutError(_late(command.command, command.timeout)) from error
         except CommandNotAllowed as error:
             # For the model, as a shell would say it.
             response = CommandResponse(stderr=error.message, exit_code=CANNOT_EXECUTE)
@@ -165,7 +165,7 @@ class CofferdamRuntime(AbstractRuntime):
             raise CommandTimeoutError("the command before still runs in this session: interrupt it, or close the session")
         await self._check_syntax(action.command)
         shown = await session.run(action.command, timeout=action.timeout, expect=action.expect)
-        await self._check_answered(shown, action.session, f"{action.command!r} took more than {action.timeout} seconds")
+        await self._check_answered(shown, action.session, _late(action.command, action.timeout))
         if action.check == "raise" and shown.exit_code not in (0, None):
             raise _failed(action.command, shown.exit_code, shown.output, action.error_msg)
         code = None if action.check == "ignore" else shown.exit_code
@@ -175,7 +175,7 @@ class CofferdamRuntime(AbstractRuntime):
         """The end of a program, or its prompt, is all that tells that it has done something: there is no exit code."""
         give = session.type if session.busy else session.run
         shown = await give(action.command, timeout=action.timeout, expect=action.expect)
-        await self._check_answered(shown, action.session, f"{action.command!r} took more than {action.timeout} seconds")
+        await self._check_answered(shown, action.session, _late(action.command, action.timeout))
         output = shown.output
         if output.startswith(action.command):
             # Some programs echo by themselves.
@@ -196,6 +196,10 @@ class CofferdamRuntime(AbstractRuntime):
         if not checked.ok:
             extra = {"bash_stdout": checked.stdout, "bash_stderr": checked.stderr}
             raise BashIncorrectSyntaxError(f"{command!r} is no shell code: {checked.stderr}", extra_info=extra)
+
+
+def _late(command: object, timeout: float | None) -> str:
+    return f"{command!r} took more than {'the profile allows' if timeout is None else f'{timeout} seconds'}"
 
 
 def _failed(command: object, code: int | None, output: str, prefix: str) -> NonZeroExitCodeError:
