@@ -179,5 +179,6 @@ async def test_files_keep_their_modes(runtime: CofferdamRuntime, tmp_path: Path)
         await runtime.read_file(ReadFileRequest(path="/workspace/new/place/e/large"))
     read = await runtime.read_file(ReadFileRequest(path="/workspace/new/place/e/large", errors="ignore"))
     assert read.content == ""
+    await said(runtime, "mkdir -m 500 shut")
     with pytest.raises(PermissionError):
-        await runtime.write_file(WriteFileRequest(path="/etc/x/y", content=""))
+        await runtime.write_file(WriteFileRequest(path="/workspace/shut/x", content=""))
