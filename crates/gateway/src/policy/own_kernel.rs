@@ -1,6 +1,6 @@
 //! Runtimes that give a container a kernel of its own, and what cannot be had with one.
 
-use super::model::Profile;
+use super::model::{Profile, RootMode};
 use crate::decision::Verdict;
 use crate::document::At;
 
@@ -20,6 +20,9 @@ pub(super) fn check(at: &At<'_>, profile: &Profile) {
         at.problem(format!(
             "with {runtime} no process can stay after its call, for the daemon cannot reach it again: deny operations.process"
         ));
+    }
+    if profile.root == RootMode::WritableLayer {
+        at.problem(format!("with {runtime} the root cannot be a layer of the run's own: set root to read-only"));
     }
     if profile.approvals.freeze {
         at.problem(format!(
@@ -47,6 +50,9 @@ mod tests {
         assert_eq!(problems("runtime: runsc, operations: {process: ask}"), [stays, freezes]);
         assert_eq!(problems(&format!("{fits}, operations: {{process: allow}}")), [stays]);
         assert_eq!(problems(&format!("{fits}, operations: {{process: deny, exec: ask}}")), [] as [&str; 0]);
+        let root = format!("{fits}, operations: {{exec: allow}}, root: writable-layer, exec: {{deny_list: off, default: allow}}");
+        let layer = "p.yaml:1: profiles.p.runtime: with runsc the root cannot be a layer of the run's own: set root to read-only";
+        assert_eq!(problems(&root), [layer]);
         let other = "runtime: runsc-kvm, operations: {}";
         assert_eq!(problems(other), [freezes.replace("with runsc", "with runsc-kvm")]);
         for runtime in ["runtime: runc, ", "runtime: crun, ", ""] {

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/operation.proto.
  */
 export const file_cofferdam_v1_operation: GenFile = /*@__PURE__*/
-  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEizgQKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIABIvCgdwcm9jZXNzGA0gASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0SABCBgoEa2luZCK9BAoGUmVzdWx0EigKBHJlYWQYASABKAsyGC5jb2ZmZXJkYW0udjEuUmVhZFJlc3VsdEgAEigKBGxpc3QYAiABKAsyGC5jb2ZmZXJkYW0udjEuTGlzdFJlc3VsdEgAEigKBGdsb2IYAyABKAsyGC5jb2ZmZXJkYW0udjEuR2xvYlJlc3VsdEgAEigKBGdyZXAYBCABKAsyGC5jb2ZmZXJkYW0udjEuR3JlcFJlc3VsdEgAEigKBGV4ZWMYBSABKAsyGC5jb2ZmZXJkYW0udjEuRXhlY1Jlc3VsdEgAEikKBXNoZWxsGAYgASgLMhguY29mZmVyZGFtLnYxLkV4ZWNSZXN1bHRIABIqCgV3cml0ZRgHIAEoCzIZLmNvZmZlcmRhbS52MS5Xcml0ZVJlc3VsdEgAEigKBGVkaXQYCCABKAsyGC5jb2ZmZXJkYW0udjEuRWRpdFJlc3VsdEgAEioKBXBhdGNoGAkgASgLMhkuY29mZmVyZGFtLnYxLlBhdGNoUmVzdWx0SAASLAoGZGVsZXRlGAogASgLMhouY29mZmVyZGFtLnYxLkRlbGV0ZVJlc3VsdEgAEiYKA2dpdBgLIAEoCzIXLmNvZmZlcmRhbS52MS5HaXRSZXN1bHRIABImCgNtY3AYDCABKAsyFy5jb2ZmZXJkYW0udjEuTWNwUmVzdWx0SAASLgoHcHJvY2VzcxgNIAEoCzIbLmNvZmZlcmRhbS52MS5Qcm9jZXNzUmVzdWx0SABCBgoEa2luZCKXAQoLVG9vbEZhaWx1cmUSDgoGcmVhc29uGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSNwoHZGV0YWlscxgDIAMoCzImLmNvZmZlcmRhbS52MS5Ub29sRmFpbHVyZS5EZXRhaWxzRW50cnkaLgoMRGV0YWlsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi1gEKC1JlYWRSZXF1ZXN0EgwKBHBhdGgYASABKAkSFwoKc3RhcnRfbGluZRgCIAEoBEgAiAEBEhUKCGVuZF9saW5lGAMgASgESAGIAQESEwoGb2Zmc2V0GAQgASgESAKIAQESEgoFbGltaXQYBSABKARIA4gBARIvCghlbmNvZGluZxgGIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmdCDQoLX3N0YXJ0X2xpbmVCCwoJX2VuZF9saW5lQgkKB19vZmZzZXRCCAoGX2xpbWl0IuwBCgpSZWFkUmVzdWx0EgwKBHBhdGgYCSABKAkSDwoHY29udGVudBgBIAEoCRIvCghlbmNvZGluZxgIIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcSEgoKc2l6ZV9ieXRlcxgCIAEoBBIOCgZzaGEyNTYYAyABKAkSEwoLdG90YWxfbGluZXMYBCABKAQSEgoKc3RhcnRfbGluZRgKIAEoBBIQCghlbmRfbGluZRgLIAEoBBIRCgl0cnVuY2F0ZWQYBSABKAgSDgoGYmluYXJ5GAcgASgIEgwKBGhpbnQYBiABKAkilQEKC0xpc3RSZXF1ZXN0EgwKBHBhdGgYASABKAkSEgoFZGVwdGgYAiABKA1IAIgBARIWCg5pbmNsdWRlX2hpZGRlbhgDIAEoCBIYChBpbmNsdWRlX3N5bWxpbmtzGAQgASgIEhgKC21heF9lbnRyaWVzGAUgASgNSAGIAQFCCAoGX2RlcHRoQg4KDF9tYXhfZW50cmllcyLNAQoFRW50cnkSDAoEcGF0aBgBIAEoCRIMCgRuYW1lGAIgASgJEiYKBHR5cGUYAyABKA4yGC5jb2ZmZXJkYW0udjEuRW50cnkuVHlwZRISCgpzaXplX2J5dGVzGAQgASgEEh0KFW1vZGlmaWVkX3VuaXhfc2Vjb25kcxgFIAEoAyJNCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIICgRGSUxFEAESDQoJRElSRUNUT1JZEAISCwoHU1lNTElOSxADEgkKBU9USEVSEAQieAoKTGlzdFJlc3VsdBIMCgRwYXRoGAEgASgJEiQKB2VudHJpZXMYAiADKAsyEy5jb2ZmZXJkYW0udjEuRW50cnkSEQoJdHJ1bmNhdGVkGAMgASgIEhUKDXRvdGFsX2VudHJpZXMYBSABKAQSDAoEaGludBgEIAEoCSJvCgtHbG9iUmVxdWVzdBIMCgRwYXRoGAEgASgJEg8KB3BhdHRlcm4YAiABKAkSFwoPaW5jbHVkZV9pZ25vcmVkGAMgASgIEhgKC21heF9yZXN1bHRzGAQgASgNSACIAQFCDgoMX21heF9yZXN1bHRzIjwKCkdsb2JSZXN1bHQSDQoFcGF0aHMYASADKAkSEQoJdHJ1bmNhdGVkGAIgASgIEgwKBGhpbnQYAyABKAki5AEKC0dyZXBSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHcGF0dGVybhgCIAEoCRINCgVyZWdleBgDIAEoCBIYChBjYXNlX2luc2Vuc2l0aXZlGAQgASgIEhMKBmJlZm9yZRgFIAEoDUgAiAEBEhIKBWFmdGVyGAYgASgNSAGIAQESDAoEZ2xvYhgHIAEoCRIYCgttYXhfbWF0Y2hlcxgIIAEoDUgCiAEBEhcKD2luY2x1ZGVfaWdub3JlZBgJIAEoCEIJCgdfYmVmb3JlQggKBl9hZnRlckIOCgxfbWF4X21hdGNoZXMiVAoJR3JlcE1hdGNoEgwKBHBhdGgYASABKAkSDAoEbGluZRgCIAEoBBIMCgR0ZXh0GAMgASgJEg4KBmJlZm9yZRgEIAMoCRINCgVhZnRlchgFIAMoCSKdAQoKR3JlcFJlc3VsdBIoCgdtYXRjaGVzGAEgAygLMhcuY29mZmVyZGFtLnYxLkdyZXBNYXRjaBIRCgl0cnVuY2F0ZWQYAiABKAgSDAoEaGludBgDIAEoCRIWCg5maWxlc19zZWFyY2hlZBgEIAEoBBIVCg1maWxlc19tYXRjaGVkGAUgASgEEhUKDWZpbGVzX3NraXBwZWQYBiABKAQi4QEKC0V4ZWNSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRILCgNjd2QYAyABKAkSLwoDZW52GAQgAygLMiIuY29mZmVyZGFtLnYxLkV4ZWNSZXF1ZXN0LkVudkVudHJ5Eg0KBXN0ZGluGAUgASgMEhcKCnRpbWVvdXRfbXMYBiABKARIAIgBARISCgpvbmx5X3JlYWRzGAcgASgIGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX3RpbWVvdXRfbXMiwAEKDFNoZWxsUmVxdWVzdBIOCgZzY3JpcHQYASABKAkSCwoDY3dkGAIgASgJEjAKA2VudhgDIAMoCzIjLmNvZmZlcmRhbS52MS5TaGVsbFJlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBCABKAwSFwoKdGltZW91dF9tcxgFIAEoBEgAiAEBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX3RpbWVvdXRfbXMingIKDlByb2Nlc3NSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRIOCgZzY3JpcHQYAyABKAkSCwoDY3dkGAQgASgJEjIKA2VudhgFIAMoCzIlLmNvZmZlcmRhbS52MS5Qcm9jZXNzUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgGIAEoCBIsCgh0ZXJtaW5hbBgHIAEoCzIaLmNvZmZlcmRhbS52MS5UZXJtaW5hbFNpemUSCwoDdGFnGAggASgJEhcKCnRpbWVvdXRfbXMYCSABKARIAIgBARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIiMKDVByb2Nlc3NSZXN1bHQSEgoKcHJvY2Vzc19pZBgBIAEoCSKRAwoKRXhlY1Jlc3VsdBIOCgZzdGRvdXQYASABKAkSDgoGc3RkZXJyGAIgASgJEhYKCWV4aXRfY29kZRgDIAEoBUgAiAEBEhMKBnNpZ25hbBgEIAEoBUgBiAEBEhEKCXRpbWVkX291dBgFIAEoCBIUCgxzdGRvdXRfYnl0ZXMYBiABKAQSFAoMc3RkZXJyX2J5dGVzGAcgASgEEhwKFHN0ZG91dF9vbWl0dGVkX2J5dGVzGAggASgEEhwKFHN0ZGVycl9vbWl0dGVkX2J5dGVzGAkgASgEEhMKC2NwdV90aW1lX3VzGAogASgEEhkKEXBlYWtfbWVtb3J5X2J5dGVzGAsgASgEEhQKDHdhbGxfdGltZV91cxgMIAEoBBIoCgRraWxsGA0gASgLMhouY29mZmVyZGFtLnYxLktpbGxFdmlkZW5jZRIQCghlbmRlZF9ieRgOIAEoCRISCgpsaW1pdHNfaGl0GA8gAygJEgwKBGhpbnQYECABKAlCDAoKX2V4aXRfY29kZUIJCgdfc2lnbmFsIkwKDEtpbGxFdmlkZW5jZRINCgVlbmRlZBgBIAEoDRIMCgRsZWZ0GAIgASgNEg4KBm1ldGhvZBgDIAEoCRIPCgd0b29rX3VzGAQgASgEIowBCgxXcml0ZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdjb250ZW50GAIgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgDIAEoCRITCgtjcmVhdGVfb25seRgEIAEoCBIvCghlbmNvZGluZxgFIAEoDjIdLmNvZmZlcmRhbS52MS5Db250ZW50RW5jb2RpbmcicAoLV3JpdGVSZXN1bHQSDAoEcGF0aBgBIAEoCRIVCg1ieXRlc193cml0dGVuGAIgASgEEhUKDXNoYTI1Nl9iZWZvcmUYAyABKAkSFAoMc2hhMjU2X2FmdGVyGAQgASgJEg8KB2NyZWF0ZWQYBSABKAgixwEKC0VkaXRSZXF1ZXN0EgwKBHBhdGgYASABKAkSLwoLc3RyX3JlcGxhY2UYAiABKAsyGC5jb2ZmZXJkYW0udjEuU3RyUmVwbGFjZUgAEioKBmNyZWF0ZRgDIAEoCzIYLmNvZmZlcmRhbS52MS5DcmVhdGVGaWxlSAASKgoGaW5zZXJ0GAQgASgLMhguY29mZmVyZGFtLnYxLkluc2VydFRleHRIABIXCg9pZl9tYXRjaF9zaGEyNTYYBSABKAlCCAoGY2hhbmdlIkMKClN0clJlcGxhY2USDwoHb2xkX3N0chgBIAEoCRIPCgduZXdfc3RyGAIgASgJEhMKC3JlcGxhY2VfYWxsGAMgASgIIh0KCkNyZWF0ZUZpbGUSDwoHY29udGVudBgBIAEoCSIuCgpJbnNlcnRUZXh0EhIKCmFmdGVyX2xpbmUYASABKAQSDAoEdGV4dBgCIAEoCSKDAQoKRWRpdFJlc3VsdBIMCgRwYXRoGAEgASgJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgSFQoNc2hhMjU2X2JlZm9yZRgEIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBSABKAkSFAoMcmVwbGFjZW1lbnRzGAYgASgNIoMBCgxQYXRjaFJlcXVlc3QSFgoMdW5pZmllZF9kaWZmGAEgASgJSAASEgoIZW52ZWxvcGUYAiABKAlIABI9ChJ1cGRhdGVfZnJvbnRtYXR0ZXIYAyABKAsyHy5jb2ZmZXJkYW0udjEuVXBkYXRlRnJvbnRtYXR0ZXJIAEIICgZjaGFuZ2UijAIKEVVwZGF0ZUZyb250bWF0dGVyEgwKBHBhdGgYASABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAIgASgJEh4KFnN0ZXBzX2NvbXBsZXRlZF9hcHBlbmQYAyADKAkSGgoSdmFyaWFibGVzX3NldF9qc29uGAQgASgJEiAKGGRlY2lzaW9uX2xvZ19hcHBlbmRfanNvbhgFIAMoCRIYChBhcnRpZmFjdHNfYXBwZW5kGAYgAygJEhwKD2N1cnJlbnRfbm9kZV9pZBgHIAEoCUgAiAEBEhcKCnVwZGF0ZWRfYXQYCCABKAlIAYgBAUISChBfY3VycmVudF9ub2RlX2lkQg0KC191cGRhdGVkX2F0ImwKC1BhdGNoUmVzdWx0EigKBWZpbGVzGAEgAygLMhkuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlEg0KBW5vdGVzGAQgAygJEgwKBGRpZmYYAiABKAkSFgoOZGlmZl90cnVuY2F0ZWQYAyABKAgijgIKC1BhdGNoZWRGaWxlEgwKBHBhdGgYASABKAkSMAoGY2hhbmdlGAIgASgOMiAuY29mZmVyZGFtLnYxLlBhdGNoZWRGaWxlLkNoYW5nZRISCgptb3ZlZF9mcm9tGAMgASgJEhUKDXNoYTI1Nl9iZWZvcmUYBCABKAkSFAoMc2hhMjU2X2FmdGVyGAUgASgJEhUKDWJ5dGVzX3dyaXR0ZW4YBiABKAQSEwoLdHJhc2hfZW50cnkYByABKAkiUgoGQ2hhbmdlEhYKEkNIQU5HRV9VTlNQRUNJRklFRBAAEgsKB0NSRUFURUQQARILCgdVUERBVEVEEAISCwoHREVMRVRFRBADEgkKBU1PVkVEEAQiNgoNRGVsZXRlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgCIAEoCSKUAQoMRGVsZXRlUmVzdWx0EgwKBHBhdGgYASABKAkSJgoEdHlwZRgCIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJEhMKC3RyYXNoX2VudHJ5GAUgASgJEhUKDWdvbmVfZm9yX2dvb2QYBiABKAgihQIKCkdpdFJlcXVlc3QSKQoGc3RhdHVzGAEgASgLMhcuY29mZmVyZGFtLnYxLkdpdFN0YXR1c0gAEiUKBGRpZmYYAiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0RGlmZkgAEiMKA2FkZBgDIAEoCzIULmNvZmZlcmRhbS52MS5HaXRBZGRIABIpCgZjb21taXQYBCABKAsyFy5jb2ZmZXJkYW0udjEuR2l0Q29tbWl0SAASIwoDbG9nGAUgASgLMhQuY29mZmVyZGFtLnYxLkdpdExvZ0gAEiUKBHNob3cYBiABKAsyFS5jb2ZmZXJkYW0udjEuR2l0U2hvd0gAQgkKB2NvbW1hbmQiCwoJR2l0U3RhdHVzIicKB0dpdERpZmYSDQoFZmxhZ3MYASADKAkSDQoFcGF0aHMYAiADKAkiXgoGR2l0TG9nEg0KBWZsYWdzGAEgAygJEhYKCW1heF9jb3VudBgCIAEoDUgAiAEBEhAKCHJldmlzaW9uGAMgASgJEg0KBXBhdGhzGAQgAygJQgwKCl9tYXhfY291bnQiOQoHR2l0U2hvdxINCgVmbGFncxgBIAMoCRIQCghyZXZpc2lvbhgCIAEoCRINCgVwYXRocxgDIAMoCSIXCgZHaXRBZGQSDQoFcGF0aHMYASADKAkiHAoJR2l0Q29tbWl0Eg8KB21lc3NhZ2UYASABKAkiVQoJR2l0UmVzdWx0Eg4KBm91dHB1dBgBIAEoCRIRCgl0cnVuY2F0ZWQYAiABKAgSFQoNb21pdHRlZF9ieXRlcxgDIAEoBBIOCgZjb21taXQYBCABKAkqawoPQ29udGVudEVuY29kaW5nEiAKHENPTlRFTlRfRU5DT0RJTkdfVU5TUEVDSUZJRUQQABIZChVDT05URU5UX0VOQ09ESU5HX1VURjgQARIbChdDT05URU5UX0VOQ09ESU5HX0JBU0U2NBACYgZwcm90bzM", [file_cofferdam_v1_mcp, file_cofferdam_v1_terminal]);
+  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEi/wQKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIABIvCgdwcm9jZXNzGA0gASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0SAASLwoHc2Vzc2lvbhgOIAEoCzIcLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVxdWVzdEgAQgYKBGtpbmQi7QQKBlJlc3VsdBIoCgRyZWFkGAEgASgLMhguY29mZmVyZGFtLnYxLlJlYWRSZXN1bHRIABIoCgRsaXN0GAIgASgLMhguY29mZmVyZGFtLnYxLkxpc3RSZXN1bHRIABIoCgRnbG9iGAMgASgLMhguY29mZmVyZGFtLnYxLkdsb2JSZXN1bHRIABIoCgRncmVwGAQgASgLMhguY29mZmVyZGFtLnYxLkdyZXBSZXN1bHRIABIoCgRleGVjGAUgASgLMhguY29mZmVyZGFtLnYxLkV4ZWNSZXN1bHRIABIpCgVzaGVsbBgGIAEoCzIYLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0SAASKgoFd3JpdGUYByABKAsyGS5jb2ZmZXJkYW0udjEuV3JpdGVSZXN1bHRIABIoCgRlZGl0GAggASgLMhguY29mZmVyZGFtLnYxLkVkaXRSZXN1bHRIABIqCgVwYXRjaBgJIAEoCzIZLmNvZmZlcmRhbS52MS5QYXRjaFJlc3VsdEgAEiwKBmRlbGV0ZRgKIAEoCzIaLmNvZmZlcmRhbS52MS5EZWxldGVSZXN1bHRIABImCgNnaXQYCyABKAsyFy5jb2ZmZXJkYW0udjEuR2l0UmVzdWx0SAASJgoDbWNwGAwgASgLMhcuY29mZmVyZGFtLnYxLk1jcFJlc3VsdEgAEi4KB3Byb2Nlc3MYDSABKAsyGy5jb2ZmZXJkYW0udjEuUHJvY2Vzc1Jlc3VsdEgAEi4KB3Nlc3Npb24YDiABKAsyGy5jb2ZmZXJkYW0udjEuU2Vzc2lvblJlc3VsdEgAQgYKBGtpbmQilwEKC1Rvb2xGYWlsdXJlEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEjcKB2RldGFpbHMYAyADKAsyJi5jb2ZmZXJkYW0udjEuVG9vbEZhaWx1cmUuRGV0YWlsc0VudHJ5Gi4KDERldGFpbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIoACCgtSZWFkUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKCnN0YXJ0X2xpbmUYAiABKARIAIgBARIVCghlbmRfbGluZRgDIAEoBEgBiAEBEhMKBm9mZnNldBgEIAEoBEgCiAEBEhIKBWxpbWl0GAUgASgESAOIAQESLwoIZW5jb2RpbmcYBiABKA4yHS5jb2ZmZXJkYW0udjEuQ29udGVudEVuY29kaW5nEigKCHRyYW5zZmVyGAcgASgOMhYuY29mZmVyZGFtLnYxLlRyYW5zZmVyQg0KC19zdGFydF9saW5lQgsKCV9lbmRfbGluZUIJCgdfb2Zmc2V0QggKBl9saW1pdCKjAgoKUmVhZFJlc3VsdBIMCgRwYXRoGAkgASgJEg8KB2NvbnRlbnQYASABKAkSLwoIZW5jb2RpbmcYCCABKA4yHS5jb2ZmZXJkYW0udjEuQ29udGVudEVuY29kaW5nEhIKCnNpemVfYnl0ZXMYAiABKAQSDgoGc2hhMjU2GAMgASgJEhMKC3RvdGFsX2xpbmVzGAQgASgEEhIKCnN0YXJ0X2xpbmUYCiABKAQSEAoIZW5kX2xpbmUYCyABKAQSEQoJdHJ1bmNhdGVkGAUgASgIEg4KBmJpbmFyeRgHIAEoCBIMCgRoaW50GAYgASgJEhIKCnNlbnRfYnl0ZXMYDCABKAQSDwoHZW50cmllcxgNIAEoBBIQCghsZWZ0X291dBgOIAEoBCKVAQoLTGlzdFJlcXVlc3QSDAoEcGF0aBgBIAEoCRISCgVkZXB0aBgCIAEoDUgAiAEBEhYKDmluY2x1ZGVfaGlkZGVuGAMgASgIEhgKEGluY2x1ZGVfc3ltbGlua3MYBCABKAgSGAoLbWF4X2VudHJpZXMYBSABKA1IAYgBAUIICgZfZGVwdGhCDgoMX21heF9lbnRyaWVzIs0BCgVFbnRyeRIMCgRwYXRoGAEgASgJEgwKBG5hbWUYAiABKAkSJgoEdHlwZRgDIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYBCABKAQSHQoVbW9kaWZpZWRfdW5peF9zZWNvbmRzGAUgASgDIk0KBFR5cGUSFAoQVFlQRV9VTlNQRUNJRklFRBAAEggKBEZJTEUQARINCglESVJFQ1RPUlkQAhILCgdTWU1MSU5LEAMSCQoFT1RIRVIQBCJ4CgpMaXN0UmVzdWx0EgwKBHBhdGgYASABKAkSJAoHZW50cmllcxgCIAMoCzITLmNvZmZlcmRhbS52MS5FbnRyeRIRCgl0cnVuY2F0ZWQYAyABKAgSFQoNdG90YWxfZW50cmllcxgFIAEoBBIMCgRoaW50GAQgASgJIm8KC0dsb2JSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHcGF0dGVybhgCIAEoCRIXCg9pbmNsdWRlX2lnbm9yZWQYAyABKAgSGAoLbWF4X3Jlc3VsdHMYBCABKA1IAIgBAUIOCgxfbWF4X3Jlc3VsdHMiPAoKR2xvYlJlc3VsdBINCgVwYXRocxgBIAMoCRIRCgl0cnVuY2F0ZWQYAiABKAgSDAoEaGludBgDIAEoCSL6AQoLR3JlcFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdwYXR0ZXJuGAIgASgJEg0KBXJlZ2V4GAMgASgIEhgKEGNhc2VfaW5zZW5zaXRpdmUYBCABKAgSEwoGYmVmb3JlGAUgASgNSACIAQESEgoFYWZ0ZXIYBiABKA1IAYgBARIMCgRnbG9iGAcgASgJEhgKC21heF9tYXRjaGVzGAggASgNSAKIAQESFwoPaW5jbHVkZV9pZ25vcmVkGAkgASgIEhQKDG9uZV9wZXJfZmlsZRgKIAEoCEIJCgdfYmVmb3JlQggKBl9hZnRlckIOCgxfbWF4X21hdGNoZXMiVAoJR3JlcE1hdGNoEgwKBHBhdGgYASABKAkSDAoEbGluZRgCIAEoBBIMCgR0ZXh0GAMgASgJEg4KBmJlZm9yZRgEIAMoCRINCgVhZnRlchgFIAMoCSKdAQoKR3JlcFJlc3VsdBIoCgdtYXRjaGVzGAEgAygLMhcuY29mZmVyZGFtLnYxLkdyZXBNYXRjaBIRCgl0cnVuY2F0ZWQYAiABKAgSDAoEaGludBgDIAEoCRIWCg5maWxlc19zZWFyY2hlZBgEIAEoBBIVCg1maWxlc19tYXRjaGVkGAUgASgEEhUKDWZpbGVzX3NraXBwZWQYBiABKAQi9QEKC0V4ZWNSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRILCgNjd2QYAyABKAkSLwoDZW52GAQgAygLMiIuY29mZmVyZGFtLnYxLkV4ZWNSZXF1ZXN0LkVudkVudHJ5Eg0KBXN0ZGluGAUgASgMEhcKCnRpbWVvdXRfbXMYBiABKARIAIgBARISCgpvbmx5X3JlYWRzGAcgASgIEhIKCnN0ZGluX2ZpbGUYCCABKAkaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfdGltZW91dF9tcyLUAQoMU2hlbGxSZXF1ZXN0Eg4KBnNjcmlwdBgBIAEoCRILCgNjd2QYAiABKAkSMAoDZW52GAMgAygLMiMuY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgEIAEoDBIXCgp0aW1lb3V0X21zGAUgASgESACIAQESEgoKc3RkaW5fZmlsZRgGIAEoCRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIq8CCg5Qcm9jZXNzUmVxdWVzdBIPCgdjb21tYW5kGAEgASgJEgwKBGFyZ3MYAiADKAkSDgoGc2NyaXB0GAMgASgJEgsKA2N3ZBgEIAEoCRIyCgNlbnYYBSADKAsyJS5jb2ZmZXJkYW0udjEuUHJvY2Vzc1JlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBiABKAgSLAoIdGVybWluYWwYByABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplEgsKA3RhZxgIIAEoCRIXCgp0aW1lb3V0X21zGAkgASgESACIAQESDwoHc2Vzc2lvbhgKIAEoCBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIiMKDVByb2Nlc3NSZXN1bHQSEgoKcHJvY2Vzc19pZBgBIAEoCSJ8Cg5TZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2NvbW1hbmQYAiABKAkSDQoFaW5wdXQYAyABKAkSDgoGZXhwZWN0GAQgAygJEhcKCnRpbWVvdXRfbXMYBSABKARIAIgBAUINCgtfdGltZW91dF9tcyLSAgoNU2Vzc2lvblJlc3VsdBIwCgVzdGF0ZRgBIAEoDjIhLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVzdWx0LlN0YXRlEg4KBm91dHB1dBgCIAEoCRIUCgxvdXRwdXRfYnl0ZXMYAyABKAQSFQoNb21pdHRlZF9ieXRlcxgEIAEoBBIVCg1vdXRwdXRfb2Zmc2V0GAUgASgEEhYKCWV4aXRfY29kZRgGIAEoBUgAiAEBEhQKB21hdGNoZWQYByABKA1IAYgBARIUCgxtYXRjaGVkX3RleHQYCCABKAkiXQoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIICgRET05FEAESCwoHTUFUQ0hFRBACEgsKB1JVTk5JTkcQAxIJCgVFTkRFRBAEEg4KClVOQU5TV0VSRUQQBUIMCgpfZXhpdF9jb2RlQgoKCF9tYXRjaGVkIpEDCgpFeGVjUmVzdWx0Eg4KBnN0ZG91dBgBIAEoCRIOCgZzdGRlcnIYAiABKAkSFgoJZXhpdF9jb2RlGAMgASgFSACIAQESEwoGc2lnbmFsGAQgASgFSAGIAQESEQoJdGltZWRfb3V0GAUgASgIEhQKDHN0ZG91dF9ieXRlcxgGIAEoBBIUCgxzdGRlcnJfYnl0ZXMYByABKAQSHAoUc3Rkb3V0X29taXR0ZWRfYnl0ZXMYCCABKAQSHAoUc3RkZXJyX29taXR0ZWRfYnl0ZXMYCSABKAQSEwoLY3B1X3RpbWVfdXMYCiABKAQSGQoRcGVha19tZW1vcnlfYnl0ZXMYCyABKAQSFAoMd2FsbF90aW1lX3VzGAwgASgEEigKBGtpbGwYDSABKAsyGi5jb2ZmZXJkYW0udjEuS2lsbEV2aWRlbmNlEhAKCGVuZGVkX2J5GA4gASgJEhIKCmxpbWl0c19oaXQYDyADKAkSDAoEaGludBgQIAEoCUIMCgpfZXhpdF9jb2RlQgkKB19zaWduYWwiTAoMS2lsbEV2aWRlbmNlEg0KBWVuZGVkGAEgASgNEgwKBGxlZnQYAiABKA0SDgoGbWV0aG9kGAMgASgJEg8KB3Rvb2tfdXMYBCABKAQi2QEKDFdyaXRlUmVxdWVzdBIMCgRwYXRoGAEgASgJEg8KB2NvbnRlbnQYAiABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAMgASgJEhMKC2NyZWF0ZV9vbmx5GAQgASgIEi8KCGVuY29kaW5nGAUgASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZxIvCgh1cGxvYWRlZBgGIAEoCzIdLmNvZmZlcmRhbS52MS5VcGxvYWRlZENvbnRlbnQSEQoEbW9kZRgHIAEoDUgAiAEBQgcKBV9tb2RlIlkKD1VwbG9hZGVkQ29udGVudBIRCgl1cGxvYWRfaWQYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIOCgZzaGEyNTYYAyABKAkSDwoHYXJjaGl2ZRgEIAEoCCKBAQoLV3JpdGVSZXN1bHQSDAoEcGF0aBgBIAEoCRIVCg1ieXRlc193cml0dGVuGAIgASgEEhUKDXNoYTI1Nl9iZWZvcmUYAyABKAkSFAoMc2hhMjU2X2FmdGVyGAQgASgJEg8KB2NyZWF0ZWQYBSABKAgSDwoHZW50cmllcxgGIAEoBCLHAQoLRWRpdFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIvCgtzdHJfcmVwbGFjZRgCIAEoCzIYLmNvZmZlcmRhbS52MS5TdHJSZXBsYWNlSAASKgoGY3JlYXRlGAMgASgLMhguY29mZmVyZGFtLnYxLkNyZWF0ZUZpbGVIABIqCgZpbnNlcnQYBCABKAsyGC5jb2ZmZXJkYW0udjEuSW5zZXJ0VGV4dEgAEhcKD2lmX21hdGNoX3NoYTI1NhgFIAEoCUIICgZjaGFuZ2UiQwoKU3RyUmVwbGFjZRIPCgdvbGRfc3RyGAEgASgJEg8KB25ld19zdHIYAiABKAkSEwoLcmVwbGFjZV9hbGwYAyABKAgiHQoKQ3JlYXRlRmlsZRIPCgdjb250ZW50GAEgASgJIi4KCkluc2VydFRleHQSEgoKYWZ0ZXJfbGluZRgBIAEoBBIMCgR0ZXh0GAIgASgJIoMBCgpFZGl0UmVzdWx0EgwKBHBhdGgYASABKAkSDAoEZGlmZhgCIAEoCRIWCg5kaWZmX3RydW5jYXRlZBgDIAEoCBIVCg1zaGEyNTZfYmVmb3JlGAQgASgJEhQKDHNoYTI1Nl9hZnRlchgFIAEoCRIUCgxyZXBsYWNlbWVudHMYBiABKA0igwEKDFBhdGNoUmVxdWVzdBIWCgx1bmlmaWVkX2RpZmYYASABKAlIABISCghlbnZlbG9wZRgCIAEoCUgAEj0KEnVwZGF0ZV9mcm9udG1hdHRlchgDIAEoCzIfLmNvZmZlcmRhbS52MS5VcGRhdGVGcm9udG1hdHRlckgAQggKBmNoYW5nZSKMAgoRVXBkYXRlRnJvbnRtYXR0ZXISDAoEcGF0aBgBIAEoCRIXCg9pZl9tYXRjaF9zaGEyNTYYAiABKAkSHgoWc3RlcHNfY29tcGxldGVkX2FwcGVuZBgDIAMoCRIaChJ2YXJpYWJsZXNfc2V0X2pzb24YBCABKAkSIAoYZGVjaXNpb25fbG9nX2FwcGVuZF9qc29uGAUgAygJEhgKEGFydGlmYWN0c19hcHBlbmQYBiADKAkSHAoPY3VycmVudF9ub2RlX2lkGAcgASgJSACIAQESFwoKdXBkYXRlZF9hdBgIIAEoCUgBiAEBQhIKEF9jdXJyZW50X25vZGVfaWRCDQoLX3VwZGF0ZWRfYXQibAoLUGF0Y2hSZXN1bHQSKAoFZmlsZXMYASADKAsyGS5jb2ZmZXJkYW0udjEuUGF0Y2hlZEZpbGUSDQoFbm90ZXMYBCADKAkSDAoEZGlmZhgCIAEoCRIWCg5kaWZmX3RydW5jYXRlZBgDIAEoCCKOAgoLUGF0Y2hlZEZpbGUSDAoEcGF0aBgBIAEoCRIwCgZjaGFuZ2UYAiABKA4yIC5jb2ZmZXJkYW0udjEuUGF0Y2hlZEZpbGUuQ2hhbmdlEhIKCm1vdmVkX2Zyb20YAyABKAkSFQoNc2hhMjU2X2JlZm9yZRgEIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBSABKAkSFQoNYnl0ZXNfd3JpdHRlbhgGIAEoBBITCgt0cmFzaF9lbnRyeRgHIAEoCSJSCgZDaGFuZ2USFgoSQ0hBTkdFX1VOU1BFQ0lGSUVEEAASCwoHQ1JFQVRFRBABEgsKB1VQREFURUQQAhILCgdERUxFVEVEEAMSCQoFTU9WRUQQBCI2Cg1EZWxldGVSZXF1ZXN0EgwKBHBhdGgYASABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAIgASgJIpQBCgxEZWxldGVSZXN1bHQSDAoEcGF0aBgBIAEoCRImCgR0eXBlGAIgASgOMhguY29mZmVyZGFtLnYxLkVudHJ5LlR5cGUSEgoKc2l6ZV9ieXRlcxgDIAEoBBIOCgZzaGEyNTYYBCABKAkSEwoLdHJhc2hfZW50cnkYBSABKAkSFQoNZ29uZV9mb3JfZ29vZBgGIAEoCCKFAgoKR2l0UmVxdWVzdBIpCgZzdGF0dXMYASABKAsyFy5jb2ZmZXJkYW0udjEuR2l0U3RhdHVzSAASJQoEZGlmZhgCIAEoCzIVLmNvZmZlcmRhbS52MS5HaXREaWZmSAASIwoDYWRkGAMgASgLMhQuY29mZmVyZGFtLnYxLkdpdEFkZEgAEikKBmNvbW1pdBgEIAEoCzIXLmNvZmZlcmRhbS52MS5HaXRDb21taXRIABIjCgNsb2cYBSABKAsyFC5jb2ZmZXJkYW0udjEuR2l0TG9nSAASJQoEc2hvdxgGIAEoCzIVLmNvZmZlcmRhbS52MS5HaXRTaG93SABCCQoHY29tbWFuZCILCglHaXRTdGF0dXMiJwoHR2l0RGlmZhINCgVmbGFncxgBIAMoCRINCgVwYXRocxgCIAMoCSJeCgZHaXRMb2cSDQoFZmxhZ3MYASADKAkSFgoJbWF4X2NvdW50GAIgASgNSACIAQESEAoIcmV2aXNpb24YAyABKAkSDQoFcGF0aHMYBCADKAlCDAoKX21heF9jb3VudCI5CgdHaXRTaG93Eg0KBWZsYWdzGAEgAygJEhAKCHJldmlzaW9uGAIgASgJEg0KBXBhdGhzGAMgAygJIhcKBkdpdEFkZBINCgVwYXRocxgBIAMoCSIcCglHaXRDb21taXQSDwoHbWVzc2FnZRgBIAEoCSJVCglHaXRSZXN1bHQSDgoGb3V0cHV0GAEgASgJEhEKCXRydW5jYXRlZBgCIAEoCBIVCg1vbWl0dGVkX2J5dGVzGAMgASgEEg4KBmNvbW1pdBgEIAEoCSprCg9Db250ZW50RW5jb2RpbmcSIAocQ09OVEVOVF9FTkNPRElOR19VTlNQRUNJRklFRBAAEhkKFUNPTlRFTlRfRU5DT0RJTkdfVVRGOBABEhsKF0NPTlRFTlRfRU5DT0RJTkdfQkFTRTY0EAIqYAoIVHJhbnNmZXISGAoUVFJBTlNGRVJfVU5TUEVDSUZJRUQQABIRCg1UUkFOU0ZFUl9OT05FEAESEQoNVFJBTlNGRVJfRklMRRACEhQKEFRSQU5TRkVSX0FSQ0hJVkUQA2IGcHJvdG8z", [file_cofferdam_v1_mcp, file_cofferdam_v1_terminal]);
 
 /**
  * One thing an agent may ask for. Exactly one field is set.
@@ -134,6 +134,14 @@ export type Operation = Message<"cofferdam.v1.Operation"> & {
      */
     value: ProcessRequest;
     case: "process";
+  } | {
+    /**
+     * Give a session something to do.
+     *
+     * @generated from field: cofferdam.v1.SessionRequest session = 14;
+     */
+    value: SessionRequest;
+    case: "session";
   } | { case: undefined; value?: undefined };
 };
 
@@ -259,6 +267,14 @@ export type Result = Message<"cofferdam.v1.Result"> & {
      */
     value: ProcessResult;
     case: "process";
+  } | {
+    /**
+     * Of `session`.
+     *
+     * @generated from field: cofferdam.v1.SessionResult session = 14;
+     */
+    value: SessionResult;
+    case: "session";
   } | { case: undefined; value?: undefined };
 };
 
@@ -351,6 +367,14 @@ export type ReadRequest = Message<"cofferdam.v1.ReadRequest"> & {
    * @generated from field: cofferdam.v1.ContentEncoding encoding = 6;
    */
   encoding: ContentEncoding;
+
+  /**
+   * Set by `FileService` for its downloads: the content goes to the client that downloads it, from `offset` on, and none of
+   * it into the result. Default: an ordinary read.
+   *
+   * @generated from field: cofferdam.v1.Transfer transfer = 7;
+   */
+  transfer: Transfer;
 };
 
 /**
@@ -442,6 +466,27 @@ export type ReadResult = Message<"cofferdam.v1.ReadResult"> & {
    * @generated from field: string hint = 6;
    */
   hint: string;
+
+  /**
+   * Of a download: bytes that were sent; of an archive those of the archive.
+   *
+   * @generated from field: uint64 sent_bytes = 12;
+   */
+  sentBytes: bigint;
+
+  /**
+   * Of a download of a directory: files, directories and links in it.
+   *
+   * @generated from field: uint64 entries = 13;
+   */
+  entries: bigint;
+
+  /**
+   * Of a download of a directory: entries that may not be read, are no files, or are links that leave the directory.
+   *
+   * @generated from field: uint64 left_out = 14;
+   */
+  leftOut: bigint;
 };
 
 /**
@@ -791,6 +836,13 @@ export type GrepRequest = Message<"cofferdam.v1.GrepRequest"> & {
    * @generated from field: bool include_ignored = 9;
    */
   includeIgnored: boolean;
+
+  /**
+   * Only the first match of each file: which files have one. `max_matches` then counts files. Default: all matches.
+   *
+   * @generated from field: bool one_per_file = 10;
+   */
+  onePerFile: boolean;
 };
 
 /**
@@ -962,6 +1014,13 @@ export type ExecRequest = Message<"cofferdam.v1.ExecRequest"> & {
    * @generated from field: bool only_reads = 7;
    */
   onlyReads: boolean;
+
+  /**
+   * A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
+   *
+   * @generated from field: string stdin_file = 8;
+   */
+  stdinFile: string;
 };
 
 /**
@@ -978,7 +1037,7 @@ export const ExecRequestSchema: GenMessage<ExecRequest> = /*@__PURE__*/
  */
 export type ShellRequest = Message<"cofferdam.v1.ShellRequest"> & {
   /**
-   * The script, at most 64 KiB.
+   * The script, at most 64 KiB; in profiles with more `max_argv_bytes` than usual, one byte less than 128 KiB.
    *
    * @generated from field: string script = 1;
    */
@@ -1012,6 +1071,13 @@ export type ShellRequest = Message<"cofferdam.v1.ShellRequest"> & {
    * @generated from field: optional uint64 timeout_ms = 5;
    */
   timeoutMs?: bigint | undefined;
+
+  /**
+   * A file whose content is the standard input, of any size, in place of `stdin`. Only in profiles that judge no command.
+   *
+   * @generated from field: string stdin_file = 6;
+   */
+  stdinFile: string;
 };
 
 /**
@@ -1090,6 +1156,15 @@ export type ProcessRequest = Message<"cofferdam.v1.ProcessRequest"> & {
    * @generated from field: optional uint64 timeout_ms = 9;
    */
   timeoutMs?: bigint | undefined;
+
+  /**
+   * Make it a session: a shell on a terminal, bash where the image has it and `sh` elsewhere, which gets its commands by the
+   * operation `session`. Neither `command` nor `script` is set then. The terminal has 24 rows and 80 columns unless
+   * `terminal` says otherwise; it does not echo, and it leaves newlines as they are.
+   *
+   * @generated from field: bool session = 10;
+   */
+  session: boolean;
 };
 
 /**
@@ -1119,6 +1194,185 @@ export type ProcessResult = Message<"cofferdam.v1.ProcessResult"> & {
  */
 export const ProcessResultSchema: GenMessage<ProcessResult> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_operation, 16);
+
+/**
+ * Give a session a command, or something to read, or go on waiting for what runs in it. Answered when the command is over, when
+ * what it shows matches, or when the time is over. Then the command runs on, and the session can be asked again.
+ *
+ * @generated from message cofferdam.v1.SessionRequest
+ */
+export type SessionRequest = Message<"cofferdam.v1.SessionRequest"> & {
+  /**
+   * The session. Required.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * Shell code, as in `shell`: any number of lines, at most 64 KiB. It runs in the session's shell itself, so that its
+   * directory, variables, functions and jobs last. Refused while another one runs.
+   *
+   * @generated from field: string command = 2;
+   */
+  command: string;
+
+  /**
+   * What to type at the program that runs, at most 64 KiB. With neither `command` nor `input` nothing is given.
+   *
+   * @generated from field: string input = 3;
+   */
+  input: string;
+
+  /**
+   * Regular expressions, without look-around and back references, over bytes: answer when what is shown matches one of them. At
+   * most 16, each at most 1 KiB.
+   *
+   * @generated from field: repeated string expect = 4;
+   */
+  expect: string[];
+
+  /**
+   * Milliseconds until it is answered in any case. Default: the profile's, as for `exec`.
+   *
+   * @generated from field: optional uint64 timeout_ms = 5;
+   */
+  timeoutMs?: bigint | undefined;
+};
+
+/**
+ * Describes the message cofferdam.v1.SessionRequest.
+ * Use `create(SessionRequestSchema)` to create a new message.
+ */
+export const SessionRequestSchema: GenMessage<SessionRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 17);
+
+/**
+ * What a session showed, and whether its command is over.
+ *
+ * @generated from message cofferdam.v1.SessionResult
+ */
+export type SessionResult = Message<"cofferdam.v1.SessionResult"> & {
+  /**
+   * How it came to the answer.
+   *
+   * @generated from field: cofferdam.v1.SessionResult.State state = 1;
+   */
+  state: SessionResult_State;
+
+  /**
+   * What was shown since the last answer, or since the command began; with a match, what comes before it. Both streams, UTF-8
+   * with replacement characters; head and tail when it was too long.
+   *
+   * @generated from field: string output = 2;
+   */
+  output: string;
+
+  /**
+   * How many bytes that was.
+   *
+   * @generated from field: uint64 output_bytes = 3;
+   */
+  outputBytes: bigint;
+
+  /**
+   * How many of them are left out. The process's output has them.
+   *
+   * @generated from field: uint64 omitted_bytes = 4;
+   */
+  omittedBytes: bigint;
+
+  /**
+   * Position of the first of them in the process's standard output.
+   *
+   * @generated from field: uint64 output_offset = 5;
+   */
+  outputOffset: bigint;
+
+  /**
+   * Exit code of the command, or of the shell if the session has ended. Absent while the command runs, and where it is not
+   * known, because the daemon was restarted meanwhile.
+   *
+   * @generated from field: optional int32 exit_code = 6;
+   */
+  exitCode?: number | undefined;
+
+  /**
+   * Which of `expect` matches, from 0. Only with MATCHED.
+   *
+   * @generated from field: optional uint32 matched = 7;
+   */
+  matched?: number | undefined;
+
+  /**
+   * The text that matches. The next answer begins after it.
+   *
+   * @generated from field: string matched_text = 8;
+   */
+  matchedText: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.SessionResult.
+ * Use `create(SessionResultSchema)` to create a new message.
+ */
+export const SessionResultSchema: GenMessage<SessionResult> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 18);
+
+/**
+ * How it came to the answer.
+ *
+ * @generated from enum cofferdam.v1.SessionResult.State
+ */
+export enum SessionResult_State {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: STATE_UNSPECIFIED = 0;
+   */
+  STATE_UNSPECIFIED = 0,
+
+  /**
+   * The command is over, and the session takes the next one.
+   *
+   * @generated from enum value: DONE = 1;
+   */
+  DONE = 1,
+
+  /**
+   * What it shows matches `expect`. The command runs.
+   *
+   * @generated from enum value: MATCHED = 2;
+   */
+  MATCHED = 2,
+
+  /**
+   * The time was over. The command runs: wait again, give it something to read, or interrupt it.
+   *
+   * @generated from enum value: RUNNING = 3;
+   */
+  RUNNING = 3,
+
+  /**
+   * The shell has ended, and the session with it.
+   *
+   * @generated from enum value: ENDED = 4;
+   */
+  ENDED = 4,
+
+  /**
+   * The shell takes lines and does not say that it is done: code that runs in it has broken it. Close the session.
+   *
+   * @generated from enum value: UNANSWERED = 5;
+   */
+  UNANSWERED = 5,
+}
+
+/**
+ * Describes the enum cofferdam.v1.SessionResult.State.
+ */
+export const SessionResult_StateSchema: GenEnum<SessionResult_State> = /*@__PURE__*/
+  enumDesc(file_cofferdam_v1_operation, 18, 0);
 
 /**
  * How a command ended, and what it wrote. Given on failure, too.
@@ -1251,7 +1505,7 @@ export type ExecResult = Message<"cofferdam.v1.ExecResult"> & {
  * Use `create(ExecResultSchema)` to create a new message.
  */
 export const ExecResultSchema: GenMessage<ExecResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 17);
+  messageDesc(file_cofferdam_v1_operation, 19);
 
 /**
  * Proof that nothing of a command is left.
@@ -1294,7 +1548,7 @@ export type KillEvidence = Message<"cofferdam.v1.KillEvidence"> & {
  * Use `create(KillEvidenceSchema)` to create a new message.
  */
 export const KillEvidenceSchema: GenMessage<KillEvidence> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 18);
+  messageDesc(file_cofferdam_v1_operation, 20);
 
 /**
  * Create or overwrite one file.
@@ -1336,6 +1590,20 @@ export type WriteRequest = Message<"cofferdam.v1.WriteRequest"> & {
    * @generated from field: cofferdam.v1.ContentEncoding encoding = 5;
    */
   encoding: ContentEncoding;
+
+  /**
+   * Set by `FileService`, in place of `content`: what was uploaded. Default: none.
+   *
+   * @generated from field: cofferdam.v1.UploadedContent uploaded = 6;
+   */
+  uploaded?: UploadedContent | undefined;
+
+  /**
+   * Permission bits of the file, at most 0777. Default: those of the file that is replaced, else 0644.
+   *
+   * @generated from field: optional uint32 mode = 7;
+   */
+  mode?: number | undefined;
 };
 
 /**
@@ -1343,7 +1611,49 @@ export type WriteRequest = Message<"cofferdam.v1.WriteRequest"> & {
  * Use `create(WriteRequestSchema)` to create a new message.
  */
 export const WriteRequestSchema: GenMessage<WriteRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 19);
+  messageDesc(file_cofferdam_v1_operation, 21);
+
+/**
+ * Content that the daemon has from an upload.
+ *
+ * @generated from message cofferdam.v1.UploadedContent
+ */
+export type UploadedContent = Message<"cofferdam.v1.UploadedContent"> & {
+  /**
+   * The upload, of the same run.
+   *
+   * @generated from field: string upload_id = 1;
+   */
+  uploadId: string;
+
+  /**
+   * Its length, bytes.
+   *
+   * @generated from field: uint64 size_bytes = 2;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * Its SHA-256, lower-case hex.
+   *
+   * @generated from field: string sha256 = 3;
+   */
+  sha256: string;
+
+  /**
+   * It is a tar archive, which is unpacked beneath `path`, a directory. Default: it is the content of the file.
+   *
+   * @generated from field: bool archive = 4;
+   */
+  archive: boolean;
+};
+
+/**
+ * Describes the message cofferdam.v1.UploadedContent.
+ * Use `create(UploadedContentSchema)` to create a new message.
+ */
+export const UploadedContentSchema: GenMessage<UploadedContent> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 22);
 
 /**
  * What was written.
@@ -1385,6 +1695,13 @@ export type WriteResult = Message<"cofferdam.v1.WriteResult"> & {
    * @generated from field: bool created = 5;
    */
   created: boolean;
+
+  /**
+   * Of an archive: files, directories and links that were unpacked. `sha256_after` is the archive's.
+   *
+   * @generated from field: uint64 entries = 6;
+   */
+  entries: bigint;
 };
 
 /**
@@ -1392,7 +1709,7 @@ export type WriteResult = Message<"cofferdam.v1.WriteResult"> & {
  * Use `create(WriteResultSchema)` to create a new message.
  */
 export const WriteResultSchema: GenMessage<WriteResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 20);
+  messageDesc(file_cofferdam_v1_operation, 23);
 
 /**
  * Change one file.
@@ -1451,7 +1768,7 @@ export type EditRequest = Message<"cofferdam.v1.EditRequest"> & {
  * Use `create(EditRequestSchema)` to create a new message.
  */
 export const EditRequestSchema: GenMessage<EditRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 21);
+  messageDesc(file_cofferdam_v1_operation, 24);
 
 /**
  * Replace `old_str` by `new_str`.
@@ -1486,7 +1803,7 @@ export type StrReplace = Message<"cofferdam.v1.StrReplace"> & {
  * Use `create(StrReplaceSchema)` to create a new message.
  */
 export const StrReplaceSchema: GenMessage<StrReplace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 22);
+  messageDesc(file_cofferdam_v1_operation, 25);
 
 /**
  * Create the file with this content.
@@ -1507,7 +1824,7 @@ export type CreateFile = Message<"cofferdam.v1.CreateFile"> & {
  * Use `create(CreateFileSchema)` to create a new message.
  */
 export const CreateFileSchema: GenMessage<CreateFile> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 23);
+  messageDesc(file_cofferdam_v1_operation, 26);
 
 /**
  * Insert text.
@@ -1535,7 +1852,7 @@ export type InsertText = Message<"cofferdam.v1.InsertText"> & {
  * Use `create(InsertTextSchema)` to create a new message.
  */
 export const InsertTextSchema: GenMessage<InsertText> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 24);
+  messageDesc(file_cofferdam_v1_operation, 27);
 
 /**
  * What an edit did.
@@ -1591,7 +1908,7 @@ export type EditResult = Message<"cofferdam.v1.EditResult"> & {
  * Use `create(EditResultSchema)` to create a new message.
  */
 export const EditResultSchema: GenMessage<EditResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 25);
+  messageDesc(file_cofferdam_v1_operation, 28);
 
 /**
  * Change several files, all or none of them.
@@ -1636,7 +1953,7 @@ export type PatchRequest = Message<"cofferdam.v1.PatchRequest"> & {
  * Use `create(PatchRequestSchema)` to create a new message.
  */
 export const PatchRequestSchema: GenMessage<PatchRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 26);
+  messageDesc(file_cofferdam_v1_operation, 29);
 
 /**
  * Changes to the YAML front matter of one Markdown file. Its body stays as it is, byte for byte. Not valid YAML is
@@ -1707,7 +2024,7 @@ export type UpdateFrontmatter = Message<"cofferdam.v1.UpdateFrontmatter"> & {
  * Use `create(UpdateFrontmatterSchema)` to create a new message.
  */
 export const UpdateFrontmatterSchema: GenMessage<UpdateFrontmatter> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 27);
+  messageDesc(file_cofferdam_v1_operation, 30);
 
 /**
  * What a patch did.
@@ -1750,7 +2067,7 @@ export type PatchResult = Message<"cofferdam.v1.PatchResult"> & {
  * Use `create(PatchResultSchema)` to create a new message.
  */
 export const PatchResultSchema: GenMessage<PatchResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 28);
+  messageDesc(file_cofferdam_v1_operation, 31);
 
 /**
  * One file of a patch.
@@ -1813,7 +2130,7 @@ export type PatchedFile = Message<"cofferdam.v1.PatchedFile"> & {
  * Use `create(PatchedFileSchema)` to create a new message.
  */
 export const PatchedFileSchema: GenMessage<PatchedFile> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 29);
+  messageDesc(file_cofferdam_v1_operation, 32);
 
 /**
  * What became of a file.
@@ -1861,7 +2178,7 @@ export enum PatchedFile_Change {
  * Describes the enum cofferdam.v1.PatchedFile.Change.
  */
 export const PatchedFile_ChangeSchema: GenEnum<PatchedFile_Change> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 29, 0);
+  enumDesc(file_cofferdam_v1_operation, 32, 0);
 
 /**
  * Remove one file or an empty directory. What it was is kept in the run's trash until the run is deleted.
@@ -1889,7 +2206,7 @@ export type DeleteRequest = Message<"cofferdam.v1.DeleteRequest"> & {
  * Use `create(DeleteRequestSchema)` to create a new message.
  */
 export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 30);
+  messageDesc(file_cofferdam_v1_operation, 33);
 
 /**
  * What was removed.
@@ -1945,7 +2262,7 @@ export type DeleteResult = Message<"cofferdam.v1.DeleteResult"> & {
  * Use `create(DeleteResultSchema)` to create a new message.
  */
 export const DeleteResultSchema: GenMessage<DeleteResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 31);
+  messageDesc(file_cofferdam_v1_operation, 34);
 
 /**
  * Git in the workspace's own repository: no hooks, no filters, no network.
@@ -2014,7 +2331,7 @@ export type GitRequest = Message<"cofferdam.v1.GitRequest"> & {
  * Use `create(GitRequestSchema)` to create a new message.
  */
 export const GitRequestSchema: GenMessage<GitRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 32);
+  messageDesc(file_cofferdam_v1_operation, 35);
 
 /**
  * `git status --porcelain=v1 --branch`.
@@ -2029,7 +2346,7 @@ export type GitStatus = Message<"cofferdam.v1.GitStatus"> & {
  * Use `create(GitStatusSchema)` to create a new message.
  */
 export const GitStatusSchema: GenMessage<GitStatus> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 33);
+  messageDesc(file_cofferdam_v1_operation, 36);
 
 /**
  * `git diff`.
@@ -2057,7 +2374,7 @@ export type GitDiff = Message<"cofferdam.v1.GitDiff"> & {
  * Use `create(GitDiffSchema)` to create a new message.
  */
 export const GitDiffSchema: GenMessage<GitDiff> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 34);
+  messageDesc(file_cofferdam_v1_operation, 37);
 
 /**
  * `git log`: commits from a revision back, the newest first.
@@ -2100,7 +2417,7 @@ export type GitLog = Message<"cofferdam.v1.GitLog"> & {
  * Use `create(GitLogSchema)` to create a new message.
  */
 export const GitLogSchema: GenMessage<GitLog> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 35);
+  messageDesc(file_cofferdam_v1_operation, 38);
 
 /**
  * `git show`: a commit, a tag, or a file or directory as it was. Of a merge: what it changed in its first parent.
@@ -2136,7 +2453,7 @@ export type GitShow = Message<"cofferdam.v1.GitShow"> & {
  * Use `create(GitShowSchema)` to create a new message.
  */
 export const GitShowSchema: GenMessage<GitShow> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 36);
+  messageDesc(file_cofferdam_v1_operation, 39);
 
 /**
  * `git add`.
@@ -2157,7 +2474,7 @@ export type GitAdd = Message<"cofferdam.v1.GitAdd"> & {
  * Use `create(GitAddSchema)` to create a new message.
  */
 export const GitAddSchema: GenMessage<GitAdd> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 37);
+  messageDesc(file_cofferdam_v1_operation, 40);
 
 /**
  * `git commit`.
@@ -2178,7 +2495,7 @@ export type GitCommit = Message<"cofferdam.v1.GitCommit"> & {
  * Use `create(GitCommitSchema)` to create a new message.
  */
 export const GitCommitSchema: GenMessage<GitCommit> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 38);
+  messageDesc(file_cofferdam_v1_operation, 41);
 
 /**
  * What git said.
@@ -2220,7 +2537,7 @@ export type GitResult = Message<"cofferdam.v1.GitResult"> & {
  * Use `create(GitResultSchema)` to create a new message.
  */
 export const GitResultSchema: GenMessage<GitResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 39);
+  messageDesc(file_cofferdam_v1_operation, 42);
 
 /**
  * How bytes of a file are put into a string.
@@ -2255,4 +2572,45 @@ export enum ContentEncoding {
  */
 export const ContentEncodingSchema: GenEnum<ContentEncoding> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_operation, 0);
+
+/**
+ * What a download is made of.
+ *
+ * @generated from enum cofferdam.v1.Transfer
+ */
+export enum Transfer {
+  /**
+   * Same as TRANSFER_NONE.
+   *
+   * @generated from enum value: TRANSFER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * None: an ordinary read.
+   *
+   * @generated from enum value: TRANSFER_NONE = 1;
+   */
+  NONE = 1,
+
+  /**
+   * One regular file.
+   *
+   * @generated from enum value: TRANSFER_FILE = 2;
+   */
+  FILE = 2,
+
+  /**
+   * A directory with all that is in it, as a tar archive.
+   *
+   * @generated from enum value: TRANSFER_ARCHIVE = 3;
+   */
+  ARCHIVE = 3,
+}
+
+/**
+ * Describes the enum cofferdam.v1.Transfer.
+ */
+export const TransferSchema: GenEnum<Transfer> = /*@__PURE__*/
+  enumDesc(file_cofferdam_v1_operation, 1);
 

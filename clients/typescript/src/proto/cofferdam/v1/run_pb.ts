@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/run.proto.
  */
 export const file_cofferdam_v1_run: GenFile = /*@__PURE__*/
-  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEirAkKA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImoKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASDAoIQ1JFQVRJTkcQARIJCgVSRUFEWRACEgoKBlBBVVNFRBADEgwKCFNUT1BQSU5HEAQSCwoHU1RPUFBFRBAFEgoKBkZBSUxFRBAGIjsKCVN0YXJ0S2luZBIaChZTVEFSVF9LSU5EX1VOU1BFQ0lGSUVEEAASCAoEV0FSTRABEggKBENPTEQQAiJMCgdDaGFuZ2VzEhcKE0NIQU5HRVNfVU5TUEVDSUZJRUQQABILCgdQRU5ESU5HEAESDAoIQUNDRVBURUQQAhINCglESVNDQVJERUQQAyLIAQoHUnVuSG9sZBIoCgRraW5kGAEgASgOMhouY29mZmVyZGFtLnYxLlJ1bkhvbGQuS2luZBIQCghjYXVzZV9pZBgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkMKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEgwKCE9QRVJBVE9SEAESDAoIQVBQUk9WQUwQAhIJCgVBTEVSVBADItcBCglXb3Jrc3BhY2USKwoEYmluZBgBIAEoCzIbLmNvZmZlcmRhbS52MS5CaW5kV29ya3NwYWNlSAASMQoHbWFuYWdlZBgCIAEoCzIeLmNvZmZlcmRhbS52MS5NYW5hZ2VkV29ya3NwYWNlSAASLQoFY2xvbmUYAyABKAsyHC5jb2ZmZXJkYW0udjEuQ2xvbmVXb3Jrc3BhY2VIABIxCgdvdmVybGF5GAQgASgLMh4uY29mZmVyZGFtLnYxLk92ZXJsYXlXb3Jrc3BhY2VIAEIICgZzb3VyY2UiHQoNQmluZFdvcmtzcGFjZRIMCgRwYXRoGAEgASgJIigKEE1hbmFnZWRXb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJIiAKEE92ZXJsYXlXb3Jrc3BhY2USDAoEcGF0aBgBIAEoCSI2Cg5DbG9uZVdvcmtzcGFjZRISCgpyZXBvc2l0b3J5GAEgASgJEhAKCHJldmlzaW9uGAIgASgJIpUBCgZMaW1pdHMSFAoMbWVtb3J5X2J5dGVzGAEgASgEEhIKCmNwdV9taWxsaXMYAiABKA0SDAoEcGlkcxgDIAEoDRIXCg9maWxlX3NpemVfYnl0ZXMYBCABKAQSEgoKb3Blbl9maWxlcxgFIAEoDRISCgpkaXNrX2J5dGVzGAYgASgEEhIKCmRpc2tfZmlsZXMYByABKAQiwQEKB0Rpc2tVc2USEgoKdXNlZF9ieXRlcxgBIAEoBBISCgp1c2VkX2ZpbGVzGAIgASgEEhAKCGF0X2xlYXN0GAMgASgIEioKBXN0YXRlGAQgASgOMhsuY29mZmVyZGFtLnYxLkRpc2tVc2UuU3RhdGUSDgoGa2VybmVsGAUgASgIIkAKBVN0YXRlEhUKEVNUQVRFX1VOU1BFQ0lGSUVEEAASCgoGV0lUSElOEAESCAoET1ZFUhACEgoKBkxPQ0tFRBADItkBCglTdGF0ZURpc2sSEgoKZnJlZV9ieXRlcxgBIAEoBBITCgt0b3RhbF9ieXRlcxgCIAEoBBIXCgpmcmVlX2ZpbGVzGAMgASgESACIAQESLAoFc3RhdGUYBCABKA4yHS5jb2ZmZXJkYW0udjEuU3RhdGVEaXNrLlN0YXRlEg4KBmtlcm5lbBgFIAEoCCI9CgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEgoKBkVOT1VHSBABEgcKA0xPVxACEggKBEZVTEwQA0INCgtfZnJlZV9maWxlcyIsCg1IYXJkZW5pbmdGYWN0EgwKBG5hbWUYASABKAkSDQoFdmFsdWUYAiABKAkiswMKEENyZWF0ZVJ1blJlcXVlc3QSEgoKcmVxdWVzdF9pZBgBIAEoCRIOCgZydW5faWQYAiABKAkSDwoHcHJvZmlsZRgDIAEoCRINCgVpbWFnZRgEIAEoCRIqCgl3b3Jrc3BhY2UYBSABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAYgASgJEhAKCGFnZW50X2lkGAcgASgJEgwKBHJvbGUYCCABKAkSJAoGbGltaXRzGAkgASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjoKBmxhYmVscxgMIAMoCzIqLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXF1ZXN0LkxhYmVsc0VudHJ5EhMKC2lzc3VlX3Rva2VuGA0gASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQgoRQ3JlYXRlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1bhINCgV0b2tlbhgCIAEoCSIfCg1HZXRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIwCg5HZXRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuImAKD0xpc3RSdW5zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRImCgVzdGF0ZRgDIAEoDjIXLmNvZmZlcmRhbS52MS5SdW4uU3RhdGUieQoQTGlzdFJ1bnNSZXNwb25zZRIfCgRydW5zGAEgAygLMhEuY29mZmVyZGFtLnYxLlJ1bhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSKwoKc3RhdGVfZGlzaxgDIAEoCzIXLmNvZmZlcmRhbS52MS5TdGF0ZURpc2siIAoOU3RvcFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjEKD1N0b3BSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiEKD1BhdXNlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMgoQUGF1c2VSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIjcKEFJlc3VtZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhMKC2xpZnRfYWxlcnRzGAIgASgIIjMKEVJlc3VtZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iPAoQRGVsZXRlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSGAoQZGVsZXRlX3dvcmtzcGFjZRgCIAEoCCITChFEZWxldGVSdW5SZXNwb25zZSIiChBXYXRjaFJ1bnNSZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIzChFXYXRjaFJ1bnNSZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIjgKDkRpZmZSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIWCg5tYXhfZGlmZl9ieXRlcxgCIAEoDSJ0Cg9EaWZmUnVuUmVzcG9uc2USKQoHY2hhbmdlcxgBIAMoCzIYLmNvZmZlcmRhbS52MS5GaWxlQ2hhbmdlEg0KBXRvdGFsGAIgASgEEhQKDHVuaWZpZWRfZGlmZhgDIAEoCRIRCgl0cnVuY2F0ZWQYBCABKAgi5QEKCkZpbGVDaGFuZ2USDAoEcGF0aBgBIAEoCRIrCgRraW5kGAIgASgOMh0uY29mZmVyZGFtLnYxLkZpbGVDaGFuZ2UuS2luZBIRCglmaWxlX3R5cGUYAyABKAkSDAoEbW9kZRgEIAEoDRISCgpzaXplX2J5dGVzGAUgASgEEhEKCW9iamVjdGlvbhgGIAEoCRIQCghvYnN0YWNsZRgHIAEoCSJCCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIJCgVBRERFRBABEgwKCE1PRElGSUVEEAISCwoHREVMRVRFRBADIjEKEEFjY2VwdFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEg0KBWZvcmNlGAIgASgIIlYKEUFjY2VwdFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4SDwoHYXBwbGllZBgCIAEoBBIQCghsZWZ0X291dBgDIAMoCSIjChFEaXNjYXJkUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiNAoSRGlzY2FyZFJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4i0QEKDUtlcHRXb3Jrc3BhY2USFAoMd29ya3NwYWNlX2lkGAEgASgJEgwKBGtpbmQYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEi4KCmNyZWF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHBhdGgYBSABKAkSDwoHdXNlZF9ieRgGIAEoCRIXCgpzaXplX2J5dGVzGAcgASgESACIAQESEgoKcmVwb3NpdG9yeRgIIAEoCUINCgtfc2l6ZV9ieXRlcyJPChVMaXN0V29ya3NwYWNlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSDwoHbWVhc3VyZRgDIAEoCCJiChZMaXN0V29ya3NwYWNlc1Jlc3BvbnNlEi8KCndvcmtzcGFjZXMYASADKAsyGy5jb2ZmZXJkYW0udjEuS2VwdFdvcmtzcGFjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLgoWRGVsZXRlV29ya3NwYWNlUmVxdWVzdBIUCgx3b3Jrc3BhY2VfaWQYASABKAkiGQoXRGVsZXRlV29ya3NwYWNlUmVzcG9uc2UyjQgKClJ1blNlcnZpY2USTAoJQ3JlYXRlUnVuEh4uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVzcG9uc2USQwoGR2V0UnVuEhsuY29mZmVyZGFtLnYxLkdldFJ1blJlcXVlc3QaHC5jb2ZmZXJkYW0udjEuR2V0UnVuUmVzcG9uc2USSQoITGlzdFJ1bnMSHS5jb2ZmZXJkYW0udjEuTGlzdFJ1bnNSZXF1ZXN0Gh4uY29mZmVyZGFtLnYxLkxpc3RSdW5zUmVzcG9uc2USRgoHU3RvcFJ1bhIcLmNvZmZlcmRhbS52MS5TdG9wUnVuUmVxdWVzdBodLmNvZmZlcmRhbS52MS5TdG9wUnVuUmVzcG9uc2USTAoJRGVsZXRlUnVuEh4uY29mZmVyZGFtLnYxLkRlbGV0ZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuRGVsZXRlUnVuUmVzcG9uc2USSQoIUGF1c2VSdW4SHS5jb2ZmZXJkYW0udjEuUGF1c2VSdW5SZXF1ZXN0Gh4uY29mZmVyZGFtLnYxLlBhdXNlUnVuUmVzcG9uc2USTAoJUmVzdW1lUnVuEh4uY29mZmVyZGFtLnYxLlJlc3VtZVJ1blJlcXVlc3QaHy5jb2ZmZXJkYW0udjEuUmVzdW1lUnVuUmVzcG9uc2USTgoJV2F0Y2hSdW5zEh4uY29mZmVyZGFtLnYxLldhdGNoUnVuc1JlcXVlc3QaHy5jb2ZmZXJkYW0udjEuV2F0Y2hSdW5zUmVzcG9uc2UwARJGCgdEaWZmUnVuEhwuY29mZmVyZGFtLnYxLkRpZmZSdW5SZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLkRpZmZSdW5SZXNwb25zZRJMCglBY2NlcHRSdW4SHi5jb2ZmZXJkYW0udjEuQWNjZXB0UnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5BY2NlcHRSdW5SZXNwb25zZRJPCgpEaXNjYXJkUnVuEh8uY29mZmVyZGFtLnYxLkRpc2NhcmRSdW5SZXF1ZXN0GiAuY29mZmVyZGFtLnYxLkRpc2NhcmRSdW5SZXNwb25zZRJbCg5MaXN0V29ya3NwYWNlcxIjLmNvZmZlcmRhbS52MS5MaXN0V29ya3NwYWNlc1JlcXVlc3QaJC5jb2ZmZXJkYW0udjEuTGlzdFdvcmtzcGFjZXNSZXNwb25zZRJeCg9EZWxldGVXb3Jrc3BhY2USJC5jb2ZmZXJkYW0udjEuRGVsZXRlV29ya3NwYWNlUmVxdWVzdBolLmNvZmZlcmRhbS52MS5EZWxldGVXb3Jrc3BhY2VSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChZjb2ZmZXJkYW0vdjEvcnVuLnByb3RvEgxjb2ZmZXJkYW0udjEihgwKA1J1bhIOCgZydW5faWQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRINCgVpbWFnZRgDIAEoCRIqCgl3b3Jrc3BhY2UYBCABKAsyFy5jb2ZmZXJkYW0udjEuV29ya3NwYWNlEhAKCHBrZ19wYXRoGAUgASgJEhAKCGFnZW50X2lkGAYgASgJEgwKBHJvbGUYByABKAkSJAoGbGltaXRzGAggASgLMhQuY29mZmVyZGFtLnYxLkxpbWl0cxImCgN0dGwYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMaWRsZV90aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KBmxhYmVscxgLIAMoCzIdLmNvZmZlcmRhbS52MS5SdW4uTGFiZWxzRW50cnkSJgoFc3RhdGUYDCABKA4yFy5jb2ZmZXJkYW0udjEuUnVuLlN0YXRlEg8KB2ZhaWx1cmUYDSABKAkSLgoKY3JlYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIcmVhZHlfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KCnN0YXJ0X2tpbmQYECABKA4yGy5jb2ZmZXJkYW0udjEuUnVuLlN0YXJ0S2luZBIuCgloYXJkZW5pbmcYESADKAsyGy5jb2ZmZXJkYW0udjEuSGFyZGVuaW5nRmFjdBIQCghpbWFnZV9pZBgSIAEoCRIUCgxjb250YWluZXJfaWQYEyABKAkSEQoJb3duZXJzaGlwGBQgASgJEhYKDndvcmtzcGFjZV9wYXRoGBUgASgJEhEKCXByaW5jaXBhbBgWIAEoCRIsCghlbmRlZF9hdBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoHY2hhbmdlcxgYIAEoDjIZLmNvZmZlcmRhbS52MS5SdW4uQ2hhbmdlcxIQCghyZXN0YXJ0cxgZIAEoDRIuCgphZG9wdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVob2xkcxgbIAMoCzIVLmNvZmZlcmRhbS52MS5SdW5Ib2xkEiMKBGRpc2sYHCABKAsyFS5jb2ZmZXJkYW0udjEuRGlza1VzZRInCgNlbnYYHSADKAsyGi5jb2ZmZXJkYW0udjEuUnVuLkVudkVudHJ5EhIKCnNlY3JldF9lbnYYHiADKAkSKAoFbGVhc2UYHyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoNbGVhc2VfZW5kc19hdBggIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoJZW5kX2NhdXNlGCEgASgOMhouY29mZmVyZGFtLnYxLlJ1bi5FbmRDYXVzZRIWCg53cml0YWJsZV9wYXRocxgiIAMoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiagoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIMCghDUkVBVElORxABEgkKBVJFQURZEAISCgoGUEFVU0VEEAMSDAoIU1RPUFBJTkcQBBILCgdTVE9QUEVEEAUSCgoGRkFJTEVEEAYiOwoJU3RhcnRLaW5kEhoKFlNUQVJUX0tJTkRfVU5TUEVDSUZJRUQQABIICgRXQVJNEAESCAoEQ09MRBACIksKCEVuZENhdXNlEhkKFUVORF9DQVVTRV9VTlNQRUNJRklFRBAAEgcKA1RUTBABEhAKDElETEVfVElNRU9VVBACEgkKBUxFQVNFEAMiTAoHQ2hhbmdlcxIXChNDSEFOR0VTX1VOU1BFQ0lGSUVEEAASCwoHUEVORElORxABEgwKCEFDQ0VQVEVEEAISDQoJRElTQ0FSREVEEAMiyAEKB1J1bkhvbGQSKAoEa2luZBgBIAEoDjIaLmNvZmZlcmRhbS52MS5SdW5Ib2xkLktpbmQSEAoIY2F1c2VfaWQYAiABKAkSEQoJcHJpbmNpcGFsGAMgASgJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJDCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIMCghPUEVSQVRPUhABEgwKCEFQUFJPVkFMEAISCQoFQUxFUlQQAyLXAQoJV29ya3NwYWNlEisKBGJpbmQYASABKAsyGy5jb2ZmZXJkYW0udjEuQmluZFdvcmtzcGFjZUgAEjEKB21hbmFnZWQYAiABKAsyHi5jb2ZmZXJkYW0udjEuTWFuYWdlZFdvcmtzcGFjZUgAEi0KBWNsb25lGAMgASgLMhwuY29mZmVyZGFtLnYxLkNsb25lV29ya3NwYWNlSAASMQoHb3ZlcmxheRgEIAEoCzIeLmNvZmZlcmRhbS52MS5PdmVybGF5V29ya3NwYWNlSABCCAoGc291cmNlIh0KDUJpbmRXb3Jrc3BhY2USDAoEcGF0aBgBIAEoCSIoChBNYW5hZ2VkV29ya3NwYWNlEhQKDHdvcmtzcGFjZV9pZBgBIAEoCSIgChBPdmVybGF5V29ya3NwYWNlEgwKBHBhdGgYASABKAkiNgoOQ2xvbmVXb3Jrc3BhY2USEgoKcmVwb3NpdG9yeRgBIAEoCRIQCghyZXZpc2lvbhgCIAEoCSKVAQoGTGltaXRzEhQKDG1lbW9yeV9ieXRlcxgBIAEoBBISCgpjcHVfbWlsbGlzGAIgASgNEgwKBHBpZHMYAyABKA0SFwoPZmlsZV9zaXplX2J5dGVzGAQgASgEEhIKCm9wZW5fZmlsZXMYBSABKA0SEgoKZGlza19ieXRlcxgGIAEoBBISCgpkaXNrX2ZpbGVzGAcgASgEIsEBCgdEaXNrVXNlEhIKCnVzZWRfYnl0ZXMYASABKAQSEgoKdXNlZF9maWxlcxgCIAEoBBIQCghhdF9sZWFzdBgDIAEoCBIqCgVzdGF0ZRgEIAEoDjIbLmNvZmZlcmRhbS52MS5EaXNrVXNlLlN0YXRlEg4KBmtlcm5lbBgFIAEoCCJACgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEgoKBldJVEhJThABEggKBE9WRVIQAhIKCgZMT0NLRUQQAyLZAQoJU3RhdGVEaXNrEhIKCmZyZWVfYnl0ZXMYASABKAQSEwoLdG90YWxfYnl0ZXMYAiABKAQSFwoKZnJlZV9maWxlcxgDIAEoBEgAiAEBEiwKBXN0YXRlGAQgASgOMh0uY29mZmVyZGFtLnYxLlN0YXRlRGlzay5TdGF0ZRIOCgZrZXJuZWwYBSABKAgiPQoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIKCgZFTk9VR0gQARIHCgNMT1cQAhIICgRGVUxMEANCDQoLX2ZyZWVfZmlsZXMiLAoNSGFyZGVuaW5nRmFjdBIMCgRuYW1lGAEgASgJEg0KBXZhbHVlGAIgASgJIswFChBDcmVhdGVSdW5SZXF1ZXN0EhIKCnJlcXVlc3RfaWQYASABKAkSDgoGcnVuX2lkGAIgASgJEg8KB3Byb2ZpbGUYAyABKAkSDQoFaW1hZ2UYBCABKAkSKgoJd29ya3NwYWNlGAUgASgLMhcuY29mZmVyZGFtLnYxLldvcmtzcGFjZRIQCghwa2dfcGF0aBgGIAEoCRIQCghhZ2VudF9pZBgHIAEoCRIMCgRyb2xlGAggASgJEiQKBmxpbWl0cxgJIAEoCzIULmNvZmZlcmRhbS52MS5MaW1pdHMSJgoDdHRsGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGlkbGVfdGltZW91dBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI6CgZsYWJlbHMYDCADKAsyKi5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdC5MYWJlbHNFbnRyeRITCgtpc3N1ZV90b2tlbhgNIAEoCBI0CgNlbnYYDiADKAsyJy5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdC5FbnZFbnRyeRJBCgpzZWNyZXRfZW52GA8gAygLMi0uY29mZmVyZGFtLnYxLkNyZWF0ZVJ1blJlcXVlc3QuU2VjcmV0RW52RW50cnkSKAoFbGVhc2UYECABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoOd3JpdGFibGVfcGF0aHMYESADKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjAKDlNlY3JldEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiQgoRQ3JlYXRlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1bhINCgV0b2tlbhgCIAEoCSIfCg1HZXRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSIwCg5HZXRSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuImAKD0xpc3RSdW5zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRImCgVzdGF0ZRgDIAEoDjIXLmNvZmZlcmRhbS52MS5SdW4uU3RhdGUieQoQTGlzdFJ1bnNSZXNwb25zZRIfCgRydW5zGAEgAygLMhEuY29mZmVyZGFtLnYxLlJ1bhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSKwoKc3RhdGVfZGlzaxgDIAEoCzIXLmNvZmZlcmRhbS52MS5TdGF0ZURpc2siIAoOU3RvcFJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjEKD1N0b3BSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIiEKD1BhdXNlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiMgoQUGF1c2VSdW5SZXNwb25zZRIeCgNydW4YASABKAsyES5jb2ZmZXJkYW0udjEuUnVuIjcKEFJlc3VtZVJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhMKC2xpZnRfYWxlcnRzGAIgASgIIjMKEVJlc3VtZVJ1blJlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iJQoTS2VlcEFsaXZlUnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkiNgoUS2VlcEFsaXZlUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biJKChBFeHRlbmRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iMwoRRXh0ZW5kUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biI8ChBEZWxldGVSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCRIYChBkZWxldGVfd29ya3NwYWNlGAIgASgIIhMKEURlbGV0ZVJ1blJlc3BvbnNlIiIKEFdhdGNoUnVuc1JlcXVlc3QSDgoGcnVuX2lkGAEgASgJIjMKEVdhdGNoUnVuc1Jlc3BvbnNlEh4KA3J1bhgBIAEoCzIRLmNvZmZlcmRhbS52MS5SdW4iOAoORGlmZlJ1blJlcXVlc3QSDgoGcnVuX2lkGAEgASgJEhYKDm1heF9kaWZmX2J5dGVzGAIgASgNInQKD0RpZmZSdW5SZXNwb25zZRIpCgdjaGFuZ2VzGAEgAygLMhguY29mZmVyZGFtLnYxLkZpbGVDaGFuZ2USDQoFdG90YWwYAiABKAQSFAoMdW5pZmllZF9kaWZmGAMgASgJEhEKCXRydW5jYXRlZBgEIAEoCCLlAQoKRmlsZUNoYW5nZRIMCgRwYXRoGAEgASgJEisKBGtpbmQYAiABKA4yHS5jb2ZmZXJkYW0udjEuRmlsZUNoYW5nZS5LaW5kEhEKCWZpbGVfdHlwZRgDIAEoCRIMCgRtb2RlGAQgASgNEhIKCnNpemVfYnl0ZXMYBSABKAQSEQoJb2JqZWN0aW9uGAYgASgJEhAKCG9ic3RhY2xlGAcgASgJIkIKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEgkKBUFEREVEEAESDAoITU9ESUZJRUQQAhILCgdERUxFVEVEEAMiMQoQQWNjZXB0UnVuUmVxdWVzdBIOCgZydW5faWQYASABKAkSDQoFZm9yY2UYAiABKAgiVgoRQWNjZXB0UnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1bhIPCgdhcHBsaWVkGAIgASgEEhAKCGxlZnRfb3V0GAMgAygJIiMKEURpc2NhcmRSdW5SZXF1ZXN0Eg4KBnJ1bl9pZBgBIAEoCSI0ChJEaXNjYXJkUnVuUmVzcG9uc2USHgoDcnVuGAEgASgLMhEuY29mZmVyZGFtLnYxLlJ1biLRAQoNS2VwdFdvcmtzcGFjZRIUCgx3b3Jrc3BhY2VfaWQYASABKAkSDAoEa2luZBgCIAEoCRIRCglwcmluY2lwYWwYAyABKAkSLgoKY3JlYXRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcGF0aBgFIAEoCRIPCgd1c2VkX2J5GAYgASgJEhcKCnNpemVfYnl0ZXMYByABKARIAIgBARISCgpyZXBvc2l0b3J5GAggASgJQg0KC19zaXplX2J5dGVzIk8KFUxpc3RXb3Jrc3BhY2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRIPCgdtZWFzdXJlGAMgASgIImIKFkxpc3RXb3Jrc3BhY2VzUmVzcG9uc2USLwoKd29ya3NwYWNlcxgBIAMoCzIbLmNvZmZlcmRhbS52MS5LZXB0V29ya3NwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIuChZEZWxldGVXb3Jrc3BhY2VSZXF1ZXN0EhQKDHdvcmtzcGFjZV9pZBgBIAEoCSIZChdEZWxldGVXb3Jrc3BhY2VSZXNwb25zZTKyCQoKUnVuU2VydmljZRJMCglDcmVhdGVSdW4SHi5jb2ZmZXJkYW0udjEuQ3JlYXRlUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5DcmVhdGVSdW5SZXNwb25zZRJDCgZHZXRSdW4SGy5jb2ZmZXJkYW0udjEuR2V0UnVuUmVxdWVzdBocLmNvZmZlcmRhbS52MS5HZXRSdW5SZXNwb25zZRJJCghMaXN0UnVucxIdLmNvZmZlcmRhbS52MS5MaXN0UnVuc1JlcXVlc3QaHi5jb2ZmZXJkYW0udjEuTGlzdFJ1bnNSZXNwb25zZRJGCgdTdG9wUnVuEhwuY29mZmVyZGFtLnYxLlN0b3BSdW5SZXF1ZXN0Gh0uY29mZmVyZGFtLnYxLlN0b3BSdW5SZXNwb25zZRJMCglEZWxldGVSdW4SHi5jb2ZmZXJkYW0udjEuRGVsZXRlUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5EZWxldGVSdW5SZXNwb25zZRJJCghQYXVzZVJ1bhIdLmNvZmZlcmRhbS52MS5QYXVzZVJ1blJlcXVlc3QaHi5jb2ZmZXJkYW0udjEuUGF1c2VSdW5SZXNwb25zZRJMCglSZXN1bWVSdW4SHi5jb2ZmZXJkYW0udjEuUmVzdW1lUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5SZXN1bWVSdW5SZXNwb25zZRJVCgxLZWVwQWxpdmVSdW4SIS5jb2ZmZXJkYW0udjEuS2VlcEFsaXZlUnVuUmVxdWVzdBoiLmNvZmZlcmRhbS52MS5LZWVwQWxpdmVSdW5SZXNwb25zZRJMCglFeHRlbmRSdW4SHi5jb2ZmZXJkYW0udjEuRXh0ZW5kUnVuUmVxdWVzdBofLmNvZmZlcmRhbS52MS5FeHRlbmRSdW5SZXNwb25zZRJOCglXYXRjaFJ1bnMSHi5jb2ZmZXJkYW0udjEuV2F0Y2hSdW5zUmVxdWVzdBofLmNvZmZlcmRhbS52MS5XYXRjaFJ1bnNSZXNwb25zZTABEkYKB0RpZmZSdW4SHC5jb2ZmZXJkYW0udjEuRGlmZlJ1blJlcXVlc3QaHS5jb2ZmZXJkYW0udjEuRGlmZlJ1blJlc3BvbnNlEkwKCUFjY2VwdFJ1bhIeLmNvZmZlcmRhbS52MS5BY2NlcHRSdW5SZXF1ZXN0Gh8uY29mZmVyZGFtLnYxLkFjY2VwdFJ1blJlc3BvbnNlEk8KCkRpc2NhcmRSdW4SHy5jb2ZmZXJkYW0udjEuRGlzY2FyZFJ1blJlcXVlc3QaIC5jb2ZmZXJkYW0udjEuRGlzY2FyZFJ1blJlc3BvbnNlElsKDkxpc3RXb3Jrc3BhY2VzEiMuY29mZmVyZGFtLnYxLkxpc3RXb3Jrc3BhY2VzUmVxdWVzdBokLmNvZmZlcmRhbS52MS5MaXN0V29ya3NwYWNlc1Jlc3BvbnNlEl4KD0RlbGV0ZVdvcmtzcGFjZRIkLmNvZmZlcmRhbS52MS5EZWxldGVXb3Jrc3BhY2VSZXF1ZXN0GiUuY29mZmVyZGFtLnYxLkRlbGV0ZVdvcmtzcGFjZVJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A run.
@@ -217,6 +217,48 @@ export type Run = Message<"cofferdam.v1.Run"> & {
    * @generated from field: cofferdam.v1.DiskUse disk = 28;
    */
   disk?: DiskUse | undefined;
+
+  /**
+   * Environment variables of all its commands and processes. Only from CreateRun and GetRun.
+   *
+   * @generated from field: map<string, string> env = 29;
+   */
+  env: { [key: string]: string };
+
+  /**
+   * Names of the variables whose values are secret. Their values are never answered.
+   *
+   * @generated from field: repeated string secret_env = 30;
+   */
+  secretEnv: string[];
+
+  /**
+   * The run is stopped when nobody has renewed it for so long, see KeepAliveRun. Absent: never.
+   *
+   * @generated from field: google.protobuf.Duration lease = 31;
+   */
+  lease?: Duration | undefined;
+
+  /**
+   * Output only. When the lease ends unless somebody renews it. Only from GetRun and KeepAliveRun, while the run lives.
+   *
+   * @generated from field: google.protobuf.Timestamp lease_ends_at = 32;
+   */
+  leaseEndsAt?: Timestamp | undefined;
+
+  /**
+   * Output only. Why it ended by itself.
+   *
+   * @generated from field: cofferdam.v1.Run.EndCause end_cause = 33;
+   */
+  endCause: Run_EndCause;
+
+  /**
+   * Directories of the container that were asked for as the run's own.
+   *
+   * @generated from field: repeated string writable_paths = 34;
+   */
+  writablePaths: string[];
 };
 
 /**
@@ -323,6 +365,47 @@ export const Run_StartKindSchema: GenEnum<Run_StartKind> = /*@__PURE__*/
   enumDesc(file_cofferdam_v1_run, 0, 1);
 
 /**
+ * Why a run ended that nobody stopped and that did not fail.
+ *
+ * @generated from enum cofferdam.v1.Run.EndCause
+ */
+export enum Run_EndCause {
+  /**
+   * It lives, was stopped on request, or FAILED.
+   *
+   * @generated from enum value: END_CAUSE_UNSPECIFIED = 0;
+   */
+  END_CAUSE_UNSPECIFIED = 0,
+
+  /**
+   * It was as old as its `ttl`.
+   *
+   * @generated from enum value: TTL = 1;
+   */
+  TTL = 1,
+
+  /**
+   * It had no call for its `idle_timeout`.
+   *
+   * @generated from enum value: IDLE_TIMEOUT = 2;
+   */
+  IDLE_TIMEOUT = 2,
+
+  /**
+   * Nobody renewed its `lease`.
+   *
+   * @generated from enum value: LEASE = 3;
+   */
+  LEASE = 3,
+}
+
+/**
+ * Describes the enum cofferdam.v1.Run.EndCause.
+ */
+export const Run_EndCauseSchema: GenEnum<Run_EndCause> = /*@__PURE__*/
+  enumDesc(file_cofferdam_v1_run, 0, 2);
+
+/**
  * Where the changes of an `overlay` are.
  *
  * @generated from enum cofferdam.v1.Run.Changes
@@ -361,7 +444,7 @@ export enum Run_Changes {
  * Describes the enum cofferdam.v1.Run.Changes.
  */
 export const Run_ChangesSchema: GenEnum<Run_Changes> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 0, 2);
+  enumDesc(file_cofferdam_v1_run, 0, 3);
 
 /**
  * Something that keeps a run PAUSED.
@@ -935,7 +1018,8 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
   limits?: Limits | undefined;
 
   /**
-   * Stop the run when it is this old.
+   * Stop the run when it is this old, counted from READY. At most `runs.max_ttl` of the daemon's configuration, which is
+   * also the default where it is set. Default: never.
    *
    * @generated from field: google.protobuf.Duration ttl = 10;
    */
@@ -962,6 +1046,41 @@ export type CreateRunRequest = Message<"cofferdam.v1.CreateRunRequest"> & {
    * @generated from field: bool issue_token = 13;
    */
   issueToken: boolean;
+
+  /**
+   * Environment variables of all its commands, scripts, processes and terminals, over restarts of the daemon. A call's own
+   * variable of the same name wins. Commands that run because they only read get none. A variable needs the leave of
+   * the profile's `exec.env` as a call's does; one that can make a program into another (PATH, LD_PRELOAD …) also needs
+   * `exec.default: allow`. A path of `exec.env_paths` must be absolute. With `secret_env` at most 256, 128 KiB in all and
+   * 32 KiB a value. What looks like a secret is refused here.
+   *
+   * @generated from field: map<string, string> env = 14;
+   */
+  env: { [key: string]: string };
+
+  /**
+   * The same with secret values: sealed on the disk, removed when the run ends, never answered, recorded or logged, and
+   * hidden where an agent writes one of 8 bytes or more into a call. Names count as those of `env`, and are shown.
+   *
+   * @generated from field: map<string, string> secret_env = 15;
+   */
+  secretEnv: { [key: string]: string };
+
+  /**
+   * Stop the run when nobody has sent KeepAliveRun for so long, counted from READY. At least a second. A daemon that
+   * reattaches the run gives it one lease from then, because nobody could renew it before. Default: never.
+   *
+   * @generated from field: google.protobuf.Duration lease = 16;
+   */
+  lease?: Duration | undefined;
+
+  /**
+   * Directories of the container, such as `/logs`, that are to be there and the run's own: at most 32 absolute paths without links.
+   * Those that the image lacks are made. Only for profiles with `root: writable-layer`.
+   *
+   * @generated from field: repeated string writable_paths = 17;
+   */
+  writablePaths: string[];
 };
 
 /**
@@ -1246,6 +1365,98 @@ export const ResumeRunResponseSchema: GenMessage<ResumeRunResponse> = /*@__PURE_
   messageDesc(file_cofferdam_v1_run, 22);
 
 /**
+ * See RunService.KeepAliveRun.
+ *
+ * @generated from message cofferdam.v1.KeepAliveRunRequest
+ */
+export type KeepAliveRunRequest = Message<"cofferdam.v1.KeepAliveRunRequest"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.KeepAliveRunRequest.
+ * Use `create(KeepAliveRunRequestSchema)` to create a new message.
+ */
+export const KeepAliveRunRequestSchema: GenMessage<KeepAliveRunRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 23);
+
+/**
+ * The run, with its lease renewed.
+ *
+ * @generated from message cofferdam.v1.KeepAliveRunResponse
+ */
+export type KeepAliveRunResponse = Message<"cofferdam.v1.KeepAliveRunResponse"> & {
+  /**
+   * The run.
+   *
+   * @generated from field: cofferdam.v1.Run run = 1;
+   */
+  run?: Run | undefined;
+};
+
+/**
+ * Describes the message cofferdam.v1.KeepAliveRunResponse.
+ * Use `create(KeepAliveRunResponseSchema)` to create a new message.
+ */
+export const KeepAliveRunResponseSchema: GenMessage<KeepAliveRunResponse> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 24);
+
+/**
+ * See RunService.ExtendRun.
+ *
+ * @generated from message cofferdam.v1.ExtendRunRequest
+ */
+export type ExtendRunRequest = Message<"cofferdam.v1.ExtendRunRequest"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: string run_id = 1;
+   */
+  runId: string;
+
+  /**
+   * The age at which the run is stopped, counted from READY as in CreateRun. Required; at most `runs.max_ttl` of the
+   * daemon's configuration.
+   *
+   * @generated from field: google.protobuf.Duration ttl = 2;
+   */
+  ttl?: Duration | undefined;
+};
+
+/**
+ * Describes the message cofferdam.v1.ExtendRunRequest.
+ * Use `create(ExtendRunRequestSchema)` to create a new message.
+ */
+export const ExtendRunRequestSchema: GenMessage<ExtendRunRequest> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 25);
+
+/**
+ * The run, with its new ttl.
+ *
+ * @generated from message cofferdam.v1.ExtendRunResponse
+ */
+export type ExtendRunResponse = Message<"cofferdam.v1.ExtendRunResponse"> & {
+  /**
+   * The run.
+   *
+   * @generated from field: cofferdam.v1.Run run = 1;
+   */
+  run?: Run | undefined;
+};
+
+/**
+ * Describes the message cofferdam.v1.ExtendRunResponse.
+ * Use `create(ExtendRunResponseSchema)` to create a new message.
+ */
+export const ExtendRunResponseSchema: GenMessage<ExtendRunResponse> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_run, 26);
+
+/**
  * See RunService.DeleteRun.
  *
  * @generated from message cofferdam.v1.DeleteRunRequest
@@ -1272,7 +1483,7 @@ export type DeleteRunRequest = Message<"cofferdam.v1.DeleteRunRequest"> & {
  * Use `create(DeleteRunRequestSchema)` to create a new message.
  */
 export const DeleteRunRequestSchema: GenMessage<DeleteRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 23);
+  messageDesc(file_cofferdam_v1_run, 27);
 
 /**
  * Done.
@@ -1287,7 +1498,7 @@ export type DeleteRunResponse = Message<"cofferdam.v1.DeleteRunResponse"> & {
  * Use `create(DeleteRunResponseSchema)` to create a new message.
  */
 export const DeleteRunResponseSchema: GenMessage<DeleteRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 24);
+  messageDesc(file_cofferdam_v1_run, 28);
 
 /**
  * See RunService.WatchRuns.
@@ -1308,7 +1519,7 @@ export type WatchRunsRequest = Message<"cofferdam.v1.WatchRunsRequest"> & {
  * Use `create(WatchRunsRequestSchema)` to create a new message.
  */
 export const WatchRunsRequestSchema: GenMessage<WatchRunsRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 25);
+  messageDesc(file_cofferdam_v1_run, 29);
 
 /**
  * A run in a new state.
@@ -1329,7 +1540,7 @@ export type WatchRunsResponse = Message<"cofferdam.v1.WatchRunsResponse"> & {
  * Use `create(WatchRunsResponseSchema)` to create a new message.
  */
 export const WatchRunsResponseSchema: GenMessage<WatchRunsResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 26);
+  messageDesc(file_cofferdam_v1_run, 30);
 
 /**
  * See RunService.DiffRun.
@@ -1357,7 +1568,7 @@ export type DiffRunRequest = Message<"cofferdam.v1.DiffRunRequest"> & {
  * Use `create(DiffRunRequestSchema)` to create a new message.
  */
 export const DiffRunRequestSchema: GenMessage<DiffRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 27);
+  messageDesc(file_cofferdam_v1_run, 31);
 
 /**
  * What the agent changed.
@@ -1399,7 +1610,7 @@ export type DiffRunResponse = Message<"cofferdam.v1.DiffRunResponse"> & {
  * Use `create(DiffRunResponseSchema)` to create a new message.
  */
 export const DiffRunResponseSchema: GenMessage<DiffRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 28);
+  messageDesc(file_cofferdam_v1_run, 32);
 
 /**
  * One path that is different.
@@ -1463,7 +1674,7 @@ export type FileChange = Message<"cofferdam.v1.FileChange"> & {
  * Use `create(FileChangeSchema)` to create a new message.
  */
 export const FileChangeSchema: GenMessage<FileChange> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 29);
+  messageDesc(file_cofferdam_v1_run, 33);
 
 /**
  * What became of it.
@@ -1504,7 +1715,7 @@ export enum FileChange_Kind {
  * Describes the enum cofferdam.v1.FileChange.Kind.
  */
 export const FileChange_KindSchema: GenEnum<FileChange_Kind> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_run, 29, 0);
+  enumDesc(file_cofferdam_v1_run, 33, 0);
 
 /**
  * See RunService.AcceptRun.
@@ -1532,7 +1743,7 @@ export type AcceptRunRequest = Message<"cofferdam.v1.AcceptRunRequest"> & {
  * Use `create(AcceptRunRequestSchema)` to create a new message.
  */
 export const AcceptRunRequestSchema: GenMessage<AcceptRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 30);
+  messageDesc(file_cofferdam_v1_run, 34);
 
 /**
  * The changes are in the directory.
@@ -1567,7 +1778,7 @@ export type AcceptRunResponse = Message<"cofferdam.v1.AcceptRunResponse"> & {
  * Use `create(AcceptRunResponseSchema)` to create a new message.
  */
 export const AcceptRunResponseSchema: GenMessage<AcceptRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 31);
+  messageDesc(file_cofferdam_v1_run, 35);
 
 /**
  * See RunService.DiscardRun.
@@ -1588,7 +1799,7 @@ export type DiscardRunRequest = Message<"cofferdam.v1.DiscardRunRequest"> & {
  * Use `create(DiscardRunRequestSchema)` to create a new message.
  */
 export const DiscardRunRequestSchema: GenMessage<DiscardRunRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 32);
+  messageDesc(file_cofferdam_v1_run, 36);
 
 /**
  * The changes are gone.
@@ -1609,7 +1820,7 @@ export type DiscardRunResponse = Message<"cofferdam.v1.DiscardRunResponse"> & {
  * Use `create(DiscardRunResponseSchema)` to create a new message.
  */
 export const DiscardRunResponseSchema: GenMessage<DiscardRunResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 33);
+  messageDesc(file_cofferdam_v1_run, 37);
 
 /**
  * A directory that the daemon keeps.
@@ -1680,7 +1891,7 @@ export type KeptWorkspace = Message<"cofferdam.v1.KeptWorkspace"> & {
  * Use `create(KeptWorkspaceSchema)` to create a new message.
  */
 export const KeptWorkspaceSchema: GenMessage<KeptWorkspace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 34);
+  messageDesc(file_cofferdam_v1_run, 38);
 
 /**
  * See RunService.ListWorkspaces.
@@ -1715,7 +1926,7 @@ export type ListWorkspacesRequest = Message<"cofferdam.v1.ListWorkspacesRequest"
  * Use `create(ListWorkspacesRequestSchema)` to create a new message.
  */
 export const ListWorkspacesRequestSchema: GenMessage<ListWorkspacesRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 35);
+  messageDesc(file_cofferdam_v1_run, 39);
 
 /**
  * A page of workspaces.
@@ -1743,7 +1954,7 @@ export type ListWorkspacesResponse = Message<"cofferdam.v1.ListWorkspacesRespons
  * Use `create(ListWorkspacesResponseSchema)` to create a new message.
  */
 export const ListWorkspacesResponseSchema: GenMessage<ListWorkspacesResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 36);
+  messageDesc(file_cofferdam_v1_run, 40);
 
 /**
  * See RunService.DeleteWorkspace.
@@ -1764,7 +1975,7 @@ export type DeleteWorkspaceRequest = Message<"cofferdam.v1.DeleteWorkspaceReques
  * Use `create(DeleteWorkspaceRequestSchema)` to create a new message.
  */
 export const DeleteWorkspaceRequestSchema: GenMessage<DeleteWorkspaceRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 37);
+  messageDesc(file_cofferdam_v1_run, 41);
 
 /**
  * Done.
@@ -1779,7 +1990,7 @@ export type DeleteWorkspaceResponse = Message<"cofferdam.v1.DeleteWorkspaceRespo
  * Use `create(DeleteWorkspaceResponseSchema)` to create a new message.
  */
 export const DeleteWorkspaceResponseSchema: GenMessage<DeleteWorkspaceResponse> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_run, 38);
+  messageDesc(file_cofferdam_v1_run, 42);
 
 /**
  * Makes, shows and ends runs.
@@ -1819,7 +2030,8 @@ export const RunService: GenService<{
     output: typeof ListRunsResponseSchema;
   },
   /**
-   * Ends a run: its calls are cancelled, its container and mounts removed. Its workspace stays, and so do the changes
+   * Ends a run: its calls are cancelled, its processes killed, its mounts removed. The answer tells that nothing of it
+   * can run or write any more; its container is removed after that. Its workspace stays, and so do the changes
    * of an `overlay`.
    *
    * @generated from rpc cofferdam.v1.RunService.StopRun
@@ -1844,8 +2056,9 @@ export const RunService: GenService<{
   /**
    * Makes every command of a run stand still: no process that a call or a terminal has started runs on, and calls are
    * refused as RUN_NOT_READY until ResumeRun. Calls under way wait, and go on then. Their time goes on meanwhile: a
-   * command whose timeout passes is ended where it stands. `ttl` goes on, too; `idle_timeout` does not. A paused run
-   * can be stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
+   * command whose timeout passes is ended where it stands. Memory is kept: after ResumeRun each process continues with
+   * what it had. `ttl` and `lease` go on, too; `idle_timeout` does not. A paused run can be extended, kept alive and
+   * stopped. Fails with PRECONDITION_FAILED where the daemon does not see the container's cgroup.
    *
    * @generated from rpc cofferdam.v1.RunService.PauseRun
    */
@@ -1863,6 +2076,28 @@ export const RunService: GenService<{
     methodKind: "unary";
     input: typeof ResumeRunRequestSchema;
     output: typeof ResumeRunResponseSchema;
+  },
+  /**
+   * Renews the `lease` of a run. Nothing else renews it: no call, no process and no watcher. Fails with
+   * PRECONDITION_FAILED if the run has no lease, and with RUN_NOT_READY if it has ended.
+   *
+   * @generated from rpc cofferdam.v1.RunService.KeepAliveRun
+   */
+  keepAliveRun: {
+    methodKind: "unary";
+    input: typeof KeepAliveRunRequestSchema;
+    output: typeof KeepAliveRunResponseSchema;
+  },
+  /**
+   * Gives a run a longer `ttl`. The same `ttl` again changes nothing; a shorter one fails with PRECONDITION_FAILED. Fails
+   * with RUN_NOT_READY if the run has ended: no answer says that a run lives on which does not.
+   *
+   * @generated from rpc cofferdam.v1.RunService.ExtendRun
+   */
+  extendRun: {
+    methodKind: "unary";
+    input: typeof ExtendRunRequestSchema;
+    output: typeof ExtendRunResponseSchema;
   },
   /**
    * The runs as they are, then each change of state.

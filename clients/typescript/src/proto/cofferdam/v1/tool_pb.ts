@@ -36,7 +36,7 @@ export type ListToolsRequest = Message<"cofferdam.v1.ListToolsRequest"> & {
   runId: string;
 
   /**
-   * `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default `native`.
+   * `code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`. Default `native`.
    *
    * @generated from field: string dialect = 2;
    */
@@ -238,7 +238,7 @@ export const CallRequestSchema: GenMessage<CallRequest> = /*@__PURE__*/
  */
 export type DialectCall = Message<"cofferdam.v1.DialectCall"> & {
   /**
-   * `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
+   * `code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
    *
    * @generated from field: string dialect = 1;
    */
