@@ -208,16 +208,21 @@ mod tests {
         let (_, tar, passed) = passage.form().await.unwrap();
         drop(tar);
         assert!(passed.await.is_err());
-        let tar = tar_of_many();
+        let tar = endless();
         let passage = Passage::begin(tar, None, u64::MAX, |_, input, output| pass_filesystem(input, output));
         let (_, tar, passed) = passage.form().await.unwrap();
         drop(tar);
         assert!(matches!(passed.await, Err(BadTar::Io(_))));
     }
 
-    /// The first part of a tar, and then nothing for ever.
-    fn tar_of_many() -> Pieces {
-        let first = Bytes::from(tar());
-        Box::pin(stream::iter([Ok(first)]).chain(stream::pending()))
+    /// A tar of one member that never ends.
+    fn endless() -> Pieces {
+        let mut header = tar::Header::new_ustar();
+        header.set_path("file").unwrap();
+        header.set_size(8 << 30);
+        header.set_cksum();
+        let first = Bytes::copy_from_slice(header.as_bytes());
+        let rest = stream::repeat_with(|| Ok(Bytes::from(vec![7; CHUNK])));
+        Box::pin(stream::iter([Ok(first)]).chain(rest))
     }
 }
