@@ -227,7 +227,7 @@ async fn an_image_that_the_engine_does_not_have_is_named() {
     let policy = vec![("own.yaml", policy.to_owned())];
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let status = daemon.run_with(requests::managed("own")).await.err().unwrap();
-    assert_eq!(reason(&status), "NOT_FOUND");
+    assert_eq!(reason(&status), "IMAGE_MISSING");
     let message = status.message();
     assert!(
         message.contains("the engine has no image example.org/none:1; the operator loads it"),

@@ -144,6 +144,22 @@ async fn a_stream_that_lies_leaves_nothing_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_ends_early_in_order_is_not_taken_for_the_whole() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let content = bytes(3 * MIB);
+    let whole = Some(content.len() as u64);
+    let begin = BeginUpload { upload_id: ID.to_owned(), size_bytes: whole, ..run.begin("f") };
+    let early = run.upload_with(begin.clone(), &content[..MIB]).await.unwrap_err();
+    assert_eq!(reason(&early), "CANCELLED", "{early}");
+    assert_eq!(reason(&run.download("f", 0).await.unwrap_err()), "NOT_FOUND");
+    let rest = BeginUpload { offset: MIB as u64, sha256: sha256(&content), ..begin };
+    run.upload_with(rest, &content[MIB..]).await.unwrap();
+    assert!(run.download("f", 0).await.unwrap().data == content);
+    nothing_is_left(&daemon, &run).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_breaks_off_goes_on_where_it_was() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;

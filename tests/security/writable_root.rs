@@ -170,7 +170,7 @@ async fn c6_a_layer_that_is_hard_to_remove_goes_with_its_run() {
     assert!(!daemon.state_dir().join("roots").join(id).exists());
     assert_eq!(std::fs::metadata("/etc/passwd").unwrap().len(), canary);
     assert!(Path::new("/proc/self/root/etc").exists());
-    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
 }
 
 #[tokio::test]

@@ -22,7 +22,9 @@ pub(super) fn check(at: &At<'_>, profile: &Profile) {
         ));
     }
     if profile.root == RootMode::WritableLayer {
-        at.problem(format!("with {runtime} the root cannot be a layer of the run's own: set root to read-only"));
+        at.problem(format!(
+            "with {runtime} the root cannot be a layer of the run's own: set root to read-only"
+        ));
     }
     if profile.approvals.freeze {
         at.problem(format!(
@@ -36,7 +38,7 @@ mod tests {
     use crate::Policy;
 
     fn problems(profile: &str) -> Vec<String> {
-        let policy = format!("profiles: {{p: {{{profile}}}}}");
+        let policy = format!("{{profiles: {{p: {{{profile}}}}}, roles: {{r: {{allow: \"*\"}}}}}}");
         let loaded = Policy::from_files([("p.yaml", policy)]);
         loaded.err().map_or_else(Vec::new, |problems| problems.0.iter().map(ToString::to_string).collect())
     }
@@ -50,7 +52,9 @@ mod tests {
         assert_eq!(problems("runtime: runsc, operations: {process: ask}"), [stays, freezes]);
         assert_eq!(problems(&format!("{fits}, operations: {{process: allow}}")), [stays]);
         assert_eq!(problems(&format!("{fits}, operations: {{process: deny, exec: ask}}")), [] as [&str; 0]);
-        let root = format!("{fits}, operations: {{exec: allow}}, root: writable-layer, exec: {{deny_list: off, default: allow}}");
+        let root = format!(
+            "{fits}, operations: {{exec: allow}}, root: writable-layer, exec: {{deny_list: off, default: allow}}"
+        );
         let layer = "p.yaml:1: profiles.p.runtime: with runsc the root cannot be a layer of the run's own: set root to read-only";
         assert_eq!(problems(&root), [layer]);
         let other = "runtime: runsc-kvm, operations: {}";

@@ -117,6 +117,8 @@ impl Service {
     ) -> Result<Content, Refusal> {
         let (pieces, taken) = mpsc::channel(WAITING);
         let (uploads, offset, size) = (self.uploads.clone(), begin.offset, begin.size_bytes.unwrap_or(0));
+        // One that can be resumed is not over before all of it has come: a client that dies can end its stream in order.
+        let due = begin.size_bytes.filter(|_| id.is_some()).map_or(0, |size| size.saturating_sub(offset));
         let (came, content) = oneshot::channel();
         // On a thread that outlives a client which goes away: it says what becomes of what there is.
         let work = tokio::task::spawn_blocking(move || {
@@ -127,7 +129,7 @@ impl Service {
             // Where nobody waits any more it is removed.
             let _ = came.send(received);
         });
-        let sent = forward(stream, pieces).await;
+        let sent = forward(stream, pieces, due).await;
         let received = content.await;
         work.await.map_err(|error| Refusal::internal("receiving an upload", &error))?;
         match (received, sent) {
@@ -207,18 +209,28 @@ fn write(
     }
 }
 
-/// From the stream to the thread, until its end.
+/// From the stream to the thread, until its end, which breaks it off where it comes before `due` bytes.
 async fn forward<M: Into<Said>>(
     stream: &mut Streaming<M>,
     pieces: mpsc::Sender<Piece>,
+    due: u64,
 ) -> Result<(), Refusal> {
+    let mut came = 0_u64;
     loop {
         let piece = match next(stream).await? {
             Some(Said::Data(data)) if data.len() > MOST => {
                 return Err(Refusal::invalid("data", format!("has more than {MOST} bytes")));
             }
-            Some(Said::Data(data)) => Piece::Data(data),
+            Some(Said::Data(data)) => {
+                came = came.saturating_add(data.len() as u64);
+                Piece::Data(data)
+            }
             Some(Said::Begin(_)) => return Err(Refusal::invalid("begin", "comes once, and first")),
+            None if came < due => {
+                let message =
+                    format!("the stream ended {} bytes before size_bytes; resume the upload", due - came);
+                return Err(Refusal::new(Reason::Cancelled, message));
+            }
             None => {
                 let _ = pieces.send(Piece::End).await;
                 return Ok(());
