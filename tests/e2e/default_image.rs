@@ -230,7 +230,9 @@ async fn an_image_that_the_engine_does_not_have_is_named() {
     assert_eq!(reason(&status), "IMAGE_MISSING");
     let message = status.message();
     assert!(
-        message.contains("the engine has no image example.org/none:1; the operator loads it"),
+        message.contains(
+            "the engine has no image example.org/none:1, and nothing is pulled: an operator imports it"
+        ),
         "{message}"
     );
     assert_eq!(daemon.leftovers(), Vec::<String>::new());
