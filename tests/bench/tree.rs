@@ -45,7 +45,13 @@ fn sources(given: Option<&Path>) -> Vec<PathBuf> {
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let registries = home.expect("HOME is set").join("registry/src");
     let registry = entries(&registries).into_iter().next().expect("cargo has unpacked crates");
-    entries(&registry)
+    entries(&registry).into_iter().filter(|made| !shows_hidden(made)).collect()
+}
+
+/// Whether the ignore file of a crate takes hidden files back in, which ripgrep searches then, and we do not.
+fn shows_hidden(made: &Path) -> bool {
+    let rules = fs::read_to_string(made.join(".gitignore")).unwrap_or_default();
+    rules.lines().any(|rule| rule.starts_with("!."))
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {

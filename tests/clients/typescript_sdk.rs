@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use harness::{Daemon, binary, dev_image};
 
@@ -23,8 +23,8 @@ fn node() -> PathBuf {
     node
 }
 
-/// Compiles the package and its tests as the owner of the sources. Does nothing if they are compiled already; the lock
-/// keeps the other tests from reading files that are half written.
+/// Compiles the package and its tests as the owner of the sources, unless they are compiled already: while other tests run
+/// what was compiled, nothing may be written. The lock keeps those that come later waiting.
 fn compile() {
     let compiler = Path::new(SDK).join("node_modules/typescript/bin/tsc");
     assert!(
@@ -33,6 +33,11 @@ fn compile() {
     );
     let config = File::open(Path::new(SDK).join("tsconfig.json")).unwrap();
     config.lock().unwrap();
+    let stamp = Path::new(SDK).join("dist/compiled");
+    let written = ["src", "tests"].into_iter().map(|part| newest(&Path::new(SDK).join(part))).max().unwrap();
+    if changed(&stamp).is_some_and(|made| made > written) {
+        return;
+    }
     let owner = config.metadata().unwrap();
     let output = Command::new(node())
         .arg(compiler)
@@ -42,6 +47,18 @@ fn compile() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    std::fs::write(stamp, "").unwrap();
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// When a directory, or anything in it, was changed last.
+fn newest(directory: &Path) -> SystemTime {
+    let within = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let within = within.map(|path| if path.is_dir() { newest(&path) } else { changed(&path).unwrap() });
+    within.chain(changed(directory)).max().unwrap()
 }
 
 /// The tests of one file.

@@ -61,6 +61,20 @@ async fn a_command_has_hours_where_the_profile_says_so() {
     assert!(status.message().contains("must be from 1 to 120000"), "{}", status.message());
 }
 
+/// Twenty-five minutes with `COFFERDAM_LONG`, as the suites of large projects take.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suite_of_many_minutes_ends_with_its_result() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let seconds = effort::cases(4, 1_500);
+    let suite = format!("echo started; sleep {seconds}; echo 1 failed; exit 3");
+    let began = std::time::Instant::now();
+    let result = run.ran(calls::shell(&suite)).await;
+    assert!(began.elapsed().as_secs() >= u64::from(seconds), "{:?}", began.elapsed());
+    assert_eq!((result.stdout.as_str(), result.exit_code), ("started\n1 failed\n", Some(3)));
+    assert_eq!(result.kill.unwrap().left, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operators_own_directory_needs_the_configurations_word() {
     let daemon = Daemon::start().await;

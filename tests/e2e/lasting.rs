@@ -56,7 +56,7 @@ async fn a_run_with_a_lease_lives_while_somebody_renews_it_and_says_why_it_ended
     assert_eq!((ended.state(), ended.end_cause()), (State::Stopped, EndCause::Lease));
     assert_eq!(last_state(&mut run).await["cause"], "lease");
     assert_eq!(reason(&keep_alive(&mut run).await.unwrap_err()), "RUN_NOT_READY");
-    assert_eq!((daemon.containers(), daemon.mounts()), (vec![], vec![]));
+    assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
