@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon import Daemon, coffer
+from daemon import PATIENCE, Daemon, coffer
 
 from cofferdam import (
     AsyncSandbox,
@@ -36,7 +36,16 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def secured(certificates: Path) -> Iterator[Daemon]:
     server = certificates / "server"
     tls = f"certificate: {server}/cert.pem, key: {server}/key.pem, client_ca: {server}/ca.pem"
-    daemon = Daemon(ACCESS, f"address: '127.0.0.1:0', tls: {{ {tls} }}, tokens: {{}}")
+    daemon = Daemon(ACCESS, f"address: '127.0.0.1:0', tls: {{ {tls} }}, tokens: {{}}, handshake_timeout: 60s")
+    # It answers on its socket; on a busy machine the first handshake can take longer than a client waits for it.
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with Client(f"https://localhost:{daemon.port}", tls=certificates / "clients" / "ci") as client:
+                client.runs.list_runs(v1.ListRunsRequest())
+            break
+        except DaemonUnreachable:
+            assert time.monotonic() < until, (daemon.place / "log").read_text()
     yield daemon
     daemon.remove()
 

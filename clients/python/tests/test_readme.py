@@ -48,7 +48,7 @@ def test_the_first_example(
 
 
 def test_the_model_loop() -> None:
-    function = SimpleNamespace(name="read_file", arguments='{"path": "a.txt"}')
+    function = SimpleNamespace(name="read", arguments='{"file_path": "a.txt"}')
     message = SimpleNamespace(tool_calls=[SimpleNamespace(id="c1", function=function)])
     messages: list[dict[str, Any]] = []
     with cofferdam.Sandbox.create(profile="open") as sandbox:

@@ -15,7 +15,7 @@ import type { Sandbox } from "./sandbox.js";
  * A call that fails or is denied is an answer for the model, as text. So is one that a person has to approve, unless the
  * sandbox waits for approvals (`withOptions({ waitForApproval: true })`). Aborting the generation ends its calls.
  *
- * `dialect`: names and shapes of the tools: `native` (the default), `fs`, `exec`, `gateway` or `editor`.
+ * `dialect`: names and shapes of the tools: `code` (the default), `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
  */
 export async function tools(sandbox: Sandbox, options: { dialect?: string } = {}): Promise<Record<string, Tool>> {
   const made: Record<string, Tool> = {};

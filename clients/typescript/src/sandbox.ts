@@ -321,7 +321,7 @@ export class Sandbox implements AsyncDisposable {
   /**
    * The tools that the agent may use, as a vendor's API takes them, without those that policy denies.
    *
-   * `dialect`: names and shapes of the tools: `native` (the default), `fs`, `exec`, `gateway`, `forge` or `editor`.
+   * `dialect`: names and shapes of the tools: `code` (the default), `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
    */
   async tools(
     format: keyof typeof FORMATS = "openai",
@@ -330,7 +330,7 @@ export class Sandbox implements AsyncDisposable {
     if (!Object.hasOwn(FORMATS, format)) {
       throw new InvalidArgument(`format: must be openai, anthropic or mcp, not ${format}`);
     }
-    const request = { runId: this.runId, dialect: options.dialect ?? "native", format: FORMATS[format] };
+    const request = { runId: this.runId, dialect: options.dialect ?? "code", format: FORMATS[format] };
     return JSON.parse((await this.client.tools.listTools(request)).toolsJson);
   }
 
@@ -346,7 +346,7 @@ export class Sandbox implements AsyncDisposable {
     options: { dialect?: string; signal?: AbortSignal } = {},
   ): Promise<ToolOutput> {
     const argumentsJson = typeof args === "string" ? args : JSON.stringify(args);
-    const dialect = { dialect: options.dialect ?? "native", name, argumentsJson };
+    const dialect = { dialect: options.dialect ?? "code", name, argumentsJson };
     return results.toolOutput((await this.#caller.call({ dialect }, { signal: options.signal })).response);
   }
 

@@ -47,7 +47,7 @@ test("a model reads, edits and runs, and every outcome is an answer", async () =
     ["read_file", { path: "none.txt" }],
     ["bash_command", { command: "rm", args: ["a.txt"] }],
   ]);
-  const made = await tools(sandbox);
+  const made = await tools(sandbox, { dialect: "native" });
   const { text, steps } = await generateText({ model, prompt: "Mend it.", tools: made, stopWhen: stepCountIs(9) });
   assert.equal(text, "done");
   const answers = steps.flatMap((step) => step.toolResults.map((result) => String(result.output)));
@@ -58,7 +58,7 @@ test("a model reads, edits and runs, and every outcome is an answer", async () =
   }
   assert.equal(await sandbox.files.read("a.txt"), "two\n");
   // The model was told the names and schemas that the policy leaves to it.
-  const listed = (await sandbox.tools("mcp")).map((tool) => tool["name"]);
+  const listed = (await sandbox.tools("mcp", { dialect: "native" })).map((tool) => tool["name"]);
   assert.deepEqual(
     model.doGenerateCalls[0]?.tools?.map((tool) => tool.name),
     listed,

@@ -154,7 +154,7 @@ test("a signal of the object ends all of its calls and streams", async () => {
     bounded.commands.run(["sleep", "76"]),
     collected(bounded.audit.stream()),
     collected(bounded.approvals.watch()),
-    bounded.callTool("read_file", { path: "a" }).then(() => bounded.commands.run(["sleep", "76"])),
+    bounded.callTool("read", { file_path: "a" }).then(() => bounded.commands.run(["sleep", "76"])),
   ].map((one) => refuses(one, DOMException));
   await delay(500);
   end.abort();

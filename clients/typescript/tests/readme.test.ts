@@ -67,7 +67,7 @@ test("the model loop", async () => {
   const told = await said(
     "loop",
     `import { Sandbox } from "@cofferdam/sdk";
-    const call = { id: "c1", function: { name: "read_file", arguments: '{"path": "a.txt"}' } };
+    const call = { id: "c1", function: { name: "read", arguments: '{"file_path": "a.txt"}' } };
     const response: { choices: [{ message: { tool_calls: (typeof call)[] } }] } = {
       choices: [{ message: { tool_calls: [call] } }],
     };

@@ -307,17 +307,17 @@ class AsyncSandbox:
         return _results.patched((await self._caller.result(_requests.patch(change), of_file=True)).patch)
 
     async def tools(
-        self, format: Literal["openai", "anthropic", "mcp"] = "openai", *, dialect: str = "native"
+        self, format: Literal["openai", "anthropic", "mcp"] = "openai", *, dialect: str = "code"
     ) -> Sequence[dict[str, Any]]:
         """The tools that the agent may use, as a vendor's API takes them, without those that policy denies.
 
-        `dialect`: names and shapes of the tools: `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
+        `dialect`: names and shapes of the tools: `code`, `native`, `fs`, `exec`, `gateway`, `forge` or `editor`.
         """
         request = v1.ListToolsRequest(run_id=self._run_id, dialect=dialect, format=FORMATS[format])
         listed: Sequence[dict[str, Any]] = json.loads((await self._client.tools.list_tools(request)).tools_json)
         return listed
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any] | str, *, dialect: str = "native") -> ToolOutput:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | str, *, dialect: str = "code") -> ToolOutput:
         """Makes a call as a model wrote it, and returns the answer for the model.
 
         `arguments`: an object, or its JSON as it came. A call that fails, is denied or waits for a person is an answer
