@@ -8,6 +8,7 @@ use aho_corasick::AhoCorasick;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::Finding;
+use crate::bound::floor;
 
 /// A kind of token. The group `s` is the secret; without it the whole match is.
 struct Shape {
@@ -174,7 +175,7 @@ const SHAPES: &[Shape] = &[
     shape(
         "webhook",
         &["webhook.office.com"],
-        r"webhook\.office\.com/[^\s/]{1,32}/[^\s/]{1,128}/IncomingWebhook/(?P<s>[0-9a-f]{20,}(?:/[0-9a-f\-]{36})?)",
+        r"webhook\.office\.com/[^\s/]{1,128}/[^\s/]{1,512}/IncomingWebhook/(?P<s>[0-9a-f]{20,}(?:/[0-9a-f\-]{36})?)",
     ),
     shape("sendgrid-key", &["sg."], r"SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}"),
     Shape {
@@ -202,7 +203,7 @@ const SHAPES: &[Shape] = &[
     Shape {
         name: "url-password",
         anchors: &["://"],
-        pattern: r#"[A-Za-z][A-Za-z0-9+.\-]{0,20}://[^\s/:@"'<>]{0,256}:(?P<s>[^\s/"'<>]+)@"#,
+        pattern: r#"[A-Za-z][A-Za-z0-9+.\-]{0,20}://[^\s/:@"'<>]{0,1024}:(?P<s>[^\s/"'<>]+)@"#,
         accepts: |text| !text.starts_with("${") && !text.starts_with('<'),
     },
     Shape {
@@ -211,35 +212,35 @@ const SHAPES: &[Shape] = &[
         pattern: r"https?://(?P<s>[A-Za-z0-9_\-]{16,})@",
         accepts: has_digit,
     },
-    shape("netrc-password", &["login"], r"\blogin\s{1,4}\S{1,256}\s{1,4}password\s{1,4}(?P<s>\S+)"),
+    shape("netrc-password", &["login"], r"\blogin\s{1,4}\S{1,1024}\s{1,4}password\s{1,4}(?P<s>\S+)"),
     shape(
         "command-password",
         &["curl", "wget"],
-        r#"\b(?:curl|wget)\b[^\n|;&]{0,1024}?\s(?:-u|--user|--proxy-user)[ =]?["']?[^\s:"']{0,256}:(?P<s>[^\s"']+)"#,
+        r#"\b(?:curl|wget)\b[^\n|;&]{0,2048}?\s(?:-u|--user|--proxy-user)[ =]?["']?[^\s:"']{0,1024}:(?P<s>[^\s"']+)"#,
     ),
     Shape {
         name: "command-password",
         anchors: &["redis-cli", "openssl", "mosquitto_", "ldap"],
-        pattern: r#"\b(?:redis-cli|openssl|mosquitto_[a-z]{1,8}|ldap[a-z]{1,12})\b[^\n|;&]{0,1024}?\s(?:-a|-k|-w|-P|--pw|--pass)[ =]["']?(?P<s>[^\s"']+)"#,
+        pattern: r#"\b(?:redis-cli|openssl|mosquitto_[a-z]{1,8}|ldap[a-z]{1,12})\b[^\n|;&]{0,2048}?\s(?:-a|-k|-w|-P|--pw|--pass)[ =]["']?(?P<s>[^\s"']+)"#,
         accepts: is_literal,
     },
     Shape {
         name: "command-password",
         anchors: &["docker", "podman"],
-        pattern: r#"\b(?:docker|podman)\s{1,4}login\b[^\n|;&]{0,1024}?\s(?:-p|--password)[ =]["']?(?P<s>[^\s"']+)"#,
+        pattern: r#"\b(?:docker|podman)\s{1,4}login\b[^\n|;&]{0,2048}?\s(?:-p|--password)[ =]["']?(?P<s>[^\s"']+)"#,
         accepts: is_literal,
     },
     Shape {
         name: "command-password",
         anchors: &["htpasswd"],
-        pattern: r#"\bhtpasswd\s{1,4}(?:-[A-Za-z]{1,8}\s{1,4}){0,4}-[A-Za-z]{0,8}b[A-Za-z]{0,8}\s{1,4}(?:-[A-Za-z]{1,8}\s{1,4}){0,4}\S{1,256}\s{1,4}\S{1,256}\s{1,4}["']?(?P<s>[^\s"']+)"#,
+        pattern: r#"\bhtpasswd\s{1,4}(?:-[A-Za-z]{1,8}\s{1,4}){0,4}-[A-Za-z]{0,8}b[A-Za-z]{0,8}\s{1,4}(?:-[A-Za-z]{1,8}\s{1,4}){0,4}\S{1,1024}\s{1,4}\S{1,1024}\s{1,4}["']?(?P<s>[^\s"']+)"#,
         accepts: is_literal,
     },
     shape("command-password", &["sshpass"], r#"\bsshpass\s{1,4}-p\s{0,4}["']?(?P<s>[^\s"']+)"#),
     shape(
         "command-password",
         &["mysql", "mariadb"],
-        r#"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,1024}?\s-p["']?(?P<s>[^\s"']+)"#,
+        r#"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,2048}?\s-p["']?(?P<s>[^\s"']+)"#,
     ),
 ];
 
@@ -268,10 +269,17 @@ pub(super) struct Shapes {
     patterns: Arc<[OnceLock<Regex>]>,
 }
 
-/// Over bytes: classes of Unicode multiply the states of a bounded repetition, and what is looked for is ASCII.
+/// Over bytes: classes of Unicode multiply the states of a bounded repetition, and what is looked for is ASCII. A repetition of what
+/// may be any character allows for four bytes each.
+fn builder(shape: &Shape) -> RegexBuilder {
+    let mut builder = RegexBuilder::new(shape.pattern);
+    builder.unicode(false);
+    builder
+}
+
 #[expect(clippy::expect_used, reason = "the patterns are constants that a test compiles")]
 fn compile(shape: &Shape) -> Regex {
-    RegexBuilder::new(shape.pattern).unicode(false).build().expect("a valid pattern")
+    builder(shape).build().expect("a valid pattern")
 }
 
 impl Shapes {
@@ -318,21 +326,19 @@ fn matches<'a>(
 
 /// The smallest range of whole characters that contains `at`.
 fn whole_characters(text: &str, at: Range<usize>) -> Range<usize> {
-    let start = (0..=at.start).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    let start = floor(text, at.start);
     let end = (at.end..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
     start..end
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{SHAPES, Shapes, compile};
+    use super::{SHAPES, Shapes, builder};
 
     #[test]
     fn every_pattern_compiles_small() {
         for shape in SHAPES {
-            compile(shape);
-            let small =
-                regex::bytes::RegexBuilder::new(shape.pattern).unicode(false).size_limit(512 << 10).build();
+            let small = builder(shape).size_limit(512 << 10).build();
             assert!(small.is_ok(), "{}: {}", shape.name, shape.pattern);
         }
     }
