@@ -1,5 +1,7 @@
 //! Ids as people type them: whole, or an end (else a beginning) that only one of the candidates has.
 
+use std::str::FromStr;
+
 use crate::failure::Failure;
 
 const SHORT: usize = 8;
@@ -50,6 +52,38 @@ pub(crate) async fn resolve(
     }
     let known = known().await?;
     pick(known.iter().map(String::as_str), text, noun, list).map(str::to_owned)
+}
+
+/// An argument that is an id, a unique beginning or end of one, or a tag.
+#[derive(Debug, Clone)]
+pub(crate) struct Named(String);
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Err("is empty".to_owned()) } else { Ok(Self(text.to_owned())) }
+    }
+}
+
+impl Named {
+    /// The whole id that is meant, among the ids and tags of `known`, the oldest first. Of those with the tag it is the newest: a
+    /// tag is used again when a server is started again.
+    pub(crate) async fn resolve(
+        &self,
+        noun: &str,
+        list: &str,
+        known: impl AsyncFnOnce() -> Result<Vec<(String, String)>, Failure>,
+    ) -> Result<String, Failure> {
+        if is_whole(&self.0) {
+            return Ok(self.0.to_ascii_lowercase());
+        }
+        let known = known().await?;
+        if let Some((id, _)) = known.iter().rev().find(|(_, tag)| *tag == self.0) {
+            return Ok(id.clone());
+        }
+        pick(known.iter().map(|(id, _)| id.as_str()), &self.0, noun, list).map(str::to_owned)
+    }
 }
 
 /// An argument that is an id, or part of one.

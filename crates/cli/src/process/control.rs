@@ -7,10 +7,11 @@ use wire::v1::process::State;
 use wire::v1::signal_process_request::Signal as Kind;
 use wire::v1::{ResizeTerminalRequest, SignalProcessRequest, TerminalSize, WaitProcessRequest};
 
-use super::ProcessRef;
+use super::select;
 use crate::client::{Context, quick};
 use crate::exit::{Exit, TIMED_OUT};
 use crate::failure::Ended;
+use crate::ids::Named;
 use crate::run::RunRef;
 use crate::verbs::one_of;
 
@@ -27,7 +28,7 @@ pub(crate) struct Signal {
     run: RunRef,
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
-    process: ProcessRef,
+    process: Named,
     /// Which. `kill` ends everything that it started.
     #[arg(value_name = "SIGNAL", default_value = "term", value_parser = one_of(SIGNALS, Kind::from_str_name))]
     which: Kind,
@@ -44,7 +45,7 @@ pub(crate) struct Wait {
     run: RunRef,
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
-    process: ProcessRef,
+    process: Named,
     /// How long to wait. Default: until it has ended.
     #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
     timeout: Option<Duration>,
@@ -59,7 +60,7 @@ pub(crate) struct Resize {
     run: RunRef,
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
-    process: ProcessRef,
+    process: Named,
     #[arg(value_name = "ROWS")]
     rows: u32,
     #[arg(value_name = "COLUMNS")]
@@ -69,7 +70,7 @@ pub(crate) struct Resize {
 impl Signal {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(&self.run).await?;
-        let process_id = self.process.resolve(&client, &run_id).await?;
+        let process_id = select::resolve(&self.process, &client, &run_id).await?;
         let request = SignalProcessRequest { run_id, process_id, signal: self.which.into() };
         client.processes().signal_process(quick(request)).await?;
         Ok(Exit::Ok)
@@ -79,7 +80,7 @@ impl Signal {
 impl Wait {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(&self.run).await?;
-        let process_id = self.process.resolve(&client, &run_id).await?;
+        let process_id = select::resolve(&self.process, &client, &run_id).await?;
         let began = std::time::Instant::now();
         loop {
             let left = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
@@ -111,7 +112,7 @@ impl Wait {
 impl Resize {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(&self.run).await?;
-        let process_id = self.process.resolve(&client, &run_id).await?;
+        let process_id = select::resolve(&self.process, &client, &run_id).await?;
         let size = Some(TerminalSize { rows: self.rows, columns: self.columns });
         client.processes().resize_terminal(quick(ResizeTerminalRequest { run_id, process_id, size })).await?;
         Ok(Exit::Ok)

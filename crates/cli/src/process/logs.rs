@@ -4,10 +4,11 @@ use clap::Args;
 use wire::v1::attach_process_response::Event;
 use wire::v1::{AttachProcessRequest, ProcessStream};
 
-use super::ProcessRef;
+use super::select;
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
+use crate::ids::Named;
 use crate::quantity::bytes;
 use crate::run::RunRef;
 
@@ -20,7 +21,7 @@ pub(crate) struct Logs {
     run: RunRef,
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
-    process: ProcessRef,
+    process: Named,
     /// Go on until the process has ended.
     #[arg(long, short)]
     follow: bool,
@@ -30,7 +31,7 @@ impl Logs {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let ui = context.ui;
         let (client, run_id) = context.connect_to(&self.run).await?;
-        let process_id = self.process.resolve(&client, &run_id).await?;
+        let process_id = select::resolve(&self.process, &client, &run_id).await?;
         let request = AttachProcessRequest { run_id, process_id, follow: self.follow, ..Default::default() };
         let mut events = client.processes().attach_process(request).await?.into_inner();
         let [mut stdout, mut stderr] = ui.outlets();

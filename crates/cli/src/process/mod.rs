@@ -7,8 +7,6 @@ mod select;
 mod send;
 mod start;
 
-use self::select::ProcessRef;
-
 crate::verbs::verbs! {
     Start(Box<start::Start>),
     List(list::List),

@@ -5,10 +5,11 @@ use std::io::Read as _;
 use clap::Args;
 use wire::v1::{ListProcessesRequest, WriteStdinRequest, WriteStdinResponse};
 
-use super::ProcessRef;
+use super::select;
 use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
+use crate::ids::Named;
 use crate::run::RunRef;
 
 /// Bytes of one request.
@@ -27,7 +28,7 @@ pub(crate) struct Send {
     run: RunRef,
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
-    process: ProcessRef,
+    process: Named,
     /// What to send.
     #[arg(value_name = "TEXT")]
     text: Option<String>,
@@ -42,7 +43,7 @@ pub(crate) struct Send {
 impl Send {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(&self.run).await?;
-        let process_id = self.process.resolve(&client, &run_id).await?;
+        let process_id = select::resolve(&self.process, &client, &run_id).await?;
         let data = match self.text {
             Some(text) if self.no_newline => text.into_bytes(),
             Some(text) => format!("{text}\n").into_bytes(),

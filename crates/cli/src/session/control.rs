@@ -5,10 +5,11 @@ use std::time::Duration;
 use clap::Args;
 use wire::v1::{CloseSessionRequest, InterruptSessionRequest};
 
-use super::{SessionRef, result};
+use super::{result, select};
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::Ended;
+use crate::ids::Named;
 use crate::run::RunRef;
 
 /// Interrupt what runs in a session.
@@ -23,7 +24,7 @@ pub(crate) struct Interrupt {
     run: RunRef,
     /// The session: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "SESSION")]
-    session: SessionRef,
+    session: Named,
     /// How often to interrupt it, at most 10.
     #[arg(long, value_name = "N", default_value_t = 3)]
     attempts: u32,
@@ -44,13 +45,13 @@ pub(crate) struct Close {
     run: RunRef,
     /// The session: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "SESSION")]
-    session: SessionRef,
+    session: Named,
 }
 
 impl Interrupt {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(&self.run).await?;
-        let session_id = self.session.resolve(&client, &run_id).await?;
+        let session_id = select::resolve(&self.session, &client, &run_id).await?;
         let request = InterruptSessionRequest {
             run_id,
             session_id,
@@ -69,7 +70,7 @@ impl Interrupt {
 impl Close {
     pub(crate) async fn run(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(&self.run).await?;
-        let session_id = self.session.resolve(&client, &run_id).await?;
+        let session_id = select::resolve(&self.session, &client, &run_id).await?;
         let request = CloseSessionRequest { run_id, session_id };
         let answer = client.sessions().close_session(request).await?.into_inner();
         let session = answer.session.unwrap_or_default();

@@ -7,8 +7,6 @@ mod result;
 mod run;
 mod select;
 
-use self::select::SessionRef;
-
 crate::verbs::verbs! {
     Open(open::Open),
     Run(run::Run),

@@ -5,10 +5,11 @@ use std::time::Duration;
 use clap::Args;
 use wire::v1::{RunInSessionRequest, SessionRequest};
 
-use super::{SessionRef, result};
+use super::{result, select};
 use crate::client::Context;
 use crate::exit::Exit;
 use crate::failure::{Ended, Failure};
+use crate::ids::Named;
 use crate::run::RunRef;
 
 /// Run a command in a session, and print what it shows.
@@ -23,7 +24,7 @@ pub(crate) struct Run {
     target: RunRef,
     /// The session: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "SESSION")]
-    session: SessionRef,
+    session: Named,
     /// Come back when what it shows matches this regular expression. May be repeated.
     #[arg(long, value_name = "REGEX")]
     expect: Vec<String>,
@@ -49,7 +50,7 @@ impl Run {
 
     async fn make(self, context: &Context) -> Ended {
         let (client, run_id) = context.connect_to(&self.target).await?;
-        let session_id = self.session.resolve(&client, &run_id).await?;
+        let session_id = select::resolve(&self.session, &client, &run_id).await?;
         let request = RunInSessionRequest {
             run_id,
             wait_for_approval: self.wait,
