@@ -44,6 +44,13 @@ async fn what_is_done_lasts(run: &mut RunHandle) {
     run.said(&id, "sleep 1000 & job=$!").await;
     assert_eq!(run.said(&id, "kill -0 $job && echo lives").await, done("lives\n"));
     assert_eq!(run.said(&id, "kill $job; wait $job; echo $?").await.0.lines().last(), Some("143"));
+    // Those that end while the shell waits for a command do not end it, however many they are.
+    run.said(&id, "for i in $(seq 150); do (sleep 0.5; echo >>ended) & done").await;
+    let other = run.open().await;
+    let counted = "until [ \"$(wc -l <src/ended)\" = 150 ]; do sleep 0.1; done";
+    run.said(&other, counted).await;
+    run.close(&other).await;
+    assert_eq!(run.said(&id, "echo $x").await, done("5\n"));
     // A command that reads has the terminal.
     let asked = run
         .in_session(SessionRequest {

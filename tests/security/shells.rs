@@ -74,7 +74,8 @@ async fn s8_a_shell_that_is_changed_is_usable_or_said_to_be_broken() {
             let soon = |words: &str| SessionRequest { timeout_ms: Some(20_000), ..command(&id, words) };
             let done = run.in_session(soon(change)).await;
             assert_eq!(done.state(), State::Done, "{change}: {done:?}");
-            let result = run.in_session(soon("(exit 7)")).await;
+            let result = run.try_in_session(soon("(exit 7)")).await;
+            let result = result.unwrap_or_else(|refused| panic!("{change}: {refused}")).result.unwrap();
             assert_eq!((result.state(), result.exit_code), (State::Done, Some(7)), "{change}: {result:?}");
             let result = run.in_session(soon("/bin/echo here")).await;
             assert!(result.output.to_lowercase().contains("here"), "{change}: {result:?}");

@@ -16,6 +16,17 @@ use crate::sys;
 /// Bytes that the shell has not been given yet.
 const MOST: usize = 1 << 20;
 
+/// What ash says when it ignores an end of its input.
+const IGNORED: &[u8] = b"Use \"exit\" to leave shell.";
+
+/// Whether the shell says that it ignores an end of its input.
+///
+/// To an ash whose input is no terminal, each background job that ends while it waits for a line looks like that end: the
+/// signal interrupts its `fgets`. It ignores 50 of them in a row, and any line starts the count again.
+pub(super) fn is_end_ignored(shown: &[u8]) -> bool {
+    shown.windows(IGNORED.len()).any(|window| window == IGNORED)
+}
+
 pub(super) struct Control {
     ours: OwnedFd,
     waiting: VecDeque<u8>,

@@ -24,6 +24,7 @@ use crate::fault::Fault;
 use crate::{children, exec};
 
 use super::connection::Connection;
+use super::control;
 use super::door::Door;
 use super::input::Input;
 use super::output::Output;
@@ -62,6 +63,8 @@ enum Source {
     Stream(usize),
     Stdin,
     Control,
+    /// No process has the shell's end of the control socket.
+    Closed,
 }
 
 /// Whether the loop goes on.
@@ -148,7 +151,12 @@ impl Keeper {
             Err(error) => return Err(io::Error::from(error).into()),
         }
         let ready = fds.iter().zip(&sources).filter(|(fd, _)| !fd.revents().is_empty());
-        Ok(ready.map(|(_, (source, ..))| *source).collect())
+        Ok(ready
+            .map(|(fd, (source, ..))| match source {
+                Source::Control if fd.revents().intersects(PollFlags::HUP | PollFlags::ERR) => Source::Closed,
+                source => *source,
+            })
+            .collect())
     }
 
     fn handle(&mut self, source: Source) -> Result<Next, Fault> {
@@ -177,7 +185,13 @@ impl Keeper {
             }
             Source::Stream(at) => self.read(at)?,
             Source::Stdin => self.write()?,
-            Source::Control => self.control()?,
+            Source::Control => self.write_control(),
+            Source::Closed => {
+                if let Some(process) = &mut self.process {
+                    process.control = None;
+                }
+                self.say_heard(false)?;
+            }
         }
         Ok(Next::Go)
     }
@@ -304,7 +318,15 @@ impl Keeper {
             // No room: the next thing that the daemon keeps makes some.
             Ok(0) if most == 0 => {}
             Ok(0) => process.streams[at] = None,
-            Ok(count) => self.outputs[at].push(&chunk[..count]),
+            Ok(count) => {
+                let read = &chunk[..count];
+                self.outputs[at].push(read);
+                if let Some(control) = process.control.as_mut().filter(|_| control::is_end_ignored(read)) {
+                    // If it is full, the shell has lines to read anyway.
+                    let _ = control.put(b"\n", true);
+                    self.write_control();
+                }
+            }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if !self.draining => {}
             // No living process has the other end.
@@ -342,18 +364,6 @@ impl Keeper {
             }
         };
         if wanted { self.say_taken() } else { Ok(()) }
-    }
-
-    /// The shell reads, or nobody does.
-    fn control(&mut self) -> Result<(), Fault> {
-        let Some(process) = &mut self.process else { return Ok(()) };
-        // Without something to write only its end makes this ready.
-        if process.control.as_ref().is_some_and(|control| !control.has_something()) {
-            process.control = None;
-        }
-        self.write_control();
-        let is_open = self.process.as_ref().is_some_and(|process| process.control.is_some());
-        if is_open { Ok(()) } else { self.say_heard(false) }
     }
 
     fn write_control(&mut self) {

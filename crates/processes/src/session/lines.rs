@@ -38,9 +38,10 @@ impl Mark {
     }
 }
 
-/// The first line of a session. Only bash has a history, which would change what has a `!` in it.
+/// The first line of a session. Only bash has a history, which would change a text with a `!` in it. An ash takes the end of
+/// a background job for the end of its input, and has to ignore that.
 pub(super) fn opening(end: &Mark) -> Vec<u8> {
-    let quiet = r#"PS1= PS2= PROMPT_COMMAND=; unset ENV; if [ -n "${BASH_VERSION-}" ]; then set +o history +o histexpand; fi"#;
+    let quiet = r#"PS1= PS2= PROMPT_COMMAND=; unset ENV; if [ -n "${BASH_VERSION-}" ]; then set +o history +o histexpand; else set -o ignoreeof; fi"#;
     format!("{quiet}\n{}\n", end.command("0")).into_bytes()
 }
 
