@@ -13,10 +13,12 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 PACKAGE = "cofferdam.v1"
 # Where the first path of a method's comment leads: file → service → method.
 SERVICE, METHOD = 6, 2
-# These change nothing, or come to the same if they are done twice: input has its offset, and a terminal one size.
+# Of the transport, by whether the client and the daemon send streams.
+KINDS = {(False, False): "unary", (False, True): "stream", (True, False): "client_stream", (True, True): "duplex"}
+# These change nothing, or come to the same if they are done twice: input has its offset, a terminal one size, a run one end.
 REPEATABLE = re.compile(
     r"(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]"
-    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal|CloseSession)$"
+    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun)$"
 )
 
 
@@ -46,21 +48,20 @@ def service(file: FileDescriptorProto, at: int) -> str:
     body = f"class {it.name}:\n" + doc(texts.get((SERVICE, at), it.name), 4)
     body += "\n    def __init__(self, transport: Transport) -> None:\n        self._transport = transport\n"
     for index, method in enumerate(it.method):
-        # Streams of requests are no methods of one request.
-        if method.client_streaming:
-            continue
         asked, answered = f"v1.{name_of(method.input_type)}", f"v1.{name_of(method.output_type)}"
-        kind = "stream" if method.server_streaming else "unary"
+        kind = KINDS[method.client_streaming, method.server_streaming]
+        argument = "requests" if method.client_streaming else "request"
+        taken = f"AsyncIterable[{asked}]" if method.client_streaming else asked
         declared = "def" if method.server_streaming else "async def"
         result = f"AsyncGenerator[{answered}, None]" if method.server_streaming else answered
         awaited = "" if method.server_streaming else "await "
         repeat = bool(REPEATABLE.match(method.name))
         body += f"\n    {declared} {snake(method.name)}(\n"
-        body += f"        self, request: {asked}, *, timeout: float | None = None\n    ) -> {result}:\n"
+        body += f"        self, {argument}: {taken}, *, timeout: float | None = None\n    ) -> {result}:\n"
         body += doc(texts.get((SERVICE, at, METHOD, index), method.name), 8)
         body += f"        return {awaited}self._transport.{kind}(\n            Method(\n"
         body += f'                "/{PACKAGE}.{it.name}/{method.name}", {asked}, {answered}, {repeat}\n'
-        body += "            ),\n            request,\n            timeout,\n        )\n"
+        body += f"            ),\n            {argument},\n            timeout,\n        )\n"
     # One object for each method, not for each call of it.
     found = re.findall(r'Method\(\s+"/[\w.]+/(\w+)".*?\n            \)', body, flags=re.S)
     constants = ""
@@ -78,7 +79,7 @@ def main(descriptors: str, package: str) -> None:
     files = [file for file in FileDescriptorSet.FromString(Path(descriptors).read_bytes()).file if file.package == PACKAGE]
     files.sort(key=lambda file: file.name)
     head = '"""The whole API, one class for each service. Generated from `proto/`; see `generate.sh`."""\n\n'
-    head += "from collections.abc import AsyncGenerator\n\nfrom cofferdam import v1\n"
+    head += "from collections.abc import AsyncGenerator, AsyncIterable\n\nfrom cofferdam import v1\n"
     head += "from cofferdam._async.transport import Transport\nfrom cofferdam._method import Method\n\n"
     services = [service(file, at) for file in files for at in range(len(file.service))]
     Path(package, "_async", "rpc.py").write_text(head + "\n\n".join(services))

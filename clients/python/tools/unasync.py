@@ -23,11 +23,12 @@ NAMES = {
     "AsyncIterator": "Iterator",
     "AsyncDataCallback": "DataCallback",
     "AsyncOutputCallback": "OutputCallback",
+    "AsyncProgressCallback": "ProgressCallback",
     "StopAsyncIteration": "StopIteration",
     "_async": "_sync",
 }
 DROPPED = {"async", "await"}
-OURS = re.compile(r"\bAsync(?=(Client|Sandbox|CommandHandle)\b)")
+OURS = re.compile(r"\bAsync(?=(Client|Sandbox|CommandHandle|Session|Watch)\b)")
 # In docstrings: examples and names.
 WORDS = re.compile(r"\b(async|await) (?=\w)")
 NOTICE = "# Generated from the asynchronous half by tools/unasync.py: change that half.\n"

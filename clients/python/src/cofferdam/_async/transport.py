@@ -5,11 +5,12 @@ Written by hand, like its twin in `_sync`; everything above it is the same in bo
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
+from typing_extensions import ParamSpec
 
 from cofferdam._method import Method, Request, Response
 from cofferdam._settings import Patience, Settings
@@ -20,9 +21,12 @@ from cofferdam.errors import DaemonUnreachable
 AsyncOutputCallback: TypeAlias = Callable[[str], Awaitable[None] | None]
 #: Takes a piece of output, raw; may be asynchronous.
 AsyncDataCallback: TypeAlias = Callable[[bytes], Awaitable[None] | None]
+#: Takes how many bytes have been copied, and of how many (None: nobody knows yet); may be asynchronous.
+AsyncProgressCallback: TypeAlias = Callable[[int, int | None], Awaitable[None] | None]
 
+Kind: TypeAlias = Literal["unary_unary", "unary_stream", "stream_unary", "stream_stream"]
 Result = TypeVar("Result")
-Piece = TypeVar("Piece", str, bytes)
+Told = ParamSpec("Told")
 
 Lock = asyncio.Lock
 sleep = asyncio.sleep
@@ -31,10 +35,15 @@ sleep = asyncio.sleep
 LAST_WAIT = 5.0
 
 
-async def tell(callback: Callable[[Piece], Awaitable[None] | None], piece: Piece) -> None:
-    told = callback(piece)
+async def tell(callback: Callable[Told, Awaitable[None] | None], *args: Told.args, **kwargs: Told.kwargs) -> None:
+    told = callback(*args, **kwargs)
     if inspect.isawaitable(told):
         await told
+
+
+async def aside(work: Callable[Told, Result], *args: Told.args, **kwargs: Told.kwargs) -> Result:
+    """Does work that waits for the disk, without holding up the event loop."""
+    return await asyncio.to_thread(work, *args, **kwargs)
 
 
 class Background:
@@ -75,7 +84,7 @@ class Transport:
 
     async def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
         """One answer. Repeated while the daemon is gone if nothing can happen twice by it."""
-        call = self._callables.get(method.path) or self._callable(method, stream=False)
+        call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
         while True:
@@ -96,7 +105,7 @@ class Transport:
         self, method: Method[Request, Response], request: Request, timeout: float | None = None
     ) -> AsyncGenerator[Response, None]:
         """Its answers, of this one connection. Leaving it ends it on the daemon's side, too."""
-        call = (self._callables.get(method.path) or self._callable(method, stream=True))(
+        call = (self._callables.get(method.path) or self._callable(method, "unary_stream"))(
             request, timeout=timeout, metadata=self.settings.metadata
         )
         try:
@@ -107,6 +116,57 @@ class Transport:
             raise refused(error) from None
         finally:
             call.cancel()
+
+    async def client_stream(
+        self, method: Method[Request, Response], requests: AsyncIterable[Request], timeout: float | None = None
+    ) -> Response:
+        """One answer to all of these, on one connection. Raises an error of `requests` itself, too."""
+        call = (self._callables.get(method.path) or self._callable(method, "stream_unary"))(
+            timeout=timeout, metadata=self.settings.metadata
+        )
+        try:
+            await self._send(call, requests)
+            response: Response = await call
+        except grpc.aio.AioRpcError as error:
+            raise refused(error) from None
+        finally:
+            call.cancel()
+        self._connected = True
+        return response
+
+    async def duplex(
+        self, method: Method[Request, Response], requests: AsyncIterable[Request], timeout: float | None = None
+    ) -> AsyncGenerator[Response, None]:
+        """Answers while requests are sent, on one connection. Raises an error of `requests` itself, too."""
+        call = (self._callables.get(method.path) or self._callable(method, "stream_stream"))(
+            timeout=timeout, metadata=self.settings.metadata
+        )
+        sending = asyncio.ensure_future(self._send(call, requests))
+        # Where there is nothing more to send, nothing more is answered.
+        sending.add_done_callback(lambda sent: call.cancel() if sent.cancelled() or sent.exception() else None)
+        try:
+            async for response in call:
+                self._connected = True
+                yield response
+        except grpc.aio.AioRpcError as error:
+            raise refused(error) from None
+        except asyncio.CancelledError:
+            if sending.done() and not sending.cancelled():
+                sending.result()
+            raise
+        finally:
+            sending.cancel()
+            call.cancel()
+
+    @staticmethod
+    async def _send(call: Any, requests: AsyncIterable[Any]) -> None:
+        """All of them, or as many as are wanted: the answer says why no more are."""
+        async for request in requests:
+            try:
+                await call.write(request)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                return
+        await call.done_writing()
 
     def is_lost(self, error: Exception) -> bool:
         """A daemon that answered before no longer does: it may come back."""
@@ -137,11 +197,10 @@ class Transport:
         task.add_done_callback(self._afterwards.discard)
         return task
 
-    def _callable(self, method: Method[Any, Any], stream: bool) -> Any:
+    def _callable(self, method: Method[Any, Any], kind: Kind) -> Any:
         if self._channel is None:
             self._channel = self._open()
-        make = self._channel.unary_stream if stream else self._channel.unary_unary
-        made: Any = make(
+        made: Any = getattr(self._channel, kind)(
             method.path,
             request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString,

@@ -58,6 +58,7 @@ class Client:
         self.processes = rpc.ProcessService(self._transport)
         self.runs = rpc.RunService(self._transport)
         self.sessions = rpc.SessionService(self._transport)
+        self.terminals = rpc.TerminalService(self._transport)
         self.tokens = rpc.TokenService(self._transport)
         self.tools = rpc.ToolService(self._transport)
         self.trash = rpc.TrashService(self._transport)

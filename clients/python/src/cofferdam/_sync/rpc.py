@@ -1,7 +1,7 @@
 # Generated from the asynchronous half by tools/unasync.py: change that half.
 """The whole API, one class for each service. Generated from `proto/`; see `generate.sh`."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 
 from cofferdam import v1
 from cofferdam._method import Method
@@ -235,8 +235,14 @@ class AuditService:
         )
 
 
+_FILE_SERVICE_UPLOAD_FILE = Method(
+    "/cofferdam.v1.FileService/UploadFile", v1.UploadFileRequest, v1.UploadFileResponse, False
+)
 _FILE_SERVICE_DOWNLOAD_FILE = Method(
     "/cofferdam.v1.FileService/DownloadFile", v1.DownloadFileRequest, v1.DownloadFileResponse, False
+)
+_FILE_SERVICE_UPLOAD_ARCHIVE = Method(
+    "/cofferdam.v1.FileService/UploadArchive", v1.UploadArchiveRequest, v1.UploadArchiveResponse, False
 )
 _FILE_SERVICE_DOWNLOAD_ARCHIVE = Method(
     "/cofferdam.v1.FileService/DownloadArchive", v1.DownloadArchiveRequest, v1.DownloadArchiveResponse, False
@@ -253,6 +259,18 @@ class FileService:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
+    def upload_file(
+        self, requests: Iterable[v1.UploadFileRequest], *, timeout: float | None = None
+    ) -> v1.UploadFileResponse:
+        """Writes one file. Its content is kept by the daemon until all of it is there and its SHA-256 is right.
+        Then the file appears whole under its name, or not at all.
+        """
+        return self._transport.client_stream(
+            _FILE_SERVICE_UPLOAD_FILE,
+            requests,
+            timeout,
+        )
+
     def download_file(
         self, request: v1.DownloadFileRequest, *, timeout: float | None = None
     ) -> Generator[v1.DownloadFileResponse, None]:
@@ -260,6 +278,18 @@ class FileService:
         return self._transport.stream(
             _FILE_SERVICE_DOWNLOAD_FILE,
             request,
+            timeout,
+        )
+
+    def upload_archive(
+        self, requests: Iterable[v1.UploadArchiveRequest], *, timeout: float | None = None
+    ) -> v1.UploadArchiveResponse:
+        """Unpacks a tar archive beneath a directory. Every member is examined before the first is unpacked. Each
+        file appears whole or not at all.
+        """
+        return self._transport.client_stream(
+            _FILE_SERVICE_UPLOAD_ARCHIVE,
+            requests,
             timeout,
         )
 
@@ -304,6 +334,12 @@ class HostService:
         )
 
 
+_IMAGE_SERVICE_IMPORT_IMAGE = Method(
+    "/cofferdam.v1.ImageService/ImportImage", v1.ImportImageRequest, v1.ImportImageResponse, False
+)
+_IMAGE_SERVICE_BUILD_IMAGE = Method(
+    "/cofferdam.v1.ImageService/BuildImage", v1.BuildImageRequest, v1.BuildImageResponse, False
+)
 _IMAGE_SERVICE_LIST_IMAGES = Method(
     "/cofferdam.v1.ImageService/ListImages", v1.ListImagesRequest, v1.ListImagesResponse, True
 )
@@ -314,6 +350,32 @@ class ImageService:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+
+    def import_image(
+        self, requests: Iterable[v1.ImportImageRequest], *, timeout: float | None = None
+    ) -> v1.ImportImageResponse:
+        """Makes an image of a tar: first a header, then the tar in pieces. Nothing is kept of a tar that is
+        refused, cut or longer than `images.max_size` of the daemon's configuration.
+        """
+        return self._transport.client_stream(
+            _IMAGE_SERVICE_IMPORT_IMAGE,
+            requests,
+            timeout,
+        )
+
+    def build_image(
+        self, requests: Iterable[v1.BuildImageRequest], *, timeout: float | None = None
+    ) -> Generator[v1.BuildImageResponse, None]:
+        """Has the engine build an image from a directory with a Dockerfile: first a header, then the directory as a
+        tar in pieces. Answers with what the build prints, and with the image at its end. The build has the network
+        that the engine gives it. It is ended when its time is over, when the client goes away, or when the daemon
+        stops.
+        """
+        return self._transport.duplex(
+            _IMAGE_SERVICE_BUILD_IMAGE,
+            requests,
+            timeout,
+        )
 
     def list_images(self, request: v1.ListImagesRequest, *, timeout: float | None = None) -> v1.ListImagesResponse:
         """The engine's images that have a name, by name."""
@@ -566,9 +628,9 @@ _RUN_SERVICE_DELETE_RUN = Method("/cofferdam.v1.RunService/DeleteRun", v1.Delete
 _RUN_SERVICE_PAUSE_RUN = Method("/cofferdam.v1.RunService/PauseRun", v1.PauseRunRequest, v1.PauseRunResponse, False)
 _RUN_SERVICE_RESUME_RUN = Method("/cofferdam.v1.RunService/ResumeRun", v1.ResumeRunRequest, v1.ResumeRunResponse, False)
 _RUN_SERVICE_KEEP_ALIVE_RUN = Method(
-    "/cofferdam.v1.RunService/KeepAliveRun", v1.KeepAliveRunRequest, v1.KeepAliveRunResponse, False
+    "/cofferdam.v1.RunService/KeepAliveRun", v1.KeepAliveRunRequest, v1.KeepAliveRunResponse, True
 )
-_RUN_SERVICE_EXTEND_RUN = Method("/cofferdam.v1.RunService/ExtendRun", v1.ExtendRunRequest, v1.ExtendRunResponse, False)
+_RUN_SERVICE_EXTEND_RUN = Method("/cofferdam.v1.RunService/ExtendRun", v1.ExtendRunRequest, v1.ExtendRunResponse, True)
 _RUN_SERVICE_WATCH_RUNS = Method("/cofferdam.v1.RunService/WatchRuns", v1.WatchRunsRequest, v1.WatchRunsResponse, True)
 _RUN_SERVICE_DIFF_RUN = Method("/cofferdam.v1.RunService/DiffRun", v1.DiffRunRequest, v1.DiffRunResponse, True)
 _RUN_SERVICE_ACCEPT_RUN = Method("/cofferdam.v1.RunService/AcceptRun", v1.AcceptRunRequest, v1.AcceptRunResponse, True)
@@ -817,6 +879,11 @@ class SessionService:
         )
 
 
+_TERMINAL_SERVICE_OPEN_TERMINAL = Method(
+    "/cofferdam.v1.TerminalService/OpenTerminal", v1.OpenTerminalRequest, v1.OpenTerminalResponse, False
+)
+
+
 class TerminalService:
     """Opens terminals in runs. For operators, not for agents: what is typed passes no policy, so it is recorded
     whole. The audit log has the session's beginning before its first byte, and its end with the digest of the
@@ -825,6 +892,19 @@ class TerminalService:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+
+    def open_terminal(
+        self, requests: Iterable[v1.OpenTerminalRequest], *, timeout: float | None = None
+    ) -> Generator[v1.OpenTerminalResponse, None]:
+        """Runs a command, by default a login shell, on a terminal in the run's container. The first request is
+        `start`; the session ends with the command, with the stream, or with the run, and everything that was
+        started in it ends, too.
+        """
+        return self._transport.duplex(
+            _TERMINAL_SERVICE_OPEN_TERMINAL,
+            requests,
+            timeout,
+        )
 
 
 _TOKEN_SERVICE_CREATE_TOKEN = Method(

@@ -5,11 +5,12 @@ Written by hand, like its twin in `_async`; everything above it is the same in b
 
 import threading
 import time
-from collections.abc import Callable, Generator
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakSet
 
 import grpc
+from typing_extensions import ParamSpec
 
 from cofferdam._method import Method, Request, Response
 from cofferdam._settings import Patience, Settings
@@ -20,9 +21,12 @@ from cofferdam.errors import Cancelled, DaemonUnreachable
 OutputCallback: TypeAlias = Callable[[str], None]
 #: Takes a piece of output, raw.
 DataCallback: TypeAlias = Callable[[bytes], None]
+#: Takes how many bytes have been copied, and of how many (None: nobody knows yet).
+ProgressCallback: TypeAlias = Callable[[int, int | None], None]
 
+Kind: TypeAlias = Literal["unary_unary", "unary_stream", "stream_unary", "stream_stream"]
 Result = TypeVar("Result")
-Piece = TypeVar("Piece", str, bytes)
+Told = ParamSpec("Told")
 
 Lock = threading.Lock
 
@@ -35,8 +39,13 @@ def sleep(seconds: float) -> None:
         background.sleep(seconds)
 
 
-def tell(callback: Callable[[Piece], None], piece: Piece) -> None:
-    callback(piece)
+def tell(callback: Callable[Told, None], *args: Told.args, **kwargs: Told.kwargs) -> None:
+    callback(*args, **kwargs)
+
+
+def aside(work: Callable[Told, Result], *args: Told.args, **kwargs: Told.kwargs) -> Result:
+    """Does work that waits for the disk."""
+    return work(*args, **kwargs)
 
 
 class Background:
@@ -97,6 +106,31 @@ class Background:
         self._thread.join()
 
 
+class Sending(Generic[Request]):
+    """The requests of a stream. gRPC takes them on a thread of its own, and keeps an error of theirs to itself."""
+
+    def __init__(self, requests: Iterable[Request]) -> None:
+        self._requests = iter(requests)
+        self._error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[Request]:
+        return self
+
+    def __next__(self) -> Request:
+        try:
+            return next(self._requests)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def check(self) -> None:
+        """Raises the error."""
+        if self._error is not None:
+            raise self._error
+
+
 class Transport:
     """One channel. Connects with the first call; may be used by several threads at once."""
 
@@ -110,7 +144,7 @@ class Transport:
 
     def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
         """One answer. Repeated while the daemon is gone if nothing can happen twice by it."""
-        call = self._callables.get(method.path) or self._callable(method, stream=False)
+        call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
         while True:
@@ -131,7 +165,7 @@ class Transport:
         self, method: Method[Request, Response], request: Request, timeout: float | None = None
     ) -> Generator[Response, None, None]:
         """Its answers, of this one connection. Leaving it ends it on the daemon's side, too."""
-        call = (self._callables.get(method.path) or self._callable(method, stream=True))(
+        call = (self._callables.get(method.path) or self._callable(method, "unary_stream"))(
             request, timeout=timeout, metadata=self.settings.metadata
         )
         background = Background.current()
@@ -142,6 +176,45 @@ class Transport:
                 self._connected = True
                 yield response
         except grpc.RpcError as error:
+            raise refused(error) from None
+        finally:
+            call.cancel()
+
+    def client_stream(
+        self, method: Method[Request, Response], requests: Iterable[Request], timeout: float | None = None
+    ) -> Response:
+        """One answer to all of these, on one connection. Raises an error of `requests` itself, too."""
+        sending = Sending(requests)
+        call = (self._callables.get(method.path) or self._callable(method, "stream_unary")).future(
+            sending, timeout=timeout, metadata=self.settings.metadata
+        )
+        try:
+            response: Response = call.result()
+        except grpc.RpcError as error:
+            sending.check()
+            raise refused(error) from None
+        finally:
+            call.cancel()
+        self._connected = True
+        return response
+
+    def duplex(
+        self, method: Method[Request, Response], requests: Iterable[Request], timeout: float | None = None
+    ) -> Generator[Response, None, None]:
+        """Answers while requests are sent, on one connection. Raises an error of `requests` itself, too."""
+        sending = Sending(requests)
+        call = (self._callables.get(method.path) or self._callable(method, "stream_stream"))(
+            sending, timeout=timeout, metadata=self.settings.metadata
+        )
+        background = Background.current()
+        if background is not None:
+            background.hold(call)
+        try:
+            for response in call:
+                self._connected = True
+                yield response
+        except grpc.RpcError as error:
+            sending.check()
             raise refused(error) from None
         finally:
             call.cancel()
@@ -167,11 +240,11 @@ class Transport:
             self._backgrounds.add(begun)
         return begun
 
-    def _callable(self, method: Method[Any, Any], stream: bool) -> Any:
+    def _callable(self, method: Method[Any, Any], kind: Kind) -> Any:
         with self._opening:
             if self._channel is None:
                 self._channel = self._open()
-            make = self._channel.unary_stream if stream else self._channel.unary_unary
+            make = getattr(self._channel, kind)
         made: Any = make(
             method.path,
             request_serializer=method.request.SerializeToString,
