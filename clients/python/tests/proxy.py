@@ -22,6 +22,8 @@ class Proxy:
         #: Cut each connection after so many bytes from the daemon, so many times.
         self.cut_after = 0
         self.cuts = 0
+        #: Cut each connection after so many bytes from the client; 0: none.
+        self.cut_after_sent = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -45,6 +47,8 @@ class Proxy:
                 passed += len(data)
                 if from_daemon and self.cuts and self.cut_after and passed > self.cut_after:
                     self.cuts -= 1
+                    break
+                if not from_daemon and 0 < self.cut_after_sent < passed:
                     break
                 sink.sendall(data)
         self._close(source, sink)

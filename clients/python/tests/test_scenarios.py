@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from proxy import Proxy
 
 import cofferdam
 
@@ -23,7 +25,13 @@ WORKSPACES: Mapping[str, Any] = {"bind": cofferdam.Bind, "clone": cofferdam.Clon
 MANAGED: Mapping[str, Any] = {"managed": cofferdam.Managed(), "kept": cofferdam.Managed(keep=True)}
 
 
-def filled(value: Any, saved: Mapping[str, Any]) -> Any:
+class Local(dict[str, Any]):
+    """What a scenario has saved, and its directory of the client's own."""
+
+    place = Path()
+
+
+def filled(value: Any, saved: Local) -> Any:
     """With `{$saved: name.attribute}`, `{$repeat: [text, times]}` and others replaced by their values."""
     if isinstance(value, dict):
         if "$saved" in value:
@@ -35,6 +43,8 @@ def filled(value: Any, saved: Mapping[str, Any]) -> Any:
         if "$repeat" in value:
             text, times = value["$repeat"]
             return text * times
+        if "$local" in value:
+            return saved.place / value["$local"]
         if "$bytes" in value:
             return bytes.fromhex(value["$bytes"])
         if "$size" in value:
@@ -51,6 +61,8 @@ def check(found: Any, expected: Any, where: str) -> None:
         for key, inner in expected.items():
             if key == "$contains":
                 assert inner in found, f"{where}: {inner!r} is not in {found!r}"
+            elif key == "$lacks":
+                assert inner not in found, f"{where}: {inner!r} is in {found!r}"
             elif key == "$matches":
                 assert re.search(inner, found), f"{where}: {found!r} does not match {inner!r}"
             elif key == "$length":
@@ -75,13 +87,41 @@ def is_directory(path: str) -> bool:
     return Path(path).is_dir()
 
 
-async def play(scenario: Mapping[str, Any], kind: Any, place: Path) -> None:
-    saved: dict[str, Any] = {}
+def tree(place: Path) -> Any:
+    """The content of a file; names and contents of all that is in a directory, links as links."""
+    if place.is_symlink():
+        return place.readlink()
+    return {inner.name: tree(inner) for inner in place.iterdir()} if place.is_dir() else place.read_bytes()
+
+
+async def next_of(sequence: Any) -> Any:
+    return await anext(sequence) if hasattr(sequence, "__anext__") else next(sequence)
+
+
+async def records(sandbox: Any) -> str:
+    """Those of the run in the audit log."""
+    stream = sandbox.audit.stream(follow=False)
+    events = [event async for event in stream] if hasattr(stream, "__anext__") else list(stream)
+    return json.dumps([event.record for event in events])
+
+
+async def play(scenario: Mapping[str, Any], kind: Any, place: Path, local: Path) -> None:
+    saved = Local()
+    saved.place = local
     sandbox = await settled(kind.create(**wanted(scenario, place)))
     try:
         for number, step in enumerate(scenario["steps"], 1):
             if "directory" in step:
                 assert is_directory(filled(step["directory"], saved)) == step["exists"], f"step {number}"
+                continue
+            if "local" in step:
+                assert tree(local / step["local"]) == tree(local / step["same_as"]), f"step {number}"
+                continue
+            if "record" in step:
+                check(await records(sandbox), step["record"], f"step {number}")
+                continue
+            if "next" in step:
+                check(await next_of(saved[step["next"]]), filled(step["gives"], saved), f"step {number}")
                 continue
             where = f"step {number}, {step['call']}"
             target = sandbox if "options" not in step else sandbox.with_options(**step["options"])
@@ -133,7 +173,25 @@ def wanted(scenario: Mapping[str, Any], place: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", [cofferdam.Sandbox, cofferdam.AsyncSandbox], ids=["sync", "async"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(scenario: Mapping[str, Any], kind: Any, roots: Path, request: pytest.FixtureRequest) -> None:
+def test_scenario(
+    scenario: Mapping[str, Any],
+    kind: Any,
+    roots: Path,
+    endpoint: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     place = roots / re.sub(r"\W+", "-", request.node.name)
     place.mkdir()
-    asyncio.run(play(scenario, kind, place))
+    local = tmp_path / "local"
+    for path, content in scenario.get("local", {}).items():
+        file = local / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(filled(content, Local()))
+    proxy = Proxy(tmp_path / "proxy.sock", endpoint)
+    if "connection" in scenario:
+        proxy.cut_after_sent = scenario["connection"]["cut_after"]
+        monkeypatch.setenv("COFFERDAM_ENDPOINT", proxy.endpoint)
+    asyncio.run(play(scenario, kind, place, local))
+    proxy.close()

@@ -7,9 +7,13 @@ whole API, with the messages of `cofferdam.v1`.
 from cofferdam._async.client import AsyncClient
 from cofferdam._async.handle import AsyncCommandHandle
 from cofferdam._async.sandbox import AsyncSandbox
+from cofferdam._async.sessions import AsyncSession
+from cofferdam._async.watch import AsyncWatch
 from cofferdam._sync.client import Client
 from cofferdam._sync.handle import CommandHandle
 from cofferdam._sync.sandbox import Sandbox
+from cofferdam._sync.sessions import Session
+from cofferdam._sync.watch import Watch
 from cofferdam.errors import (
     AlreadyExists,
     ApprovalDenied,
@@ -50,6 +54,7 @@ from cofferdam.types import (
     CommandResult,
     Diff,
     EditInfo,
+    FileEvent,
     FileInfo,
     Found,
     GitOutput,
@@ -63,8 +68,11 @@ from cofferdam.types import (
     PtySize,
     RemoveInfo,
     RunInfo,
+    SessionInfo,
+    SessionResult,
     Tls,
     ToolOutput,
+    TransferInfo,
     WriteInfo,
 )
 
@@ -76,6 +84,8 @@ __all__ = [
     "AsyncClient",
     "AsyncCommandHandle",
     "AsyncSandbox",
+    "AsyncSession",
+    "AsyncWatch",
     "AuditEvent",
     "AuthenticationFailed",
     "Bind",
@@ -98,6 +108,7 @@ __all__ = [
     "Denied",
     "Diff",
     "EditInfo",
+    "FileEvent",
     "FileInfo",
     "FileNotFound",
     "Found",
@@ -123,9 +134,14 @@ __all__ = [
     "RunNotReady",
     "Sandbox",
     "SandboxViolation",
+    "Session",
+    "SessionInfo",
+    "SessionResult",
     "TimedOut",
     "Tls",
     "ToolOutput",
+    "TransferInfo",
     "Unavailable",
+    "Watch",
     "WriteInfo",
 ]

@@ -106,6 +106,21 @@ def process(
     return v1.Operation(process=v1.ProcessRequest(command=cmd[0], args=cmd[1:], **common))
 
 
+def session(
+    cwd: str | None, env: Mapping[str, str], timeout: float | None, tag: str | None, size: PtySize | None
+) -> v1.Operation:
+    """A shell that stays."""
+    request = v1.ProcessRequest(
+        session=True,
+        cwd=cwd or "",
+        env=env,
+        timeout_ms=millis(timeout),
+        tag=tag or "",
+        terminal=None if size is None else terminal_size(size),
+    )
+    return v1.Operation(process=request)
+
+
 def terminal_size(size: PtySize) -> v1.TerminalSize:
     return v1.TerminalSize(rows=size.rows, columns=size.cols)
 

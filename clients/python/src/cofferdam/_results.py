@@ -13,6 +13,7 @@ from cofferdam.types import CommandResult, Found
 
 # The mounts: the daemon's alias, and the path for commands.
 _MOUNTS = {"@project": "/workspace", "@state": "/state", "@pkg": "/pkg"}
+_END_CAUSES = {v1.Run.EndCause.Value(name.upper()): name for name in ("ttl", "idle_timeout", "lease")}
 
 
 def path(alias: str) -> str:
@@ -43,11 +44,16 @@ def run_info(run: v1.Run) -> types.RunInfo:
         ready_at=when(run.ready_at),
         ended_at=when(run.ended_at),
         failure=run.failure,
+        end_cause=cast(Literal["ttl", "idle_timeout", "lease", ""], _END_CAUSES.get(run.end_cause, "")),
         timeout=_seconds(run.ttl),
         idle_timeout=_seconds(run.idle_timeout),
+        lease=_seconds(run.lease),
+        lease_ends_at=when(run.lease_ends_at),
         start=cast(Literal["warm", "cold", ""], start if start in ("warm", "cold") else ""),
         restarts=run.restarts,
         holds=tuple(v1.RunHold.Kind.Name(hold.kind).lower() for hold in run.holds),
+        secret_env=tuple(run.secret_env),
+        writable_paths=tuple(run.writable_paths),
         workspace_path=run.workspace_path,
     )
 
@@ -81,10 +87,10 @@ def process_info(process: v1.Process) -> types.ProcessInfo:
     return types.ProcessInfo(
         process_id=process.process_id,
         state=cast(types.ProcessState, state),
-        cmd=request.script or (request.command, *request.args),
+        cmd=request.script or ((request.command, *request.args) if request.command else ""),
         cwd=path(request.cwd or "@project"),
         tag=request.tag or None,
-        pty=request.HasField("terminal"),
+        pty=request.session or request.HasField("terminal"),
         started_at=when(process.started_at),
         ended_at=when(process.ended_at),
         exit_code=process.exit_code if process.HasField("exit_code") else None,
@@ -117,6 +123,23 @@ def process(process: v1.Process, stdout: bytes, stderr: bytes) -> CommandResult:
         cpu_time=info.cpu_time,
         peak_memory_bytes=info.peak_memory_bytes,
         processes_ended=process.kill.ended,
+    )
+
+
+def session_info(session: v1.Session) -> types.SessionInfo:
+    state = v1.Session.State.Name(session.state).lower()
+    return types.SessionInfo(session.session_id, cast(types.SessionState, state), process_info(session.process))
+
+
+def session(result: v1.SessionResult, output: str, omitted_bytes: int) -> types.SessionResult:
+    state = v1.SessionResult.State.Name(result.state).lower()
+    return types.SessionResult(
+        state=cast(Literal["done", "matched", "running", "ended", "unanswered"], state),
+        output=output,
+        exit_code=result.exit_code if result.HasField("exit_code") else None,
+        matched=result.matched if result.HasField("matched") else None,
+        matched_text=result.matched_text,
+        omitted_bytes=omitted_bytes,
     )
 
 
@@ -216,6 +239,8 @@ def any_result(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> types
             return git(result.git)
         case "process":
             return result.process.process_id
+        case "session":
+            return session(result.session, result.session.output, result.session.omitted_bytes)
     return None
 
 

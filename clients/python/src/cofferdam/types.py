@@ -91,16 +91,26 @@ class RunInfo:
     ended_at: datetime | None
     #: Why it failed; empty otherwise.
     failure: str
+    #: Its own time that ended it: `ttl` is its `timeout`; empty: none.
+    end_cause: Literal["ttl", "idle_timeout", "lease", ""]
     #: Seconds after which it is stopped; None: never.
     timeout: float | None
     #: Seconds without a call after which it is stopped; None: never.
     idle_timeout: float | None
+    #: Seconds without `keep_alive` after which it is stopped; None: never.
+    lease: float | None
+    #: When the lease ends unless it is renewed. Known from `info` and `keep_alive` alone, while the run lives.
+    lease_ends_at: datetime | None
     #: From a warm container, or made for this run.
     start: Literal["warm", "cold", ""]
     #: How often it went on under another daemon.
     restarts: int
     #: Reasons why it is paused, such as `approval`; empty unless it is.
     holds: tuple[str, ...]
+    #: Names of its secret variables.
+    secret_env: tuple[str, ...]
+    #: Directories at the root that were asked for as its own.
+    writable_paths: tuple[str, ...]
     #: On the daemon's host; empty for those who may not create runs.
     workspace_path: str
 
@@ -183,7 +193,7 @@ class ProcessInfo:
     process_id: str
     #: `interrupted`: it was lost, and the daemon has ended what was left of it.
     state: ProcessState
-    #: A script, or a program and its arguments.
+    #: A script, or a program and its arguments; empty: a session.
     cmd: str | tuple[str, ...]
     cwd: str
     #: The name that it was given, to find it by.
@@ -212,6 +222,45 @@ class ProcessInfo:
     cpu_time: float
     #: Peak memory of its largest process, bytes; 0 while it runs.
     peak_memory_bytes: int
+
+
+SessionState: TypeAlias = Literal["idle", "busy", "replaced", "closed"]
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    """A session, as it is now."""
+
+    #: The id of its process, and of the call that opened it, too.
+    session_id: str
+    #: `idle`: it takes a command. `busy`: one runs. `replaced`: its shell has become another program, and takes none.
+    state: SessionState
+    process: ProcessInfo
+
+
+@dataclass(frozen=True)
+class SessionResult:
+    """What a session showed, and whether its command is over."""
+
+    #: `done`: the command is over. `matched`: what it shows matches, and it runs. `running`: the time was over, and it runs.
+    #: `ended`: the shell has ended, and the session with it. `unanswered`: code that ran in the shell has broken it.
+    state: Literal["done", "matched", "running", "ended", "unanswered"]
+    #: Both streams since the last answer, or since the command began; with a match, the text before it. UTF-8, with U+FFFD
+    #: in place of other bytes.
+    output: str
+    #: Of the command, or of the shell if that has ended. None while the command runs, and where nobody knows.
+    exit_code: int | None = None
+    #: Which of `expect` matches, from 0; None unless one does.
+    matched: int | None = None
+    #: The text that matches; the next answer begins after it.
+    matched_text: str = ""
+    #: Bytes that were shown and that the daemon has not kept. A line in `output` says where they are missing.
+    omitted_bytes: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """The exit code is 0."""
+        return self.exit_code == 0
 
 
 @dataclass(frozen=True)
@@ -273,6 +322,33 @@ class WriteInfo:
     sha256: str
     #: Of the content before; None: there was no file.
     sha256_before: str | None
+
+
+@dataclass(frozen=True)
+class TransferInfo:
+    """A file or a directory that was copied into a sandbox, or out of it."""
+
+    #: In the sandbox.
+    path: str
+    type: Literal["file", "directory"]
+    #: Bytes of the file; of all files of a directory.
+    size: int
+    #: Of the file; of a directory, of the archive that it was sent as.
+    sha256: str
+    #: Files, directories and links in the directory; 1 for a file.
+    entries: int = 1
+    #: Entries of the directory that were not copied: git's own files, special files, and links that lead out of it.
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class FileEvent:
+    """A change that `watch` has seen."""
+
+    change: Literal["created", "modified", "removed"]
+    #: As commands in the sandbox see it.
+    path: str
+    type: Literal["file", "directory", "symlink", "other"]
 
 
 @dataclass(frozen=True)
@@ -406,7 +482,8 @@ class ToolOutput:
 
 
 CallResult: TypeAlias = (
-    "str | bytes | CommandResult | WriteInfo | EditInfo | PatchInfo | RemoveInfo | GitOutput | Found[Any] | None"
+    "str | bytes | CommandResult | SessionResult | WriteInfo | EditInfo | PatchInfo | RemoveInfo | GitOutput | Found[Any]"
+    " | None"
 )
 
 

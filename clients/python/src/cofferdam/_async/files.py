@@ -1,17 +1,27 @@
 """`sandbox.files`."""
 
 import base64
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, overload
 
 from cofferdam import _requests, _results, v1
 from cofferdam._async.caller import Caller, succeeded
-from cofferdam.errors import LimitExceeded, PreconditionFailed
-from cofferdam.types import FileInfo, Found, PatchInfo, RemoveInfo, WriteInfo
+from cofferdam._async.downloads import Download, IsDirectory
+from cofferdam._async.transport import AsyncProgressCallback, aside
+from cofferdam._async.uploads import Upload
+from cofferdam._async.watch import AsyncWatch
+from cofferdam._local import Memory, Partial, Source, Spool, opened
+from cofferdam._tree import pack, unpack
+from cofferdam.errors import InvalidArgument, LimitExceeded, PreconditionFailed
+from cofferdam.types import FileInfo, Found, PatchInfo, RemoveInfo, TransferInfo, WriteInfo
 
 BASE64 = v1.ContentEncoding.CONTENT_ENCODING_BASE64
 # How often a file that changes while it is read is begun anew.
 READINGS = 3
+# Bytes of a content that goes with the call itself, as most profiles allow it. More is uploaded.
+LARGEST_WRITE = 1_000_000
 
 
 class Files:
@@ -31,34 +41,23 @@ class Files:
     async def read(self, path: str, *, format: Literal["text", "bytes"] = "text") -> str | bytes:
         """The whole file. `text` is UTF-8, and a file that is not is `UnicodeDecodeError`.
 
-        A file larger than the profile's `max_read_bytes` (50,000 bytes unless it says otherwise) takes several calls, and
-        the daemon reads it whole for each. It must not change meanwhile: after three attempts that is
-        `PreconditionFailed`. Raises `FileNotFound`, `InvalidArgument` for a directory, `SandboxViolation`.
+        A file larger than the profile's `max_read_bytes` (50,000 bytes unless it says otherwise) takes a second call, a
+        download, which the profile's `max_transfer_bytes` bounds. It must not change meanwhile: after three attempts that
+        is `PreconditionFailed`. Raises `FileNotFound`, `InvalidArgument` for a directory, `SandboxViolation`.
         """
         for _ in range(READINGS):
-            data = await self._read_unchanged(path)
-            if data is not None:
-                return data if format == "bytes" else data.decode()
-        raise PreconditionFailed(f"{path}: the file changes while it is read", reason="PRECONDITION_FAILED")
-
-    async def _read_unchanged(self, path: str) -> bytes | None:
-        pieces: list[bytes] = []
-        offset, sha256 = 0, ""
-        while True:
             request = v1.ReadRequest(path=path, encoding=BASE64)
-            if offset:
-                request.offset = offset
-            operation = v1.Operation(read=request)
-            read = (await self._caller.result(operation, of_file=True)).read
-            if pieces and read.sha256 != sha256:
-                return None
-            piece, sha256 = _results.content(read), read.sha256
-            pieces.append(piece)
-            offset += len(piece)
-            if offset >= read.size_bytes:
-                return b"".join(pieces)
-            if not piece:
-                raise LimitExceeded(f"{path}: {read.hint}", reason="READ_LIMIT")
+            read = (await self._caller.result(v1.Operation(read=request), of_file=True)).read
+            data = _results.content(read)
+            if len(data) < read.size_bytes:
+                memory = Memory(data)
+                try:
+                    await Download(self._caller, path, memory).file(data)
+                except (PreconditionFailed, IsDirectory):
+                    continue
+                data = memory.whole()
+            return data if format == "bytes" else data.decode()
+        raise PreconditionFailed(f"{path}: the file changes while it is read", reason="PRECONDITION_FAILED")
 
     async def read_lines(self, path: str, start: int = 1, end: int | None = None) -> str:
         """Lines `start` to `end`, from 1, both included; default: to the last.
@@ -77,8 +76,13 @@ class Files:
         """Creates or overwrites a file, whole or not at all. Missing directories are made.
 
         `create_only`: `PreconditionFailed` if there is a file. `if_match`: `PreconditionFailed` unless the file's SHA-256
-        is this. Raises `LimitExceeded` if the data is more than the profile's `max_write_bytes`.
+        is this. Raises `LimitExceeded` if the data is more than the profile's `max_write_bytes`; a content of more than
+        1,000,000 bytes is uploaded, and bounded by `max_transfer_bytes` alone.
         """
+        raw = _requests.raw(data)
+        if len(raw) > LARGEST_WRITE:
+            begin = v1.BeginUpload(path=path, create_only=create_only, if_match_sha256=if_match or "")
+            return _results.written(await Upload(self._caller, begin, await aside(Source, raw)).result())
         content = data if isinstance(data, str) else base64.b64encode(data).decode()
         request = v1.WriteRequest(
             path=path,
@@ -88,6 +92,98 @@ class Files:
             if_match_sha256=if_match or "",
         )
         return _results.written((await self._caller.result(v1.Operation(write=request), of_file=True)).write)
+
+    async def upload(
+        self,
+        local: str | Path,
+        path: str,
+        *,
+        mode: int | None = None,
+        progress: AsyncProgressCallback | None = None,
+    ) -> TransferInfo:
+        """Copies a file or a directory of this machine into the sandbox, in one call. Missing directories are made.
+
+        `local`: a file, which becomes `path`, whole or not at all; or a directory, whose content is put into the directory
+        `path`, beside what is there, each file whole. Links in it are copied as links and never followed. Left out are git's
+        own files, special files, and links that lead out of it.
+        `mode`: permission bits of a file, at most `0o777`; default: those of the file here.
+        `progress`: is given how many bytes have been sent, and of how many, by another thread where this is no coroutine. An
+        exception of it ends the upload, and is raised.
+
+        A connection that is lost costs nothing that has arrived: the upload goes on after it. A directory is packed into a
+        temporary file first. Raises `OSError` for `local`, `LimitExceeded` for more than the profile's `max_transfer_bytes`,
+        `SandboxViolation`, `ApprovalRequired` and others.
+        """
+        local = Path(local)
+        if await aside(local.is_dir):
+            if mode is not None:
+                raise InvalidArgument(
+                    "mode: is for a file, and files of a directory have their own", reason="INVALID_ARGUMENT"
+                )
+            return await self._upload_tree(local, path, progress)
+        source = await aside(opened, local)
+        try:
+            begin = v1.BeginUpload(path=path, mode=(await aside(local.stat)).st_mode & 0o777 if mode is None else mode)
+            result = await Upload(self._caller, begin, source, progress=progress).result()
+        finally:
+            source.close()
+        return TransferInfo(_results.path(result.path), "file", result.bytes_written, result.sha256_after)
+
+    async def _upload_tree(self, local: Path, path: str, progress: AsyncProgressCallback | None) -> TransferInfo:
+        with tempfile.TemporaryFile() as spool:
+            tree = await aside(pack, local, spool)
+            source = await aside(Source, spool)
+            try:
+                upload = Upload(self._caller, v1.BeginUpload(path=path), source, archive=True, progress=progress)
+                result = await upload.result()
+            finally:
+                source.close()
+        return TransferInfo(
+            _results.path(result.path), "directory", tree.size, result.sha256_after, tree.entries, tree.left_out
+        )
+
+    async def download(self, path: str, local: str | Path, *, progress: AsyncProgressCallback | None = None) -> TransferInfo:
+        """Copies a file or a directory out of the sandbox, in one call.
+
+        `local`: what the file becomes, with its permission bits, whole or not at all; or the directory that the content of a
+        directory is put into, beside what is there, each file whole. It is made where it is missing.
+        `progress`: is given how many bytes have come, and of how many (None: of a directory nobody knows). An exception
+        of it ends the download, and is raised.
+
+        What comes out of a sandbox is hostile: nothing is written outside of `local`, and no link is followed or made
+        that leads out of it. Left out are git's own files, which git here would obey, special files and such links.
+
+        Over a lost connection a file goes on with the next byte, and a directory begins anew. Raises `FileNotFound`,
+        `PreconditionFailed` if the file changes meanwhile, `OSError` for `local`, `LimitExceeded`, `SandboxViolation` and
+        others.
+        """
+        local = Path(local)
+        partial = Partial(local)
+        try:
+            read = await Download(self._caller, path, partial, progress).file()
+            await aside(partial.place)
+        except IsDirectory:
+            return await self._download_tree(path, local, progress)
+        finally:
+            await aside(partial.close)
+        return TransferInfo(_results.path(read.path), "file", read.size_bytes, read.sha256)
+
+    async def _download_tree(self, path: str, local: Path, progress: AsyncProgressCallback | None) -> TransferInfo:
+        with tempfile.TemporaryFile() as spool:
+            read = await Download(self._caller, path, Spool(spool), progress).archive()
+            tree = await aside(unpack, spool, local)
+        left_out = tree.left_out + read.left_out
+        return TransferInfo(_results.path(read.path), "directory", tree.size, read.sha256, tree.entries, left_out)
+
+    async def watch(self, path: str = ".", *, recursive: bool = False, interval: float = 1.0) -> AsyncWatch:
+        """Changes in a directory, from now on.
+
+        `recursive`: of its directories, too, down to 16 levels. `interval`: seconds between looks, at least 0.1. Raises like
+        `list`, and `LimitExceeded` where there are more than 10,000 entries.
+        """
+        watch = AsyncWatch(self._caller, path, 16 if recursive else 1, interval)
+        await watch.begin()
+        return watch
 
     async def list(
         self,

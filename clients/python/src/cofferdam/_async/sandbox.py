@@ -21,11 +21,13 @@ from cofferdam._async.client import AsyncClient
 from cofferdam._async.commands import Commands
 from cofferdam._async.files import Files
 from cofferdam._async.git import Git
+from cofferdam._async.lease import keep
 from cofferdam._async.pty import Pty
 from cofferdam._async.search import Search
-from cofferdam._async.transport import sleep
+from cofferdam._async.sessions import Sessions
+from cofferdam._async.transport import Background, sleep
 from cofferdam._options import Options
-from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, NotFound
+from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound
 from cofferdam.types import (
     Clone,
     Diff,
@@ -81,6 +83,7 @@ class AsyncSandbox:
         self._owns_client = owns_client
         self._delete_workspace = delete_workspace
         self._token: str | None = None
+        self._keeping: Background | None = None
         self._caller = Caller(client, run_id, options)
         self.approvals = Approvals(self._caller)
         self.audit = Audit(self._caller)
@@ -90,6 +93,7 @@ class AsyncSandbox:
         self.git = Git(self._caller)
         self.pty = Pty(self._caller)
         self.search = Search(self._caller)
+        self.sessions = Sessions(self._caller)
 
     @classmethod
     async def create(
@@ -100,7 +104,10 @@ class AsyncSandbox:
         workspace: Workspace | None = None,
         timeout: float | None = None,
         idle_timeout: float | None = None,
+        lease: float | None = None,
+        keep_alive: bool = False,
         env: Mapping[str, str] | None = None,
+        secret_env: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
         agent_id: str = "sdk",
         role: str | None = None,
@@ -120,7 +127,12 @@ class AsyncSandbox:
         `image`: one that the engine has and the profile allows. Default: the profile's.
         `workspace`: `Managed()`, `Bind(path)`, `Clone(repository)` or `Overlay(path)`. Default: `Managed()`.
         `timeout`: seconds until the daemon stops it, `idle_timeout`: without a call. Default: never.
+        `lease`: seconds without `keep_alive()` until the daemon stops it, at least 1; no call and no command renews it.
+        Default: never. `keep_alive`: renew it in the background until `kill`, `stop` or `close`, and so as long as this
+        process lives.
         `env`: for each command of this object, beside its own. The profile says which names are allowed.
+        `secret_env`: secret variables of all its commands, whoever starts them: sealed on the daemon's disk until the
+        sandbox ends, never answered, recorded or logged. Their names are shown, and count as those of `env`.
         `metadata`: at most 64 labels, to find it again.
         `agent_id`: for whom it is, in the record. Rate limits of an agent count all sandboxes that name the same one.
         `role`: default: the profile's. `limits`: lower ones than the profile's.
@@ -135,6 +147,8 @@ class AsyncSandbox:
         Raises `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
         Cancelled, it leaves no run behind.
         """
+        if keep_alive and lease is None:
+            raise InvalidArgument("keep_alive: is for a sandbox with a lease", reason="INVALID_ARGUMENT")
         workspace = Managed() if workspace is None else workspace
         # Made by this side, so that the run can be stopped even if the answer is lost.
         run_id = _requests.new_id()
@@ -151,6 +165,8 @@ class AsyncSandbox:
             limits=_requests.limits(limits),
             ttl=_requests.duration("timeout", timeout),
             idle_timeout=_requests.duration("idle_timeout", idle_timeout),
+            lease=_requests.duration("lease", lease),
+            secret_env=secret_env,
             labels=metadata,
             issue_token=issue_token,
             writable_paths=writable_paths,
@@ -172,6 +188,9 @@ class AsyncSandbox:
                 await client.close()
             raise
         sandbox._token = made.token or None
+        if keep_alive and lease is not None:
+            seconds = lease
+            sandbox._keeping = client._transport.background(lambda: keep(client, run_id, seconds))
         return sandbox
 
     @classmethod
@@ -346,6 +365,20 @@ class AsyncSandbox:
         """Takes `pause` back. It stays paused while an approval or an alert holds it."""
         return _results.run_info((await self._client.runs.resume_run(v1.ResumeRunRequest(run_id=self._run_id))).run)
 
+    async def extend(self, timeout: float) -> RunInfo:
+        """Gives it a longer `timeout`: seconds since it was ready, as in `create`. The same again changes nothing.
+
+        Raises `PreconditionFailed` for a shorter one, `InvalidArgument` for more than the daemon allows, and
+        `RunNotReady` where it has ended.
+        """
+        request = v1.ExtendRunRequest(run_id=self._run_id, ttl=_requests.duration("timeout", timeout))
+        return _results.run_info((await self._client.runs.extend_run(request)).run)
+
+    async def keep_alive(self) -> RunInfo:
+        """Renews its `lease`. Raises `PreconditionFailed` where it has none, and `RunNotReady` where it has ended."""
+        request = v1.KeepAliveRunRequest(run_id=self._run_id)
+        return _results.run_info((await self._client.runs.keep_alive_run(request)).run)
+
     async def diff(self) -> Diff:
         """The changes in an `Overlay`, against the directory beneath as it is now."""
         return _results.diff(await self._client.runs.diff_run(v1.DiffRunRequest(run_id=self._run_id)))
@@ -367,6 +400,7 @@ class AsyncSandbox:
 
         False: it had ended already, or there is no such run.
         """
+        await self._let_go()
         try:
             if (await self._client.runs.get_run(v1.GetRunRequest(run_id=self._run_id))).run.state in ENDED:
                 return False
@@ -393,9 +427,16 @@ class AsyncSandbox:
             await self.close()
 
     async def close(self) -> None:
-        """Closes the connection if it is this sandbox's own. The run goes on."""
+        """Closes the connection if it is this sandbox's own. The run goes on, as long as its `lease` lets it."""
+        await self._let_go()
         if self._owns_client:
             await self._client.close()
+
+    async def _let_go(self) -> None:
+        """Renews the lease no longer."""
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            await keeping.end()
 
     async def _abandon(self) -> None:
         with suppress(CofferdamError):

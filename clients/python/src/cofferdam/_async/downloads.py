@@ -1,0 +1,139 @@
+"""A file or a directory on its way out of a run, and the check that it came whole."""
+
+import hashlib
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Protocol
+
+from cofferdam import v1
+from cofferdam._async.caller import Caller
+from cofferdam._async.transport import AsyncProgressCallback, aside, sleep, tell
+from cofferdam.errors import (
+    ApprovalDenied,
+    ApprovalRequired,
+    CofferdamError,
+    DaemonUnreachable,
+    FileNotFound,
+    NotFound,
+    PreconditionFailed,
+)
+
+Message = v1.DownloadFileResponse | v1.DownloadArchiveResponse
+
+
+class Sink(Protocol):
+    """Where it goes."""
+
+    def begin(self, mode: int) -> None:
+        """The bytes of a stream follow; its permission bits."""
+
+    def write(self, data: bytes) -> None:
+        """The next bytes."""
+
+
+class IsDirectory(Exception):
+    """The path is no file's."""
+
+
+class Download:
+    """One download."""
+
+    def __init__(self, caller: Caller, path: str, sink: Sink, progress: AsyncProgressCallback | None = None) -> None:
+        self._caller = caller
+        self._transport = caller.client._transport
+        self._path = path
+        self._sink = sink
+        self._progress = progress
+        self._offset = 0
+        self._digest = hashlib.sha256()
+
+    async def file(self, begun: bytes = b"") -> v1.ReadResult:
+        """All of a file, over any number of connections; `begun` is here already.
+
+        Raises `PreconditionFailed` where the file has changed meanwhile, and `IsDirectory`.
+        """
+        self._digest.update(begun)
+        self._offset = len(begun)
+        patience = self._transport.patience()
+        while True:
+            request = v1.DownloadFileRequest(
+                run_id=self._caller.run_id,
+                path=self._path,
+                offset=self._offset,
+                wait_for_approval=self._caller.options.wait_for_approval,
+            )
+            before = self._offset
+            try:
+                async with aclosing(self._caller.client.files.download_file(request)) as messages:
+                    return self._checked(await self._taken(messages))
+            except DaemonUnreachable as error:
+                if self._offset > before:
+                    patience.restore()
+                pause = patience.pause() if self._transport.is_lost(error) else None
+                if pause is None:
+                    raise
+                await sleep(pause)
+
+    async def archive(self) -> v1.ReadResult:
+        """All of a directory. Over a lost connection it comes again, from its beginning."""
+        patience = self._transport.patience()
+        request = v1.DownloadArchiveRequest(
+            run_id=self._caller.run_id, path=self._path, wait_for_approval=self._caller.options.wait_for_approval
+        )
+        while True:
+            self._offset, self._digest = 0, hashlib.sha256()
+            try:
+                async with aclosing(self._caller.client.files.download_archive(request)) as messages:
+                    return self._checked(await self._taken(messages))
+            except DaemonUnreachable as error:
+                pause = patience.pause() if self._transport.is_lost(error) else None
+                if pause is None:
+                    raise
+                await sleep(pause)
+
+    async def _taken(self, messages: AsyncGenerator[Message, None]) -> v1.ReadResult:
+        total: int | None = None
+        ended: v1.DownloadEnded | None = None
+        with _named():
+            async for message in messages:
+                match message.WhichOneof("piece"):
+                    case "begin":
+                        total = message.begin.size_bytes or None
+                        await aside(self._sink.begin, message.begin.mode)
+                    case "data":
+                        await aside(self._sink.write, message.data)
+                        self._digest.update(message.data)
+                        self._offset += len(message.data)
+                        if self._progress is not None:
+                            await tell(self._progress, self._offset, total)
+                    case "end":
+                        ended = message.end
+        if ended is None:
+            raise DaemonUnreachable("the daemon ended the stream before the end of the download")
+        return ended.result
+
+    def _checked(self, result: v1.ReadResult) -> v1.ReadResult:
+        if self._digest.hexdigest() != result.sha256:
+            raise PreconditionFailed(f"{self._path}: has changed while it was copied", reason="PRECONDITION_FAILED")
+        return result
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Refusals as those of a call."""
+    try:
+        yield
+    except ApprovalDenied as error:
+        if "approval_id" not in error.details:
+            raise
+        message, approval_id = "a person has to approve this download", error.details["approval_id"]
+        raise ApprovalRequired(message, approval_id=approval_id, call_id=error.call_id or "") from None
+    except NotFound as error:
+        if error.call_id is None:
+            # It is about the run.
+            raise
+        raise FileNotFound(error.message, reason=error.reason, call_id=error.call_id, details=error.details) from None
+    except CofferdamError as error:
+        if error.details.get("is") == "directory":
+            raise IsDirectory from error
+        raise

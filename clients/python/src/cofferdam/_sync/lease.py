@@ -1,0 +1,24 @@
+# Generated from the asynchronous half by tools/unasync.py: change that half.
+"""The lease of a run, renewed while its sandbox object lives."""
+
+from cofferdam import v1
+from cofferdam._sync.client import Client
+from cofferdam._sync.transport import sleep
+from cofferdam.errors import CofferdamError, DaemonUnreachable
+
+# Renewals in a lease: two may be late or lost.
+RENEWALS = 3
+# Seconds for one of them.
+TIMEOUT = 10.0
+
+
+def keep(client: Client, run_id: str, lease: float) -> None:
+    """Renews it until the run has ended. A daemon that comes back gives the run one lease to be renewed in."""
+    while True:
+        sleep(lease / RENEWALS)
+        try:
+            client.runs.keep_alive_run(v1.KeepAliveRunRequest(run_id=run_id), timeout=TIMEOUT)
+        except DaemonUnreachable:
+            continue
+        except CofferdamError:
+            return
