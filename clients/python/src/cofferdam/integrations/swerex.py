@@ -6,6 +6,7 @@ waits instead.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,11 +49,11 @@ from swerex.runtime.abstract import (
 from swerex.utils.log import get_logger
 from typing_extensions import Self
 
-from cofferdam import ApprovalRequired, AsyncSandbox, Bind, Clone, CofferdamError, Managed, Overlay
+from cofferdam import ApprovalRequired, AsyncSandbox, Bind, Clone, CofferdamError, Managed, Overlay, SessionResult
 from cofferdam._async.posix import Posix
 from cofferdam.errors import CommandNotAllowed, CommandTimedOut
 from cofferdam.integrations._archive import upload
-from cofferdam.integrations._session import BashSession, Shown, State
+from cofferdam.integrations._session import BashSession
 from cofferdam.integrations._shell import CANNOT_EXECUTE
 
 # Seconds for the answer of a daemon that is asked whether it lives.
@@ -89,7 +90,7 @@ class CofferdamRuntime(AbstractRuntime):
         for path in request.startup_source:
             shown = await session.run(f"source {path}", timeout=request.startup_timeout)
             output += shown.output
-            if shown.state is not State.DONE:
+            if shown.state != "done":
                 await self._end(request.session)
                 raise CommandTimeoutError(f"{path} could not be sourced in {request.startup_timeout} seconds: {output}")
         return CreateBashSessionResponse(output=output)
@@ -99,7 +100,7 @@ class CofferdamRuntime(AbstractRuntime):
         if isinstance(action, BashInterruptAction):
             shown = await session.interrupt(timeout=action.timeout, attempts=action.n_retry, expect=action.expect)
             await self._check_answered(shown, action.session, "the session could not be interrupted")
-            return BashObservation(output=shown.output.strip(), exit_code=0, expect_string=shown.matched)
+            return BashObservation(output=shown.output.strip(), exit_code=0, expect_string=_matched(action.expect, shown))
         if action.is_interactive_command or action.is_interactive_quit:
             return await self._interact(session, action)
         return await self._run(session, action)
@@ -169,7 +170,7 @@ class CofferdamRuntime(AbstractRuntime):
         if action.check == "raise" and shown.exit_code not in (0, None):
             raise _failed(action.command, shown.exit_code, shown.output, action.error_msg)
         code = None if action.check == "ignore" else shown.exit_code
-        return BashObservation(output=shown.output, exit_code=code, expect_string=shown.matched)
+        return BashObservation(output=shown.output, exit_code=code, expect_string=_matched(action.expect, shown))
 
     async def _interact(self, session: BashSession, action: BashAction) -> BashObservation:
         """The end of a program, or its prompt, is all that tells that it has done something: there is no exit code."""
@@ -180,12 +181,12 @@ class CofferdamRuntime(AbstractRuntime):
         if output.startswith(action.command):
             # Some programs echo by themselves.
             output = output.removeprefix(action.command).lstrip("\r\n")
-        return BashObservation(output=output, exit_code=0, expect_string=shown.matched)
+        return BashObservation(output=output, exit_code=0, expect_string=_matched(action.expect, shown))
 
-    async def _check_answered(self, shown: Shown, session: str, late: str) -> None:
-        if shown.state is State.RUNNING:
+    async def _check_answered(self, shown: SessionResult, session: str, late: str) -> None:
+        if shown.state == "running":
             raise CommandTimeoutError(f"{late}; output so far: {shown.output!r}")
-        if shown.state is State.ENDED:
+        if shown.state in ("ended", "unanswered"):
             await self._end(session)
             raise SessionDoesNotExistError(
                 f"the shell has ended with {shown.exit_code}, and the session with it: {shown.output}"
@@ -196,6 +197,10 @@ class CofferdamRuntime(AbstractRuntime):
         if not checked.ok:
             extra = {"bash_stdout": checked.stdout, "bash_stderr": checked.stderr}
             raise BashIncorrectSyntaxError(f"{command!r} is no shell code: {checked.stderr}", extra_info=extra)
+
+
+def _matched(expect: Sequence[str], shown: SessionResult) -> str:
+    return "" if shown.matched is None else expect[shown.matched]
 
 
 def _late(command: object, timeout: float | None) -> str:
