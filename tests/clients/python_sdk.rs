@@ -53,6 +53,21 @@ async fn commands_in_the_background_outlive_connections_clients_and_daemons() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_of_any_size_go_both_ways_over_connections_and_daemons_that_are_lost() {
+    pass("transfers").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_directory_that_is_copied_leads_out_of_itself() {
+    pass("archives").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_outlive_daemons_watches_end_and_leases_are_kept() {
+    pass("sessions").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_reaches_the_daemon_over_tls_by_certificate_or_token() {
     pass("endpoints").await;
 }
@@ -83,6 +98,7 @@ fn no_file_of_tests_is_left_out() {
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let tests: BTreeSet<_> = files.filter(|file| file.starts_with("test_")).collect();
     let known = [
+        "archives",
         "connections",
         "endpoints",
         "errors",
@@ -92,6 +108,8 @@ fn no_file_of_tests_is_left_out() {
         "processes",
         "readme",
         "scenarios",
+        "sessions",
+        "transfers",
     ];
     assert_eq!(tests, known.map(|name| format!("test_{name}.py")).into());
 }

@@ -22,10 +22,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}
 
 
-def ran(example: str, *arguments: str, code: int = 0) -> str:
+def ran(example: str, *arguments: str, code: int = 0, talk: str = "") -> str:
     command = [sys.executable, str(EXAMPLES / example), *arguments]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=200)
-    assert (done.returncode, done.stderr) == (code, ""), done.stdout
+    assert (done.returncode, done.stderr) == (code, talk), done.stdout
     return done.stdout
 
 
@@ -132,3 +132,14 @@ def test_a_commit_is_reviewed(roots: Path) -> None:
     git("commit", "-q", "-m", "fourth")
     assert ran("review_bot.py", str(place)) == ""
     assert ran("review_bot.py", str(place), "HEAD~2", code=1).count("\n") == 3
+
+
+def test_a_directory_is_built_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("one\ntwo\n")
+    (tmp_path / ".git").mkdir()
+    talk = "1 entries, 8 bytes; 1 left out\n"
+    said = ran("remote_build.py", str(tmp_path), "n=$(wc -l < words.txt)", "mkdir out; echo $n | tee out/n", talk=talk)
+    assert said == "2\n"
+    assert (tmp_path / "out" / "n").read_text() == "2\n"
+    talk = "3 entries, 10 bytes; 1 left out\n"
+    assert ran("remote_build.py", str(tmp_path), "echo a; exit 3", "echo b", code=3, talk=talk) == "a\n"

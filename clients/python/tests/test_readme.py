@@ -27,8 +27,8 @@ def repository(mortal: Daemon) -> Path:
     return place
 
 
-def test_there_are_four() -> None:
-    assert len(EXAMPLES) == 4
+def test_there_are_five() -> None:
+    assert len(EXAMPLES) == 5
 
 
 def test_the_first_example(
@@ -80,6 +80,18 @@ def test_commands_in_the_background(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.startswith("['counter']\n2\n")
     assert "40 120" in said
     assert said.endswith("0\n")
+
+
+def test_sessions_and_transfers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("a\n")
+    exec(compile(EXAMPLES[4], "README.md", "exec"), {"Sandbox": cofferdam.Sandbox, "token": "not-a-real-one"})
+    assert capsys.readouterr().out.endswith("bytes\nfast yes\n\n/workspace/data/made.txt\n")
+    assert {path.name: path.read_text() for path in (tmp_path / "result").iterdir()} == {
+        "a.txt": "a\n",
+        "made.txt": "fast yes\n",
+    }
 
 
 def test_it_lists_each_check_of_a_framework_that_does_not_hold() -> None:
