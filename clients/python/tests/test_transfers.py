@@ -16,6 +16,7 @@ from cofferdam import (
     ApprovalRequired,
     AsyncSandbox,
     Client,
+    DaemonUnreachable,
     FileNotFound,
     InvalidArgument,
     LimitExceeded,
@@ -146,16 +147,22 @@ def test_a_file_that_changes_between_two_connections_is_none(proxy: Proxy, large
 
 
 def test_a_callback_that_raises_ends_an_upload_and_a_download(large: Path, tmp_path: Path) -> None:
-    def broken(done: int, total: int | None) -> None:
-        raise ZeroDivisionError
-
+    # The last two are no answers of this daemon.
+    errors = [ZeroDivisionError(), DaemonUnreachable("another"), NotFound("another", call_id="another")]
     with Sandbox.create(profile="open") as sandbox:
-        with pytest.raises(ZeroDivisionError):
-            sandbox.files.upload(large, "large", progress=broken)
+        sandbox.files.upload(large, "there")
+        for error in errors:
+
+            def broken(done: int, total: int | None, error: Exception = error) -> None:
+                raise error
+
+            with pytest.raises(type(error)) as caught:
+                sandbox.files.upload(large, "large", progress=broken)
+            assert caught.value is error
+            with pytest.raises(type(error)) as caught:
+                sandbox.files.download("there", tmp_path / "back", progress=broken)
+            assert caught.value is error
         assert not sandbox.files.exists("large")
-        sandbox.files.upload(large, "large")
-        with pytest.raises(ZeroDivisionError):
-            sandbox.files.download("large", tmp_path / "back", progress=broken)
     assert names(tmp_path) == ["large"]
 
 

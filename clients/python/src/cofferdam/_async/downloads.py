@@ -7,7 +7,9 @@ from typing import Protocol
 
 from cofferdam import v1
 from cofferdam._async.caller import Caller
-from cofferdam._async.transport import AsyncProgressCallback, aside, sleep, tell
+from cofferdam._async.progress import Progress
+from cofferdam._async.transport import AsyncProgressCallback, aside, sleep
+from cofferdam._settings import Patience
 from cofferdam.errors import (
     ApprovalDenied,
     ApprovalRequired,
@@ -43,7 +45,7 @@ class Download:
         self._transport = caller.client._transport
         self._path = path
         self._sink = sink
-        self._progress = progress
+        self._progress = Progress(progress)
         self._offset = 0
         self._digest = hashlib.sha256()
 
@@ -69,10 +71,7 @@ class Download:
             except DaemonUnreachable as error:
                 if self._offset > before:
                     patience.restore()
-                pause = patience.pause() if self._transport.is_lost(error) else None
-                if pause is None:
-                    raise
-                await sleep(pause)
+                await self._wait(patience, error)
 
     async def archive(self) -> v1.ReadResult:
         """All of a directory. Over a lost connection it comes again, from its beginning."""
@@ -86,15 +85,20 @@ class Download:
                 async with aclosing(self._caller.client.files.download_archive(request)) as messages:
                     return self._checked(await self._taken(messages))
             except DaemonUnreachable as error:
-                pause = patience.pause() if self._transport.is_lost(error) else None
-                if pause is None:
-                    raise
-                await sleep(pause)
+                await self._wait(patience, error)
+
+    async def _wait(self, patience: Patience, error: DaemonUnreachable) -> None:
+        """Until the next attempt. Raises the error where there is none."""
+        lost = error is not self._progress.error and self._transport.is_lost(error)
+        pause = patience.pause() if lost else None
+        if pause is None:
+            raise error
+        await sleep(pause)
 
     async def _taken(self, messages: AsyncGenerator[Message, None]) -> v1.ReadResult:
         total: int | None = None
         ended: v1.DownloadEnded | None = None
-        with _named():
+        with self._named():
             async for message in messages:
                 match message.WhichOneof("piece"):
                     case "begin":
@@ -104,8 +108,7 @@ class Download:
                         await aside(self._sink.write, message.data)
                         self._digest.update(message.data)
                         self._offset += len(message.data)
-                        if self._progress is not None:
-                            await tell(self._progress, self._offset, total)
+                        await self._progress.tell(self._offset, total)
                     case "end":
                         ended = message.end
         if ended is None:
@@ -117,23 +120,21 @@ class Download:
             raise PreconditionFailed(f"{self._path}: has changed while it was copied", reason="PRECONDITION_FAILED")
         return result
 
-
-@contextmanager
-def _named() -> Iterator[None]:
-    """Refusals as those of a call."""
-    try:
-        yield
-    except ApprovalDenied as error:
-        if "approval_id" not in error.details:
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Refusals as those of a call."""
+        try:
+            yield
+        except CofferdamError as error:
+            if error is self._progress.error:
+                raise
+            details = error.details
+            if isinstance(error, ApprovalDenied) and "approval_id" in details:
+                message, call_id = "a person has to approve this download", error.call_id or ""
+                raise ApprovalRequired(message, approval_id=details["approval_id"], call_id=call_id) from None
+            # Without a call it is about the run.
+            if isinstance(error, NotFound) and error.call_id is not None:
+                raise FileNotFound(error.message, reason=error.reason, call_id=error.call_id, details=details) from None
+            if details.get("is") == "directory":
+                raise IsDirectory from error
             raise
-        message, approval_id = "a person has to approve this download", error.details["approval_id"]
-        raise ApprovalRequired(message, approval_id=approval_id, call_id=error.call_id or "") from None
-    except NotFound as error:
-        if error.call_id is None:
-            # It is about the run.
-            raise
-        raise FileNotFound(error.message, reason=error.reason, call_id=error.call_id, details=error.details) from None
-    except CofferdamError as error:
-        if error.details.get("is") == "directory":
-            raise IsDirectory from error
-        raise

@@ -18,7 +18,8 @@ from typing import TypeVar
 
 from cofferdam import v1
 from cofferdam._async.caller import PENDING, RUNNING, Caller, succeeded
-from cofferdam._async.transport import AsyncProgressCallback, aside, sleep, tell
+from cofferdam._async.progress import Progress
+from cofferdam._async.transport import AsyncProgressCallback, aside, sleep
 from cofferdam._local import Source
 from cofferdam.errors import AlreadyExists, ApprovalRequired, CofferdamError, DaemonUnreachable, NotFound
 
@@ -45,7 +46,7 @@ class Upload:
         self._rpc = caller.client.files
         self._source = source
         self._archive = archive
-        self._progress = progress
+        self._progress = Progress(progress)
         self._begin = begin
         begin.run_id = caller.run_id
         begin.upload_id = str(uuid.uuid4())
@@ -60,7 +61,8 @@ class Upload:
             try:
                 return await self._written(await self._sent())
             except DaemonUnreachable as error:
-                pause = patience.pause() if self._transport.is_lost(error) else None
+                lost = error is not self._progress.error and self._transport.is_lost(error)
+                pause = patience.pause() if lost else None
                 if pause is None:
                     raise
             await sleep(pause)
@@ -87,8 +89,7 @@ class Upload:
         while piece := await aside(self._source.piece, at):
             yield message(data=piece)
             at += len(piece)
-            if self._progress is not None:
-                await tell(self._progress, at, self._source.size)
+            await self._progress.tell(at, self._source.size)
 
     async def _written(self, answer: Answer) -> v1.WriteResult:
         if answer.HasField("result"):

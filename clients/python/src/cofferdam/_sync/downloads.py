@@ -7,8 +7,10 @@ from contextlib import closing, contextmanager
 from typing import Protocol
 
 from cofferdam import v1
+from cofferdam._settings import Patience
 from cofferdam._sync.caller import Caller
-from cofferdam._sync.transport import ProgressCallback, aside, sleep, tell
+from cofferdam._sync.progress import Progress
+from cofferdam._sync.transport import ProgressCallback, aside, sleep
 from cofferdam.errors import (
     ApprovalDenied,
     ApprovalRequired,
@@ -44,7 +46,7 @@ class Download:
         self._transport = caller.client._transport
         self._path = path
         self._sink = sink
-        self._progress = progress
+        self._progress = Progress(progress)
         self._offset = 0
         self._digest = hashlib.sha256()
 
@@ -70,10 +72,7 @@ class Download:
             except DaemonUnreachable as error:
                 if self._offset > before:
                     patience.restore()
-                pause = patience.pause() if self._transport.is_lost(error) else None
-                if pause is None:
-                    raise
-                sleep(pause)
+                self._wait(patience, error)
 
     def archive(self) -> v1.ReadResult:
         """All of a directory. Over a lost connection it comes again, from its beginning."""
@@ -87,15 +86,20 @@ class Download:
                 with closing(self._caller.client.files.download_archive(request)) as messages:
                     return self._checked(self._taken(messages))
             except DaemonUnreachable as error:
-                pause = patience.pause() if self._transport.is_lost(error) else None
-                if pause is None:
-                    raise
-                sleep(pause)
+                self._wait(patience, error)
+
+    def _wait(self, patience: Patience, error: DaemonUnreachable) -> None:
+        """Until the next attempt. Raises the error where there is none."""
+        lost = error is not self._progress.error and self._transport.is_lost(error)
+        pause = patience.pause() if lost else None
+        if pause is None:
+            raise error
+        sleep(pause)
 
     def _taken(self, messages: Generator[Message, None]) -> v1.ReadResult:
         total: int | None = None
         ended: v1.DownloadEnded | None = None
-        with _named():
+        with self._named():
             for message in messages:
                 match message.WhichOneof("piece"):
                     case "begin":
@@ -105,8 +109,7 @@ class Download:
                         aside(self._sink.write, message.data)
                         self._digest.update(message.data)
                         self._offset += len(message.data)
-                        if self._progress is not None:
-                            tell(self._progress, self._offset, total)
+                        self._progress.tell(self._offset, total)
                     case "end":
                         ended = message.end
         if ended is None:
@@ -118,23 +121,21 @@ class Download:
             raise PreconditionFailed(f"{self._path}: has changed while it was copied", reason="PRECONDITION_FAILED")
         return result
 
-
-@contextmanager
-def _named() -> Iterator[None]:
-    """Refusals as those of a call."""
-    try:
-        yield
-    except ApprovalDenied as error:
-        if "approval_id" not in error.details:
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Refusals as those of a call."""
+        try:
+            yield
+        except CofferdamError as error:
+            if error is self._progress.error:
+                raise
+            details = error.details
+            if isinstance(error, ApprovalDenied) and "approval_id" in details:
+                message, call_id = "a person has to approve this download", error.call_id or ""
+                raise ApprovalRequired(message, approval_id=details["approval_id"], call_id=call_id) from None
+            # Without a call it is about the run.
+            if isinstance(error, NotFound) and error.call_id is not None:
+                raise FileNotFound(error.message, reason=error.reason, call_id=error.call_id, details=details) from None
+            if details.get("is") == "directory":
+                raise IsDirectory from error
             raise
-        message, approval_id = "a person has to approve this download", error.details["approval_id"]
-        raise ApprovalRequired(message, approval_id=approval_id, call_id=error.call_id or "") from None
-    except NotFound as error:
-        if error.call_id is None:
-            # It is about the run.
-            raise
-        raise FileNotFound(error.message, reason=error.reason, call_id=error.call_id, details=error.details) from None
-    except CofferdamError as error:
-        if error.details.get("is") == "directory":
-            raise IsDirectory from error
-        raise

@@ -20,7 +20,8 @@ from typing import TypeVar
 from cofferdam import v1
 from cofferdam._local import Source
 from cofferdam._sync.caller import PENDING, RUNNING, Caller, succeeded
-from cofferdam._sync.transport import ProgressCallback, aside, sleep, tell
+from cofferdam._sync.progress import Progress
+from cofferdam._sync.transport import ProgressCallback, aside, sleep
 from cofferdam.errors import AlreadyExists, ApprovalRequired, CofferdamError, DaemonUnreachable, NotFound
 
 Answer = v1.UploadFileResponse | v1.UploadArchiveResponse
@@ -46,7 +47,7 @@ class Upload:
         self._rpc = caller.client.files
         self._source = source
         self._archive = archive
-        self._progress = progress
+        self._progress = Progress(progress)
         self._begin = begin
         begin.run_id = caller.run_id
         begin.upload_id = str(uuid.uuid4())
@@ -61,7 +62,8 @@ class Upload:
             try:
                 return self._written(self._sent())
             except DaemonUnreachable as error:
-                pause = patience.pause() if self._transport.is_lost(error) else None
+                lost = error is not self._progress.error and self._transport.is_lost(error)
+                pause = patience.pause() if lost else None
                 if pause is None:
                     raise
             sleep(pause)
@@ -88,8 +90,7 @@ class Upload:
         while piece := aside(self._source.piece, at):
             yield message(data=piece)
             at += len(piece)
-            if self._progress is not None:
-                tell(self._progress, at, self._source.size)
+            self._progress.tell(at, self._source.size)
 
     def _written(self, answer: Answer) -> v1.WriteResult:
         if answer.HasField("result"):
