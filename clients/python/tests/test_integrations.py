@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from cofferdam import AsyncSandbox, CommandNotAllowed, CommandTimedOut, Denied, Sandbox
 from cofferdam._async.posix import Posix as AsyncPosix
 from cofferdam._sync.posix import Posix, is_mounted
-from cofferdam.integrations._archive import _unpacked, download, upload
+from cofferdam.integrations._archive import _unpack, download, upload
 from cofferdam.integrations._session import BashSession
 from cofferdam.integrations._shell import merged, said, said_of
 
@@ -128,15 +129,24 @@ async def test_directories_go_both_ways(harness: AsyncSandbox, tmp_path: Path) -
     (given / "d").mkdir(parents=True)
     (given / "d" / "run.sh").write_text("#!/bin/sh\necho ran\n")
     (given / "d" / "run.sh").chmod(0o755)
-    await upload(posix, given, "/workspace/a b")
-    await upload(posix, given / "d" / "run.sh", "/workspace/c/other.sh")
-    ran = await posix.run(["/bin/sh", "-c", "'/workspace/a b/d/run.sh' && /workspace/c/other.sh"])
+    # More than the daemon keeps of a command's output, and than a command takes.
+    content = os.urandom(70 * 1024 * 1024)
+    (given / "large").write_bytes(content)
+    (given / ".git").mkdir()
+    (given / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    await upload(harness, given, "/tmp/a b")
+    await upload(harness, given / "d" / "run.sh", "/workspace/c/other.sh")
+    ran = await posix.run(["/bin/sh", "-c", "sh '/tmp/a b/d/run.sh' && /workspace/c/other.sh"])
     assert ran.stdout == "ran\nran\n"
-    await download(posix, "/workspace", fetched, logging.getLogger("t"))
+    await download(harness, "/tmp", fetched, logging.getLogger("t"))
     assert (fetched / "a b" / "d" / "run.sh").read_text() == (given / "d" / "run.sh").read_text()
-    assert (fetched / "c" / "other.sh").stat().st_mode & 0o777 == 0o755
+    assert (fetched / "a b" / "d" / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert (fetched / "a b" / "large").read_bytes() == content
+    assert (fetched / "a b" / ".git" / "HEAD").exists()
+    # No archive stays.
+    assert {info.size for info in await harness.files.list("/state") if info.type == "file"} == {0}
     with pytest.raises(OSError, match="/no"):
-        await download(posix, "/no", fetched, logging.getLogger("t"))
+        await download(harness, "/no", fetched, logging.getLogger("t"))
 
 
 def test_an_archive_of_a_sandbox_stays_where_it_is_unpacked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -157,8 +167,9 @@ def test_an_archive_of_a_sandbox_stays_where_it_is_unpacked(tmp_path: Path, capl
             member.type, member.linkname, member.mode = kind, link, 0o6777
             archive.addfile(member)
     (tmp_path / "outside").write_text("mine")
-    _unpacked(packed.getvalue(), tmp_path / "in", logging.getLogger("t"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "outside"]
+    (tmp_path / "archive").write_bytes(packed.getvalue())
+    _unpack(tmp_path / "archive", tmp_path / "in", logging.getLogger("t"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["archive", "in", "outside"]
     found = {str(path.relative_to(tmp_path / "in")) for path in (tmp_path / "in").rglob("*")}
     assert found == {"good", "last", "up", "up/through"}
     assert not (tmp_path / "in" / "up").is_symlink()

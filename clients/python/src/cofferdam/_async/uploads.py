@@ -59,12 +59,14 @@ class Upload:
         patience = self._transport.patience()
         while True:
             try:
-                return await self._written(await self._sent())
+                answer = await self._sent()
             except DaemonUnreachable as error:
                 lost = error is not self._progress.error and self._transport.is_lost(error)
                 pause = patience.pause() if lost else None
                 if pause is None:
                     raise
+            else:
+                return await self._written(answer)
             await sleep(pause)
             before = self._begin.offset
             received = await self._received()

@@ -60,12 +60,14 @@ class Upload:
         patience = self._transport.patience()
         while True:
             try:
-                return self._written(self._sent())
+                answer = self._sent()
             except DaemonUnreachable as error:
                 lost = error is not self._progress.error and self._transport.is_lost(error)
                 pause = patience.pause() if lost else None
                 if pause is None:
                     raise
+            else:
+                return self._written(answer)
             sleep(pause)
             before = self._begin.offset
             received = self._received()

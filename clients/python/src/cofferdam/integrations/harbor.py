@@ -182,11 +182,11 @@ class CofferdamEnvironment(BaseEnvironment):
 
     @override
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        await upload(Posix(self.sandbox), Path(source_path), target_path)
+        await upload(self.sandbox, Path(source_path), target_path)
 
     @override
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        await upload(Posix(self.sandbox), Path(source_dir), target_dir)
+        await upload(self.sandbox, Path(source_dir), target_dir)
 
     @override
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
@@ -195,7 +195,7 @@ class CofferdamEnvironment(BaseEnvironment):
 
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        await download(Posix(self.sandbox), source_dir, Path(target_dir), self.logger)
+        await download(self.sandbox, source_dir, Path(target_dir), self.logger)
 
 
 def _written(target: Path, data: bytes) -> None:

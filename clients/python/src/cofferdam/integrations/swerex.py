@@ -145,7 +145,7 @@ class CofferdamRuntime(AbstractRuntime):
         return WriteFileResponse()
 
     async def upload(self, request: UploadRequest) -> UploadResponse:
-        await upload(self._posix, Path(request.source_path), request.target_path)
+        await upload(self.sandbox, Path(request.source_path), request.target_path)
         return UploadResponse()
 
     async def close(self) -> CloseResponse:
