@@ -208,6 +208,22 @@ def test_a_person_consents_to_an_upload(mortal: Daemon, tmp_path: Path) -> None:
         assert len(sent) == 1
 
 
+def test_a_large_file_is_read_by_two_calls_and_written_by_one(tmp_path: Path) -> None:
+    data = os.urandom(5 * MIB)
+    with Sandbox.create(profile="open") as sandbox:
+        assert sandbox.files.write("large", data).sha256_before is None
+        assert sandbox.files.read("large", format="bytes") == data
+        assert (calls(sandbox, "write"), calls(sandbox, "read")) == (1, 2)
+        (tmp_path / "empty").write_bytes(b"")
+        (tmp_path / "tree").mkdir()
+        assert sandbox.files.upload(tmp_path / "empty", "empty").size == 0
+        assert sandbox.files.upload(tmp_path / "tree", "tree").entries == 0
+        # The whole workspace, under its own name.
+        assert sandbox.files.download(".", tmp_path / "all").entries == 3
+        assert (tmp_path / "all" / "empty").read_bytes() == b""
+        assert sandbox.files.upload(tmp_path / "all", ".").path == "/workspace"
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     with Sandbox.create(profile="open") as sandbox:
