@@ -15,6 +15,7 @@ class Proxy:
         self._listener.bind(str(place))
         self._listener.listen()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._muted: set[socket.socket] = set()
         self._lock = threading.Lock()
         self.endpoint = f"unix:{place}"
         #: How many connections were made.
@@ -48,6 +49,8 @@ class Proxy:
                 if from_daemon and self.cuts and self.cut_after and passed > self.cut_after:
                     self.cuts -= 1
                     break
+                if source in self._muted:
+                    continue
                 if not from_daemon and 0 < self.cut_after_sent < passed:
                     break
                 sink.sendall(data)
@@ -59,6 +62,11 @@ class Proxy:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
+
+    def mute(self) -> None:
+        """From now on the connections that there are carry nothing from the daemon."""
+        with self._lock:
+            self._muted = {daemon for _, daemon in self._pairs}
 
     def cut(self) -> None:
         """Every connection that there is."""

@@ -142,9 +142,9 @@ def test_a_lease_is_renewed_in_the_background_until_its_sandbox_is_let_go(tmp_pa
     with pytest.raises(InvalidArgument, match="lease"):
         Sandbox.create(profile="open", keep_alive=True)
     with Client() as client:
-        sandbox = Sandbox.create(profile="open", lease=3, keep_alive=True, client=client)
+        sandbox = Sandbox.create(profile="open", lease=6, keep_alive=True, client=client)
         first = sandbox.info().lease_ends_at
-        assert sandbox.commands.run(["sleep", "5"]).ok
+        assert sandbox.commands.run(["sleep", "8"]).ok
         last = sandbox.info().lease_ends_at
         assert first is not None
         assert last is not None
@@ -155,8 +155,8 @@ def test_a_lease_is_renewed_in_the_background_until_its_sandbox_is_let_go(tmp_pa
 
 async def test_a_lease_is_renewed_in_the_background_by_the_asynchronous_half_too() -> None:
     async with AsyncClient() as client:
-        sandbox = await AsyncSandbox.create(profile="open", lease=3, keep_alive=True, client=client)
-        assert (await sandbox.commands.run(["sleep", "5"])).ok
+        sandbox = await AsyncSandbox.create(profile="open", lease=6, keep_alive=True, client=client)
+        assert (await sandbox.commands.run(["sleep", "8"])).ok
         assert (await sandbox.info()).state == "ready"
         await sandbox.close()
         run_id = sandbox.run_id
@@ -164,12 +164,11 @@ async def test_a_lease_is_renewed_in_the_background_by_the_asynchronous_half_too
         assert ended(blocking, run_id) == "lease"
 
 
-def test_a_lease_that_nobody_renews_ends_with_its_daemon_gone_too(mortal: Daemon) -> None:
+def test_a_lease_is_renewed_with_the_next_daemon_too(mortal: Daemon) -> None:
     with Client(mortal.endpoint) as client:
-        sandbox = Sandbox.create(profile="open", lease=4, keep_alive=True, client=client)
+        sandbox = Sandbox.create(profile="open", lease=6, keep_alive=True, client=client)
         mortal.end(signal.SIGKILL)
         mortal.launch()
-        # It is renewed by the next daemon, too.
-        assert sandbox.commands.run(["sleep", "6"]).ok
+        assert sandbox.commands.run(["sleep", "8"]).ok
         assert sandbox.info().restarts == 1
         sandbox.kill()

@@ -23,6 +23,8 @@ from cofferdam.errors import InternalError, LimitExceeded
 # As the daemon has them.
 MAX_DEPTH = 128
 MAX_ENTRIES = 250_000
+# Names of files that the daemon has not yet written whole. It lets nobody else use them.
+TEMPORARY = ".cofferdam-tmp-"
 _OURS = ".cofferdam-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -211,7 +213,7 @@ def _may_be_copied(names: list[str]) -> bool:
     """Whether it has a name that is none of git's own, and none that the daemon refuses to write."""
     for outer, name in zip(["", *names], names, strict=False):
         folded = _folded(name)
-        if name == ".." or "\0" in name or not _is_text(name) or name.startswith(".cofferdam-tmp-"):
+        if name == ".." or "\0" in name or not _is_text(name) or name.startswith(TEMPORARY):
             return False
         if {".git", "git~1"} & folded or (".bin" in folded and "node_modules" in _folded(outer)):
             return False

@@ -110,9 +110,11 @@ class Files:
         `progress`: is given how many bytes have been sent, and of how many, by another thread where this is no coroutine. An
         exception of it ends the upload, and is raised.
 
-        A connection that is lost costs nothing that has arrived: the upload goes on after it. A directory is packed into a
-        temporary file first. Raises `OSError` for `local`, `LimitExceeded` for more than the profile's `max_transfer_bytes`,
-        `SandboxViolation`, `ApprovalRequired` and others.
+        A connection that is lost costs nothing that has arrived: the upload goes on after it, and a file is written once. A
+        directory is packed into a temporary file first, and unpacked again if its answer alone was lost.
+
+        Raises `OSError` for `local`, `LimitExceeded` for more than the profile's `max_transfer_bytes`, `SandboxViolation`,
+        `ApprovalRequired` and others.
         """
         local = Path(local)
         if await aside(local.is_dir):

@@ -8,6 +8,7 @@ from typing_extensions import Self
 from cofferdam import _requests, _results, v1
 from cofferdam._async.caller import Caller
 from cofferdam._async.transport import sleep
+from cofferdam._tree import TEMPORARY
 from cofferdam.errors import FileNotFound, InvalidArgument, LimitExceeded, NotFound, RunNotReady
 from cofferdam.types import FileEvent, FileInfo
 
@@ -102,7 +103,7 @@ class AsyncWatch:
                 f"{self._request.path}: more than {MOST_ENTRIES} entries cannot be watched; watch a directory beneath it"
             )
             raise LimitExceeded(message, reason="READ_LIMIT")
-        return {(info.path, info.type): info for info in found}
+        return {(info.path, info.type): info for info in found if not info.name.startswith(TEMPORARY)}
 
     async def _has_ended(self) -> bool:
         try:

@@ -9,6 +9,7 @@ from typing_extensions import Self
 from cofferdam import _requests, _results, v1
 from cofferdam._sync.caller import Caller
 from cofferdam._sync.transport import sleep
+from cofferdam._tree import TEMPORARY
 from cofferdam.errors import FileNotFound, InvalidArgument, LimitExceeded, NotFound, RunNotReady
 from cofferdam.types import FileEvent, FileInfo
 
@@ -101,7 +102,7 @@ class Watch:
                 f"{self._request.path}: more than {MOST_ENTRIES} entries cannot be watched; watch a directory beneath it"
             )
             raise LimitExceeded(message, reason="READ_LIMIT")
-        return {(info.path, info.type): info for info in found}
+        return {(info.path, info.type): info for info in found if not info.name.startswith(TEMPORARY)}
 
     def _has_ended(self) -> bool:
         try:
