@@ -1,4 +1,4 @@
-"""Contents on this machine: what an upload is read from, and where a download goes until it is whole."""
+"""Contents on this machine: the source of an upload, and the place of a download until it is whole."""
 
 import hashlib
 import os

@@ -152,8 +152,8 @@ class Files:
         `progress`: is given how many bytes have come, and of how many (None: of a directory nobody knows). An exception
         of it ends the download, and is raised.
 
-        What comes out of a sandbox is hostile: nothing is written outside of `local`, and no link is followed or made
-        that leads out of it. Left out are git's own files, which git here would obey, special files and such links.
+        The sandbox is hostile: nothing is written outside of `local`, and no link is followed or made that leads out of it.
+        Left out are git's own files, which git here would obey, special files and such links.
 
         Over a lost connection a file goes on with the next byte, and a directory begins anew. Raises `FileNotFound`,
         `PreconditionFailed` if the file changes meanwhile, `OSError` for `local`, `LimitExceeded`, `SandboxViolation` and

@@ -25,12 +25,15 @@ class AsyncWatch:
             print(event.change, event.path)
     ```
 
-    The directory is listed again after each interval, while somebody waits for an event. Each of these looks is a call
-    like any other: policy decides on it, it counts for rate limits, and the audit log has it. A change is one of type,
-    size or time, and times are whole seconds: a file that changes twice within a second and keeps its size is seen once,
-    and what comes and goes between two looks is not seen. Of directories only that they come and go.
+    The directory is listed again after each interval, while somebody waits for an event. Each look is a call like any other:
+    policy decides on it, it counts for rate limits, and the audit log has it.
 
-    It ends with its sandbox, and with `close()`; leaving a `with` block of it is `close()`. Paused, it waits.
+    A change is one of type, size or time, and times are whole seconds. A file that changes twice within a second and keeps
+    its size is seen once, and a file that comes and goes between two looks is not seen. Directories are only seen to come
+    and go.
+
+    It ends with its sandbox, and with `close()`; leaving a `with` block of it is `close()`. While the sandbox is paused, it
+    waits.
     """
 
     def __init__(self, caller: Caller, path: str, depth: int, interval: float) -> None:
@@ -95,7 +98,7 @@ class AsyncWatch:
                 self._events.append(FileEvent("modified", info.path, info.type))
 
     async def _listed(self) -> dict[tuple[str, str], FileInfo]:
-        """By path and type: what becomes of another type is another."""
+        """By path and type: an entry of another type is another entry."""
         result = await self._caller.result(v1.Operation(list=self._request), of_file=True)
         found = _results.listing(result.list)
         if found.truncated:

@@ -118,7 +118,7 @@ class Session:
         return _results.session(result, result.output, 0)
 
     def _whole(self, result: v1.SessionResult) -> tuple[str, int]:
-        """What was too long for the answer is in the output of the session's process, as far as that is kept."""
+        """The output of the session's process has the bytes that the answer leaves out, as far as the daemon keeps them."""
         begin, end = result.output_offset, result.output_offset + result.output_bytes
         request = v1.AttachProcessRequest(run_id=self._caller.run_id, process_id=self._session_id, stdout_offset=begin)
         shown, omitted = bytearray(), 0

@@ -76,7 +76,7 @@ class Upload:
             elif (written := self._found()) is not None:
                 return written
             else:
-                # What another daemon has of the one before is in its way.
+                # A daemon that was killed may have left a file of this id, which is in the way.
                 self._begin.upload_id, self._begin.offset = str(uuid.uuid4()), 0
             if self._begin.offset > before:
                 patience.restore()
