@@ -1,6 +1,7 @@
 /** A connection, and the whole API on it. */
 
 import type { DescMessage, DescMethod, DescService, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
+import type { Requests } from "./feed.js";
 import { type ClientOptions, Settings } from "./settings.js";
 import { Stdins } from "./stdin.js";
 import { Stream } from "./stream.js";
@@ -17,34 +18,61 @@ type Streaming<I extends DescMessage, O extends DescMessage> = (
   options?: RequestOptions,
 ) => Stream<MessageShape<O>>;
 
-type ByKind<M extends DescMethod> = M["methodKind"] extends "unary"
-  ? Unary<M["input"], M["output"]>
-  : M["methodKind"] extends "server_streaming"
-    ? Streaming<M["input"], M["output"]>
-    : never;
+type Collecting<I extends DescMessage, O extends DescMessage> = (
+  requests: Requests<I>,
+  options?: RequestOptions,
+) => Promise<MessageShape<O>>;
 
-/** The methods of a service: each takes the fields of its request. */
-export type Service<S extends DescService> = { readonly [K in keyof S["method"]]: ByKind<S["method"][K]> };
+type Duplex<I extends DescMessage, O extends DescMessage> = (
+  requests: Requests<I>,
+  options?: RequestOptions,
+) => Stream<MessageShape<O>>;
+
+interface ByKind<I extends DescMessage, O extends DescMessage> {
+  unary: Unary<I, O>;
+  server_streaming: Streaming<I, O>;
+  client_streaming: Collecting<I, O>;
+  bidi_streaming: Duplex<I, O>;
+}
+
+/** The methods of a service: each takes the fields of its request, or a stream of such requests. */
+export type Service<S extends DescService> = {
+  readonly [K in keyof S["method"]]: ByKind<
+    S["method"][K]["input"],
+    S["method"][K]["output"]
+  >[S["method"][K]["methodKind"]];
+};
 
 function service<S extends DescService>(desc: S, transport: Transport): Service<S> {
   const methods: Record<string, unknown> = {};
   for (const method of desc.methods) {
-    // Streams of requests are for terminals, which the operator's own command line opens.
-    if (method.methodKind === "unary") {
-      methods[method.localName] = (request: Record<string, unknown>, options?: RequestOptions) =>
-        transport.unary(method, request, options);
-    } else if (method.methodKind === "server_streaming") {
-      methods[method.localName] = (request: Record<string, unknown>, options: RequestOptions = {}) =>
-        new Stream((signal) => transport.stream(method, request, { ...options, signal }), options.signal);
-    }
+    methods[method.localName] = called(method, transport);
   }
   return methods as Service<S>;
+}
+
+function called(method: DescMethod, transport: Transport) {
+  type Fields = Record<string, unknown>;
+  type Many = Iterable<Fields> | AsyncIterable<Fields>;
+  switch (method.methodKind) {
+    case "unary":
+      return (request: Fields, options?: RequestOptions) => transport.unary(method, request, options);
+    case "client_streaming":
+      return (requests: Many, options?: RequestOptions) => transport.collect(method, requests, options);
+    case "server_streaming":
+      return (request: Fields, options: RequestOptions = {}) =>
+        new Stream((signal) => transport.stream(method, request, { ...options, signal }), options.signal);
+    case "bidi_streaming":
+      return (requests: Many, options: RequestOptions = {}) =>
+        new Stream((signal) => transport.duplex(method, requests, { ...options, signal }), options.signal);
+  }
 }
 
 /**
  * The API of one daemon, method by method, with the messages of `@cofferdam/sdk/v1`.
  *
- * `Sandbox` is made of it. Every method takes its request, `timeout` (seconds) and `signal`, and throws `CofferdamError`s.
+ * `Sandbox` is made of it. Every method takes its request or an iterable of requests, `timeout` (seconds) and `signal`, and
+ * throws `CofferdamError`s.
  */
 export class Client implements AsyncDisposable {
   readonly alerts: Service<typeof v1.AlertService>;
@@ -59,6 +87,7 @@ export class Client implements AsyncDisposable {
   readonly processes: Service<typeof v1.ProcessService>;
   readonly runs: Service<typeof v1.RunService>;
   readonly sessions: Service<typeof v1.SessionService>;
+  readonly terminals: Service<typeof v1.TerminalService>;
   readonly tools: Service<typeof v1.ToolService>;
   readonly tokens: Service<typeof v1.TokenService>;
   readonly trash: Service<typeof v1.TrashService>;
@@ -95,6 +124,7 @@ export class Client implements AsyncDisposable {
     this.processes = service(v1.ProcessService, this.transport);
     this.runs = service(v1.RunService, this.transport);
     this.sessions = service(v1.SessionService, this.transport);
+    this.terminals = service(v1.TerminalService, this.transport);
     this.tools = service(v1.ToolService, this.transport);
     this.tokens = service(v1.TokenService, this.transport);
     this.trash = service(v1.TrashService, this.transport);

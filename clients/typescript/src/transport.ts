@@ -10,8 +10,15 @@ import {
   type MessageShape,
   toBinary,
 } from "@bufbuild/protobuf";
-import { Client as Channel, connectivityState, Metadata } from "@grpc/grpc-js";
+import {
+  Client as Channel,
+  type ClientDuplexStream,
+  type ClientReadableStream,
+  connectivityState,
+  Metadata,
+} from "@grpc/grpc-js";
 import { DaemonUnreachable } from "./errors.js";
+import { feed, type Requests } from "./feed.js";
 import { Patience, type Settings } from "./settings.js";
 import { refused } from "./status.js";
 
@@ -23,17 +30,20 @@ export interface RequestOptions {
   signal?: AbortSignal;
 }
 
-/** A method with one request. */
+/** A method with messages of these types. */
 export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & { input: I; output: O };
 
-// Methods that change nothing, or come to the same if they are done twice: input has its offset, and a terminal one size.
-// Others are repeated by their request id only.
+// Methods that change nothing, or come to the same if they are done twice: input has its offset, a terminal one size, a run
+// one end. Others are repeated by their request id only.
 const REPEATABLE =
-  /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]|^(WaitProcess|WriteStdin|ResizeTerminal)$/;
+  /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]|^(WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun)$/;
 // How long `close` waits for the work that cancelled calls have begun, seconds.
 const LAST_WAIT = 5;
 // How often a channel that connects is looked at, seconds.
 const CONNECTING = 0.01;
+
+/** A call with a stream of answers. */
+type Answers<M> = ClientReadableStream<M> | ClientDuplexStream<never, M>;
 
 /** One channel. Connects with the first call. */
 export class Transport {
@@ -93,11 +103,12 @@ export class Transport {
     request: MessageShape<I>,
     options: RequestOptions,
   ): Promise<MessageShape<O>> {
+    const { route, encode, decode } = wire(method);
     return new Promise((resolve, reject) => {
       const call = this.#open().makeUnaryRequest(
-        path(method),
-        (message: MessageShape<I>) => Buffer.from(toBinary(method.input, message)),
-        (bytes: Buffer) => fromBinary(method.output, bytes),
+        route,
+        encode,
+        decode,
         request,
         this.#metadata(),
         deadline(options.timeout ?? this.settings.requestTimeout),
@@ -121,14 +132,75 @@ export class Transport {
     options: RequestOptions = {},
   ): AsyncGenerator<MessageShape<O>, void> {
     options.signal?.throwIfAborted();
-    const call = this.#open().makeServerStreamRequest(
-      path(method),
-      (message: MessageShape<I>) => Buffer.from(toBinary(method.input, message)),
-      (bytes: Buffer) => fromBinary(method.output, bytes),
-      create(method.input, init),
-      this.#metadata(),
-      options.timeout === undefined ? {} : deadline(options.timeout),
+    const { route, encode, decode } = wire(method);
+    const request = create(method.input, init);
+    const until = streamDeadline(options);
+    yield* this.#answers(
+      this.#open().makeServerStreamRequest(route, encode, decode, request, this.#metadata(), until),
+      options,
     );
+  }
+
+  /** One answer to a stream of requests, which is sent once: whether it may be sent again is for the caller to know. */
+  async collect<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    requests: Requests<I>,
+    options: RequestOptions = {},
+  ): Promise<MessageShape<O>> {
+    await this.#reconnected(options.signal);
+    options.signal?.throwIfAborted();
+    const { route, encode, decode } = wire(method);
+    const over = new AbortController();
+    try {
+      const response = await new Promise<MessageShape<O>>((resolve, reject) => {
+        const answered = (error: unknown, answer?: MessageShape<O>) =>
+          error === null && answer !== undefined ? resolve(answer) : reject(error);
+        const until = streamDeadline(options);
+        const call = this.#open().makeClientStreamRequest(route, encode, decode, this.#metadata(), until, answered);
+        // `answered` is told it, too.
+        call.on("error", () => {});
+        const release = this.#hold(call, options.signal);
+        over.signal.addEventListener("abort", release);
+        feed(call, method.input, requests, over.signal).catch((error) => {
+          reject(error);
+          call.cancel();
+        });
+      });
+      this.#connected = true;
+      return response;
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      throw refused(error);
+    } finally {
+      over.abort();
+    }
+  }
+
+  /** The answers to a stream of requests. */
+  async *duplex<I extends DescMessage, O extends DescMessage>(
+    method: Method<I, O>,
+    requests: Requests<I>,
+    options: RequestOptions = {},
+  ): AsyncGenerator<MessageShape<O>, void> {
+    options.signal?.throwIfAborted();
+    const { route, encode, decode } = wire(method);
+    const call = this.#open().makeBidiStreamRequest(route, encode, decode, this.#metadata(), streamDeadline(options));
+    const over = new AbortController();
+    let broken: { error: unknown } | null = null;
+    feed(call, method.input, requests, over.signal).catch((error) => {
+      broken = { error };
+      call.cancel();
+    });
+    try {
+      yield* this.#answers(call, options);
+    } catch (error) {
+      throw broken === null ? error : (broken as { error: unknown }).error;
+    } finally {
+      over.abort();
+    }
+  }
+
+  async *#answers<M>(call: Answers<M>, options: RequestOptions): AsyncGenerator<M, void> {
     // The iterator throws it. After the loop has been left there is nobody to tell.
     call.on("error", () => {});
     const release = this.#hold(call, options.signal);
@@ -214,10 +286,20 @@ export async function sleep(seconds: number, signal?: AbortSignal): Promise<void
   }
 }
 
-function path(method: DescMethod): string {
-  return `/${method.parent.typeName}/${method.name}`;
+/** A method as gRPC takes it. */
+function wire<I extends DescMessage, O extends DescMessage>(method: Method<I, O>) {
+  return {
+    route: `/${method.parent.typeName}/${method.name}`,
+    encode: (message: MessageShape<I>) => Buffer.from(toBinary(method.input, message)),
+    decode: (bytes: Buffer) => fromBinary(method.output, bytes),
+  };
 }
 
 function deadline(seconds: number): { deadline: number } {
   return { deadline: Date.now() + seconds * 1000 };
+}
+
+/** A stream has no deadline unless the caller gives one. */
+function streamDeadline(options: RequestOptions): { deadline?: number } {
+  return options.timeout === undefined ? {} : deadline(options.timeout);
 }
