@@ -23,7 +23,7 @@ export function duration(name: string, seconds: number | undefined): Duration | 
   return seconds === undefined ? undefined : durationFromMs(Math.max(1, Math.round(positive(name, seconds) * 1000)));
 }
 
-function millis(seconds: number | undefined): bigint | undefined {
+export function millis(seconds: number | undefined): bigint | undefined {
   return seconds === undefined ? undefined : BigInt(Math.max(1, Math.round(positive("timeout", seconds) * 1000)));
 }
 
@@ -127,6 +127,19 @@ export function process(
     throw new InvalidArgument("cmd: a command has at least a program");
   }
   return { kind: { case: "process", value: { command, args, ...common } } };
+}
+
+/** The same for a shell that stays. */
+export function session(options: {
+  cwd?: string;
+  env: Record<string, string>;
+  timeout?: number;
+  tag?: string;
+  size?: PtySize;
+}): ReturnType<typeof process> {
+  const { cwd, env, timeout, tag, size } = options;
+  const terminal = size && terminalSize(size);
+  return { kind: { case: "process", value: { session: true, cwd, env, tag, terminal, timeoutMs: millis(timeout) } } };
 }
 
 export function terminalSize(size: PtySize): MessageInitShape<typeof TerminalSizeSchema> {

@@ -42,11 +42,16 @@ export function runInfo(run: v1.Run | undefined): types.RunInfo {
     readyAt: when(it.readyAt),
     endedAt: when(it.endedAt),
     failure: it.failure,
+    endCause: it.endCause === v1.Run_EndCause.END_CAUSE_UNSPECIFIED ? "" : word(v1.Run_EndCause, it.endCause),
     timeout: seconds(it.ttl),
     idleTimeout: seconds(it.idleTimeout),
+    lease: seconds(it.lease),
+    leaseEndsAt: when(it.leaseEndsAt),
     start: it.startKind === v1.Run_StartKind.START_KIND_UNSPECIFIED ? "" : word(v1.Run_StartKind, it.startKind),
     restarts: it.restarts,
     holds: it.holds.map((hold) => word(v1.RunHold_Kind, hold.kind)),
+    secretEnv: it.secretEnv,
+    writablePaths: it.writablePaths,
     workspacePath: it.workspacePath,
   };
 }
@@ -76,14 +81,14 @@ export function command(response: v1.CallResponse, stdout: Uint8Array, stderr: U
 
 export function processInfo(process: v1.Process | undefined): types.ProcessInfo {
   const it = present(process);
-  const { script = "", command = "", args = [], cwd = "", tag = "", terminal } = it.request ?? {};
+  const { script = "", command = "", args = [], cwd = "", tag = "", terminal, session = false } = it.request ?? {};
   return {
     processId: it.processId,
     state: word(v1.Process_State, it.state),
-    cmd: script || [command, ...args],
+    cmd: session ? [] : script || [command, ...args],
     cwd: path(cwd || "@project"),
     tag: tag || null,
-    pty: terminal !== undefined,
+    pty: session || terminal !== undefined,
     startedAt: when(it.startedAt),
     endedAt: when(it.endedAt),
     exitCode: it.exitCode ?? null,
@@ -118,6 +123,28 @@ export function ended(process: v1.Process, stdout: Uint8Array, stderr: Uint8Arra
     processesEnded: process.kill?.ended ?? 0,
     hint: "",
   });
+}
+
+export function sessionInfo(session: v1.Session): types.SessionInfo {
+  const { sessionId, state, process } = session;
+  return { sessionId, state: word(v1.Session_State, state), process: processInfo(process) };
+}
+
+/** `output`: in place of the excerpt; `omittedBytes`: what it lacks. */
+export function session(
+  result: v1.SessionResult,
+  output = result.output,
+  omittedBytes = Number(result.omittedBytes),
+): types.SessionResult {
+  return {
+    state: word(v1.SessionResult_State, result.state),
+    output,
+    exitCode: result.exitCode ?? null,
+    ok: result.exitCode === 0,
+    matched: result.matched ?? null,
+    matchedText: result.matchedText,
+    omittedBytes,
+  };
 }
 
 export function content(read: v1.ReadResult): Uint8Array {
@@ -161,6 +188,18 @@ export function written(result: v1.WriteResult): types.WriteInfo {
     sha256: result.sha256After,
     sha256Before: result.sha256Before || null,
   };
+}
+
+export function uploaded(result: v1.WriteResult, type: "file" | "directory", leftOut: number): types.TransferInfo {
+  const { path, size, sha256 } = written(result);
+  return { path, type, size, sha256, entries: type === "file" ? 1 : Number(result.entries), leftOut };
+}
+
+export function downloaded(
+  result: v1.ReadResult,
+  facts: Pick<types.TransferInfo, "type" | "size" | "entries" | "leftOut">,
+): types.TransferInfo {
+  return { path: path(result.path), sha256: result.sha256, ...facts };
 }
 
 export function edited(result: v1.EditResult): types.EditInfo {
@@ -219,6 +258,8 @@ function anyResult(response: v1.CallResponse, stdout: Uint8Array, stderr: Uint8A
       return git(kind.value);
     case "process":
       return kind.value.processId;
+    case "session":
+      return session(kind.value);
     default:
       return null;
   }

@@ -14,6 +14,7 @@ import { Pty } from "./pty.js";
 import * as requests from "./requests.js";
 import * as results from "./results.js";
 import { Search } from "./search.js";
+import { Sessions } from "./sessions.js";
 import type { Tls } from "./settings.js";
 import { Stream } from "./stream.js";
 import { sleep } from "./transport.js";
@@ -77,6 +78,15 @@ export interface CreateOptions extends ConnectOptions {
   timeout?: number;
   /** Seconds without a call until the daemon stops it. Default: never. */
   idleTimeout?: number;
+  /** Seconds without `keepAlive()` until the daemon stops it, at least 1. Default: never. */
+  lease?: number;
+  /**
+   * Secret variables of all its commands, also of those of other clients. Their values are in no record, answer or log. The
+   * profile says which names are allowed.
+   */
+  secretEnv?: Readonly<Record<string, string>>;
+  /** Directories of the container, such as `/logs`, that are to be there and its own: for profiles with `root: writable-layer`. */
+  writablePaths?: readonly string[];
   /** At most 64 labels, to find it again. */
   metadata?: Readonly<Record<string, string>>;
   /** For whom it is, in the record. Rate limits of an agent count all sandboxes that name the same one. Default: `sdk`. */
@@ -144,6 +154,7 @@ export class Sandbox implements AsyncDisposable {
   readonly git: Git;
   readonly pty: Pty;
   readonly search: Search;
+  readonly sessions: Sessions;
   /** Its id, a UUIDv7; `connect` takes it. */
   readonly runId: string;
   /** The whole API, on the same connection. */
@@ -164,6 +175,7 @@ export class Sandbox implements AsyncDisposable {
     this.git = new Git(this.#caller);
     this.pty = new Pty(this.#caller);
     this.search = new Search(this.#caller);
+    this.sessions = new Sessions(this.#caller);
   }
 
   /**
@@ -188,6 +200,9 @@ export class Sandbox implements AsyncDisposable {
       limits: requests.limits(options.limits),
       ttl: requests.duration("timeout", options.timeout),
       idleTimeout: requests.duration("idleTimeout", options.idleTimeout),
+      lease: requests.duration("lease", options.lease),
+      secretEnv: { ...options.secretEnv },
+      writablePaths: [...(options.writablePaths ?? [])],
       labels: { ...options.metadata },
       issueToken,
     };
@@ -362,6 +377,22 @@ export class Sandbox implements AsyncDisposable {
     } catch (error) {
       return none(error);
     }
+  }
+
+  /** Renews its `lease`; nothing else does. Throws `PreconditionFailed` if it has none, `RunNotReady` if it has ended. */
+  async keepAlive(): Promise<RunInfo> {
+    return results.runInfo((await this.client.runs.keepAliveRun({ runId: this.runId })).run);
+  }
+
+  /**
+   * Gives it a longer `timeout`, in seconds from when it was ready. The same again changes nothing.
+   *
+   * Throws `PreconditionFailed` for a shorter one, `InvalidArgument` for more than the daemon allows, `RunNotReady` if it has
+   * ended.
+   */
+  async extend(timeout: number): Promise<RunInfo> {
+    const ttl = requests.duration("timeout", timeout);
+    return results.runInfo((await this.client.runs.extendRun({ runId: this.runId, ttl })).run);
   }
 
   /** Makes all of its commands stand still, and refuses calls, until `resume`. `timeout` goes on meanwhile. */

@@ -70,16 +70,26 @@ export interface RunInfo {
   endedAt: Date | null;
   /** Why it failed; empty otherwise. */
   failure: string;
+  /** Its own time that ended it: `ttl` is its `timeout`; empty: none. */
+  endCause: "ttl" | "idle_timeout" | "lease" | "";
   /** Seconds after which it is stopped; null: never. */
   timeout: number | null;
   /** Seconds without a call after which it is stopped; null: never. */
   idleTimeout: number | null;
+  /** Seconds without `keepAlive` after which it is stopped; null: never. */
+  lease: number | null;
+  /** When the lease ends unless it is renewed. Known from `info` and `keepAlive` alone, while the run lives. */
+  leaseEndsAt: Date | null;
   /** From a warm container, or made for this run. */
   start: "warm" | "cold" | "";
   /** How often it went on under another daemon. */
   restarts: number;
   /** Reasons why it is paused, such as `approval`; empty unless it is. */
   holds: readonly string[];
+  /** Names of its secret variables. */
+  secretEnv: readonly string[];
+  /** Directories of the container that were asked for as its own. */
+  writablePaths: readonly string[];
   /** On the daemon's host; empty for those who may not create runs. */
   workspacePath: string;
 }
@@ -196,7 +206,7 @@ export interface ProcessInfo {
   processId: string;
   /** `interrupted`: it was lost, and the daemon has ended what was left of it. */
   state: ProcessState;
-  /** A script, or a program and its arguments. */
+  /** A script, or a program and its arguments; empty: a session. */
   cmd: string | readonly string[];
   cwd: string;
   /** The name that it was given, to find it by. */
@@ -225,6 +235,41 @@ export interface ProcessInfo {
   cpuTime: number;
   /** Peak memory of its largest process, bytes; 0 while it runs. */
   peakMemoryBytes: number;
+}
+
+export type SessionState = "idle" | "busy" | "replaced" | "closed";
+
+/** A session, as it is now. */
+export interface SessionInfo {
+  /** The id of its process, and of the call that opened it, too. */
+  sessionId: string;
+  /** `idle`: it takes a command. `busy`: one runs. `replaced`: its shell has become another program, and takes none. */
+  state: SessionState;
+  process: ProcessInfo;
+}
+
+/** What a session showed, and whether its command is over. */
+export interface SessionResult {
+  /**
+   * `done`: the command is over. `matched`: what it shows matches, and it runs. `running`: the time was over, and it runs.
+   * `ended`: the shell has ended, and the session with it. `unanswered`: code that ran in the shell has broken it.
+   */
+  state: "done" | "matched" | "running" | "ended" | "unanswered";
+  /**
+   * Both streams since the last answer, or since the command began; with a match, the text before it. UTF-8, with U+FFFD in
+   * place of other bytes.
+   */
+  output: string;
+  /** Of the command, or of the shell if that has ended. null while the command runs, and where nobody knows. */
+  exitCode: number | null;
+  /** The exit code is 0. */
+  ok: boolean;
+  /** Which of `expect` matches, from 0; null unless one does. */
+  matched: number | null;
+  /** The text that matches; the next answer begins after it. */
+  matchedText: string;
+  /** Bytes that were shown and that the daemon has not kept. A line in `output` says where they are missing. */
+  omittedBytes: number;
 }
 
 /** A list that may have been cut: `truncated` says so, and `hint` how to get the rest. */
@@ -267,6 +312,28 @@ export interface WriteInfo {
   sha256: string;
   /** Of the content before; null: there was no file. */
   sha256Before: string | null;
+}
+
+/** A file or a directory that was copied into a sandbox, or out of it. */
+export interface TransferInfo {
+  /** In the sandbox. */
+  path: string;
+  type: "file" | "directory";
+  /** Bytes of the file; of all files of a directory. */
+  size: number;
+  /** Of the file; of a directory, of the archive that it was sent as. */
+  sha256: string;
+  /** Files, directories and links in the directory; 1 for a file. */
+  entries: number;
+  /** Entries of the directory that were not copied: git's own files, special files, and links that may lead out of it. */
+  leftOut: number;
+}
+
+/** A change that `watch` has seen. */
+export interface FileEvent {
+  change: "created" | "modified" | "removed";
+  path: string;
+  type: EntryType;
 }
 
 /** A file that was edited. */
@@ -387,6 +454,7 @@ export type CallResult =
   | string
   | Uint8Array
   | CommandResult
+  | SessionResult
   | WriteInfo
   | EditInfo
   | PatchInfo
@@ -435,3 +503,6 @@ export type OutputCallback = (text: string) => unknown;
 
 /** Takes a piece of output, raw; may be asynchronous. */
 export type DataCallback = (data: Uint8Array) => unknown;
+
+/** Takes how many bytes have been copied, and of how many (null: nobody knows yet); may be asynchronous. */
+export type ProgressCallback = (done: number, total: number | null) => unknown;
