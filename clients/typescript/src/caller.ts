@@ -314,6 +314,19 @@ export class Caller {
     }
     return result.value as Value<K>;
   }
+
+  /** A call when it is over, however long a person takes to decide on it. */
+  async over(callId: string, signal: AbortSignal | undefined): Promise<CallResponse> {
+    let pause = 0.02;
+    for (;;) {
+      const call = present((await this.client.tools.getCall({ callId }, { signal })).call);
+      if (call.status !== Status.PENDING_APPROVAL && call.status !== Status.RUNNING) {
+        return call;
+      }
+      await sleep(pause, signal);
+      pause = Math.min(pause * 1.5, 1);
+    }
+  }
 }
 
 type Kind = Exclude<Result["kind"]["case"], undefined>;

@@ -3,9 +3,7 @@
 import { type Caller, either, PIECE } from "./caller.js";
 import { Output } from "./output.js";
 import * as results from "./results.js";
-import { sleep } from "./transport.js";
 import type { CallInfo } from "./types.js";
-import { CallResponse_Status as Status } from "./v1.js";
 
 /** Calls that were made, by id: the outcome of a call that waited for a person, or whose answer was lost. */
 export class Calls {
@@ -34,17 +32,8 @@ export class Calls {
 
   /** A call when it is over. Waits without end for a person; the daemon's `approvals.timeout` ends that. */
   async wait(callId: string, options: { signal?: AbortSignal } = {}): Promise<CallInfo> {
-    const { signal } = this.#options(options);
-    let pause = 0.02;
-    for (;;) {
-      const { call } = await this.#caller.client.tools.getCall({ callId }, { signal });
-      const { status } = results.present(call);
-      if (status !== Status.PENDING_APPROVAL && status !== Status.RUNNING) {
-        return await this.get(callId, options);
-      }
-      await sleep(pause, signal);
-      pause = Math.min(pause * 1.5, 1);
-    }
+    await this.#caller.over(callId, this.#options(options).signal);
+    return await this.get(callId, options);
   }
 
   /** Ends a call that waits or runs. False: it was over. */

@@ -1,14 +1,31 @@
 /** `sandbox.files`. */
 
-import { type Caller, succeeded } from "./caller.js";
+import { mkdtemp, open, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pack } from "./archive.js";
+import { type Caller, either, succeeded } from "./caller.js";
+import { receive } from "./download.js";
 import { InvalidArgument, LimitExceeded, PreconditionFailed } from "./errors.js";
-import { count } from "./requests.js";
+import { ComingDirectory, ComingFile } from "./place.js";
+import { count, positive, raw } from "./requests.js";
 import * as results from "./results.js";
-import type { FileInfo, Found, PatchInfo, RemoveInfo, WriteInfo } from "./types.js";
+import { Stream } from "./stream.js";
+import type { TransferOptions } from "./transfer.js";
+import { sleep } from "./transport.js";
+import type { FileEvent, FileInfo, Found, PatchInfo, RemoveInfo, TransferInfo, WriteInfo } from "./types.js";
+import { ofBytes, ofFile, Upload } from "./upload.js";
 import { ContentEncoding } from "./v1.js";
+import { changes, listed } from "./watch.js";
 
 // How often a file that changes while it is read is begun anew.
 const READINGS = 3;
+// Bytes of a file from which on it goes as a stream, and not as a call's own content.
+const LARGE = 1024 * 1024;
+// Levels that one listing has.
+const DEEPEST = 16;
+// Seconds between two listings.
+const INTERVAL = 1;
 
 export interface WriteOptions {
   /** `PreconditionFailed` if there is a file. */
@@ -26,6 +43,20 @@ export interface ListOptions {
   includeSymlinks?: boolean;
   /** 1 to 10,000, the default; `truncated` says if there are more. */
   maxEntries?: number;
+}
+
+export interface UploadOptions extends TransferOptions, WriteOptions {
+  /** Permission bits of the file, such as 0o755. Default: those of the local file. Neither it nor the guards are for directories. */
+  mode?: number;
+}
+
+export interface WatchOptions {
+  /** Also what is beneath the directories in it, at most 16 levels. Default: false. */
+  recursive?: boolean;
+  /** Seconds between two listings. Default: 1. */
+  interval?: number;
+  /** Aborting it ends the watching. */
+  signal?: AbortSignal;
 }
 
 export interface FrontmatterOptions {
@@ -59,8 +90,9 @@ export class Files {
    * The whole file. `text` is UTF-8, and a file that is not is `InvalidArgument`.
    *
    * A file larger than the profile's `max_read_bytes` (50,000 bytes unless it says otherwise) takes several calls, and the
-   * daemon reads it whole for each. It must not change meanwhile: after three attempts that is `PreconditionFailed`.
-   * Throws `FileNotFound`, `InvalidArgument` for a directory, `SandboxViolation`.
+   * daemon reads it whole for each; one of more than 1 MiB comes as a stream, at most the profile's `max_transfer_bytes`. It
+   * must not change meanwhile: after three attempts that is `PreconditionFailed`.
+   * Throws `FileNotFound`, `InvalidArgument` for a directory, `SandboxViolation`, `LimitExceeded`.
    */
   async read(path: string, options?: { format?: "text" }): Promise<string>;
   async read(path: string, options: { format: "bytes" }): Promise<Uint8Array>;
@@ -91,9 +123,27 @@ export class Files {
       if (length >= Number(read.sizeBytes)) {
         return Buffer.concat(pieces);
       }
+      if (Number(read.sizeBytes) > LARGE) {
+        return await this.#streamed(path, piece);
+      }
       if (piece.length === 0) {
         throw new LimitExceeded(`${path}: ${read.hint}`, { reason: "READ_LIMIT" });
       }
+    }
+  }
+
+  /** The rest of a large file; null: it has changed. */
+  async #streamed(path: string, before: Uint8Array): Promise<Uint8Array | null> {
+    const pieces = [before];
+    const sink = { begin: () => {}, take: (data: Uint8Array) => pieces.push(data) };
+    try {
+      await receive(this.#caller, "file", path, sink, { before });
+      return Buffer.concat(pieces);
+    } catch (error) {
+      if (error instanceof PreconditionFailed) {
+        return null;
+      }
+      throw error;
     }
   }
 
@@ -115,24 +165,137 @@ export class Files {
   /**
    * Creates or overwrites a file, whole or not at all. Missing directories are made.
    *
-   * Throws `PreconditionFailed`, and `LimitExceeded` if the data is more than the profile's `max_write_bytes`.
+   * More than 1 MiB goes as a stream. Throws `PreconditionFailed`, and `LimitExceeded` if the data is more than the profile's
+   * `max_write_bytes`, or as a stream its `max_transfer_bytes`.
    */
   async write(path: string, data: string | Uint8Array, options: WriteOptions = {}): Promise<WriteInfo> {
+    const { createOnly, ifMatch: ifMatchSha256 } = options;
+    const bytes = raw(data);
+    if (bytes.length > LARGE) {
+      const target = { path, createOnly, ifMatchSha256 };
+      return results.written(await new Upload(this.#caller, "file", ofBytes(bytes), target, {}).done());
+    }
     const value = {
       path,
       content: typeof data === "string" ? data : Buffer.from(data).toString("base64"),
       encoding: typeof data === "string" ? ContentEncoding.UTF8 : ContentEncoding.BASE64,
-      createOnly: options.createOnly,
-      ifMatchSha256: options.ifMatch,
+      createOnly,
+      ifMatchSha256,
     };
     return results.written(await this.#caller.result({ kind: { case: "write", value } }));
   }
 
+  /**
+   * Copies a local file, or a directory with all beneath it, into the sandbox, where it becomes `path`.
+   *
+   * A file appears whole or not at all, and goes on after a lost connection or daemon where it stopped. A directory is packed
+   * first, beneath the system's temporary directory; its entries are put beside those that `path` has. Git's own files, devices
+   * and links that may lead out of it are left out. One call either way, of at most the profile's `max_transfer_bytes`.
+   * Throws `PreconditionFailed` where the local file or the one in the sandbox changes meanwhile, `LimitExceeded`,
+   * `SandboxViolation`, `ApprovalRequired`, and errors of the local file system as Node.js has them.
+   */
+  async upload(local: string, path: string, options: UploadOptions = {}): Promise<TransferInfo> {
+    if ((await stat(local)).isDirectory()) {
+      return await this.#uploadDirectory(local, path, options);
+    }
+    const { createOnly, ifMatch: ifMatchSha256 } = options;
+    const file = await open(local);
+    try {
+      const mode = options.mode ?? (await file.stat()).mode & 0o777;
+      const target = { path, mode, createOnly, ifMatchSha256 };
+      const upload = new Upload(this.#caller, "file", await ofFile(file, local), target, options);
+      return results.uploaded(await upload.done(), "file", 0);
+    } finally {
+      await file.close();
+    }
+  }
+
+  async #uploadDirectory(local: string, path: string, options: UploadOptions): Promise<TransferInfo> {
+    if (options.mode !== undefined || options.createOnly || options.ifMatch !== undefined) {
+      throw new InvalidArgument("mode, createOnly, ifMatch: are for files");
+    }
+    const place = await mkdtemp(join(tmpdir(), "cofferdam-"));
+    try {
+      const archive = join(place, "archive");
+      const leftOut = await pack(local, archive);
+      const file = await open(archive);
+      try {
+        const upload = new Upload(this.#caller, "archive", await ofFile(file, local), { path }, options);
+        return results.uploaded(await upload.done(), "directory", leftOut);
+      } finally {
+        await file.close();
+      }
+    } finally {
+      await rm(place, { recursive: true, force: true });
+    }
+  }
+
+  /**
+   * Copies a file or a directory out of the sandbox. It becomes `local`; missing directories above it are made.
+   *
+   * A local file is replaced. A local directory must be empty, or not be there: throws `AlreadyExists`. Either appears whole
+   * or not at all. A file goes on after a lost connection where it stopped. Of a directory, links that may lead out of it are
+   * left out; names that do, and devices, are `SandboxViolation`.
+   * Throws `FileNotFound`, `PreconditionFailed` where it changes meanwhile, `LimitExceeded`, `SandboxViolation`, and errors of the
+   * local file system as Node.js has them.
+   */
+  async download(path: string, local: string, options: TransferOptions = {}): Promise<TransferInfo> {
+    try {
+      await using file = new ComingFile(local);
+      const ended = await receive(this.#caller, "file", path, file, options);
+      await file.place();
+      return results.downloaded(ended, { type: "file", size: Number(ended.sizeBytes), entries: 1, leftOut: 0 });
+    } catch (error) {
+      if (!(error instanceof InvalidArgument && error.details["is"] === "directory")) {
+        throw error;
+      }
+    }
+    await using directory = new ComingDirectory(local);
+    const ended = await receive(this.#caller, "archive", path, directory, options);
+    const { size, entries, leftOut } = await directory.place();
+    return results.downloaded(ended, { type: "directory", size, entries, leftOut: leftOut + Number(ended.leftOut) });
+  }
+
+  /**
+   * Changes of the entries of a directory, from now on.
+   *
+   * ```ts
+   * for await (const { change, path } of await sandbox.files.watch("src", { recursive: true })) {
+   *   console.log(change, path);
+   * }
+   * ```
+   *
+   * The daemon has no such call: this compares listings, each of which is a call on record. A file that comes and goes between
+   * two of them is not seen, nor is one whose size stays and whose time of change is the same second. Leaving the loop,
+   * `close()` or the signal ends it.
+   * Throws `FileNotFound`, and `LimitExceeded` where there are more than 10,000 entries.
+   */
+  async watch(path = ".", options: WatchOptions = {}): Promise<Stream<FileEvent>> {
+    const { recursive = false, interval = INTERVAL } = options;
+    const pause = positive("interval", interval);
+    const depth = recursive ? DEEPEST : 1;
+    const now = async (signal?: AbortSignal) => listed(path, await this.#list(path, { depth }, signal));
+    let before = await now(options.signal);
+    const make = async function* (ending: AbortSignal): AsyncGenerator<FileEvent, void> {
+      for (;;) {
+        await sleep(pause, ending);
+        const after = await now(ending);
+        yield* changes(before, after);
+        before = after;
+      }
+    };
+    return new Stream(make, either(options.signal, this.#caller.options.signal));
+  }
+
   /** The entries of a directory, sorted by path. Throws `FileNotFound`, `InvalidArgument` for a file. */
   async list(path = ".", options: ListOptions = {}): Promise<Found<FileInfo>> {
+    return await this.#list(path, options);
+  }
+
+  async #list(path: string, options: ListOptions, signal?: AbortSignal): Promise<Found<FileInfo>> {
     const { depth = 1, includeHidden = true, includeSymlinks = true, maxEntries = 10_000 } = options;
     const value = { path, depth, includeHidden, includeSymlinks, maxEntries };
-    return results.listing(await this.#caller.result({ kind: { case: "list", value } }));
+    return results.listing(await this.#caller.result({ kind: { case: "list", value } }, signal));
   }
 
   /** Whether there is a file or directory. Throws `SandboxViolation` for a path that leads outside. */

@@ -10,7 +10,15 @@ export type { Calls } from "./calls.js";
 export { Client, type Service } from "./client.js";
 export type { BackgroundOptions, Commands, ConnectedOptions, RunOptions, StartOptions } from "./commands.js";
 export * from "./errors.js";
-export type { Files, FrontmatterOptions, ListOptions, WriteOptions } from "./files.js";
+export type { Requests } from "./feed.js";
+export type {
+  Files,
+  FrontmatterOptions,
+  ListOptions,
+  UploadOptions,
+  WatchOptions,
+  WriteOptions,
+} from "./files.js";
 export type { Git, GitOptions } from "./git.js";
 export type { CommandHandle, WaitOptions } from "./handle.js";
 export type { Pty, PtyOptions } from "./pty.js";
@@ -23,7 +31,9 @@ export {
   type SandboxOptions,
 } from "./sandbox.js";
 export type { GlobOptions, GrepOptions, Search } from "./search.js";
+export type { InterruptOptions, OpenOptions, Session, Sessions, UseOptions } from "./sessions.js";
 export type { ClientOptions, Tls } from "./settings.js";
 export type { Stream } from "./stream.js";
+export type { TransferOptions } from "./transfer.js";
 export type { RequestOptions } from "./transport.js";
 export * from "./types.js";

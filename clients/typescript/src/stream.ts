@@ -26,11 +26,16 @@ export class Stream<T> implements AsyncIterableIterator<T>, AsyncDisposable {
     return await this.#items.return();
   }
 
+  /** Ends it, as leaving its loop does. */
+  async close(): Promise<void> {
+    await this.return();
+  }
+
   [Symbol.asyncIterator](): this {
     return this;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.return();
+    await this.close();
   }
 }

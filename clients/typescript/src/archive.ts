@@ -1,0 +1,174 @@
+/**
+ * Directories as tar archives.
+ *
+ * Trust boundary: an archive that comes out of a run is hostile. It is unpacked into a new directory that nobody else can
+ * enter. Links are made last, when nothing is written any more, so no name leads through one. A name that is absolute or has
+ * `..`, a device, or a name that comes twice refuses the whole archive.
+ */
+
+import { createReadStream, createWriteStream, readlinkSync, type Stats } from "node:fs";
+import { link, mkdir, open, symlink } from "node:fs/promises";
+import { basename, dirname, join, relative } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createTarDecoder, type ParsedTarEntry } from "modern-tar";
+import { packTar } from "modern-tar/fs";
+import { InvalidArgument, SandboxViolation } from "./errors.js";
+import { changed } from "./upload.js";
+
+// As many as the daemon packs and unpacks.
+const MOST_ENTRIES = 250_000;
+const MOST_LEVELS = 128;
+
+/** What was unpacked. */
+export interface Unpacked {
+  entries: number;
+  /** Bytes of all files. */
+  size: number;
+  leftOut: number;
+}
+
+/** Packs the content of a directory, without what the daemon would refuse, and returns how many entries were left out. */
+export async function pack(directory: string, archive: string): Promise<number> {
+  let leftOut = 0;
+  const filter = (path: string, stat: Stats) => {
+    const taken = isTaken(relative(directory, path), path, stat);
+    leftOut += taken ? 0 : 1;
+    return taken;
+  };
+  // Users of this host are none of the sandbox's.
+  const nobody = { uid: 0, gid: 0, uname: "", gname: "" };
+  const packed = packTar(directory, {
+    filter,
+    map: (header) => ({ ...header, ...nobody, mode: (header.mode ?? 0) & 0o777 }),
+  });
+  try {
+    await pipeline(packed, createWriteStream(archive, { mode: 0o600 }));
+  } catch (error) {
+    throw error instanceof Error && "code" in error ? error : changed(directory);
+  }
+  return leftOut;
+}
+
+/** Whether the daemon unpacks an entry: git's own files, and those of its own, it does not. */
+function isTaken(name: string, path: string, stat: Stats): boolean {
+  const isGit = /^(\.git|git~1)$/i.test(basename(name));
+  const isBinary = basename(name) === ".bin" && basename(dirname(name)) === "node_modules";
+  if (isGit || isBinary || basename(name).startsWith(".cofferdam-tmp-")) {
+    return false;
+  }
+  if (stat.isSymbolicLink()) {
+    return staysWithin(name.split("/").length - 1, readlinkSync(path));
+  }
+  return stat.isFile() || stat.isDirectory();
+}
+
+/**
+ * Whether a link so many levels beneath the top stays beneath it, whatever other links there are: it climbs first, and not
+ * too far, and only then descends.
+ */
+function staysWithin(levels: number, target: string): boolean {
+  const parts = target.split("/").filter((part) => part !== "" && part !== ".");
+  const climbs = parts.findIndex((part) => part !== "..");
+  const climbed = climbs < 0 ? parts.length : climbs;
+  return (
+    target !== "" &&
+    !target.startsWith("/") &&
+    !target.includes("\0") &&
+    climbed <= levels &&
+    !parts.slice(climbed).includes("..")
+  );
+}
+
+/** Unpacks an archive into `top`, a new directory that nobody else can enter. */
+export async function unpack(archive: string, top: string): Promise<Unpacked> {
+  const unpacking = new Unpacking(top);
+  const bytes = Readable.toWeb(createReadStream(archive)) as ReadableStream<Uint8Array>;
+  try {
+    for await (const entry of bytes.pipeThrough(createTarDecoder({ strict: true }))) {
+      await unpacking.entry(entry);
+    }
+    await unpacking.links();
+  } catch (error) {
+    if (error instanceof Error && !("code" in error) && !("reason" in error)) {
+      throw new InvalidArgument(`the archive of the sandbox is broken: ${error.message}`);
+    }
+    throw error;
+  }
+  return unpacking.unpacked;
+}
+
+class Unpacking {
+  readonly unpacked: Unpacked = { entries: 0, size: 0, leftOut: 0 };
+  readonly #top: string;
+  // Each a function that makes it. Other names of files come before links, so that they are of files.
+  readonly #names: (() => Promise<void>)[] = [];
+  readonly #links: (() => Promise<void>)[] = [];
+
+  constructor(top: string) {
+    this.#top = top;
+  }
+
+  async entry({ header, body }: ParsedTarEntry): Promise<void> {
+    this.unpacked.entries += 1;
+    if (this.unpacked.entries > MOST_ENTRIES) {
+      throw new InvalidArgument(`the archive of the sandbox has more than ${MOST_ENTRIES} entries`);
+    }
+    const parts = partsOf(header.name);
+    const path = join(this.#top, ...parts);
+    const mode = (header.mode ?? 0) & 0o777;
+    const { linkname = "" } = header;
+    await mkdir(header.type === "directory" ? path : dirname(path), {
+      recursive: true,
+      mode: header.type === "directory" ? mode | 0o700 : 0o777,
+    });
+    if (header.type === "file") {
+      await this.#file(path, mode, body);
+      return;
+    }
+    await body.cancel();
+    if (header.type === "symlink") {
+      if (staysWithin(parts.length - 1, linkname)) {
+        this.#links.push(() => symlink(linkname, path));
+      } else {
+        this.unpacked.entries -= 1;
+        this.unpacked.leftOut += 1;
+      }
+    } else if (header.type === "link") {
+      const target = join(this.#top, ...partsOf(linkname));
+      this.#names.push(() => link(target, path));
+    } else if (header.type !== "directory") {
+      throw new SandboxViolation(`${JSON.stringify(header.name)} of the archive is a ${header.type}`);
+    }
+  }
+
+  async links(): Promise<void> {
+    for (const make of [...this.#names, ...this.#links]) {
+      await make();
+    }
+  }
+
+  async #file(path: string, mode: number, body: ReadableStream<Uint8Array>): Promise<void> {
+    const file = await open(path, "wx", mode | 0o200);
+    try {
+      for await (const piece of body) {
+        await file.writeFile(piece);
+        this.unpacked.size += piece.length;
+      }
+    } finally {
+      await file.close();
+    }
+  }
+}
+
+/** The parts of a name beneath the top. */
+function partsOf(name: string): string[] {
+  const parts = name.split("/").filter((part) => part !== "" && part !== ".");
+  if (name.startsWith("/") || name.includes("\0") || parts.includes("..")) {
+    throw new SandboxViolation(`the name ${JSON.stringify(name.slice(0, 200))} of the archive leads out of it`);
+  }
+  if (parts.length > MOST_LEVELS) {
+    throw new InvalidArgument(`the archive of the sandbox has more than ${MOST_LEVELS} levels`);
+  }
+  return parts;
+}
