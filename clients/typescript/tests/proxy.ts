@@ -7,9 +7,10 @@ import { createConnection, createServer, type Socket } from "node:net";
 export class BreakableProxy implements AsyncDisposable {
   /** How many connections were made. */
   connections = 0;
-  /** Cut each connection after so many bytes from the daemon, so many times. */
+  /** Cut each connection after so many bytes from the daemon, or to it, so many times. */
   cutAfter = 0;
   cuts = 0;
+  cutSending = false;
   readonly endpoint: string;
   readonly #path: string;
   readonly #target: string;
@@ -34,22 +35,26 @@ export class BreakableProxy implements AsyncDisposable {
     const daemon = createConnection(this.#target);
     const pair: [Socket, Socket] = [client, daemon];
     this.#pairs.add(pair);
-    let passed = 0;
-    client.on("data", (data) => daemon.write(data));
-    daemon.on("data", (data) => {
-      passed += data.length;
-      if (this.cuts > 0 && this.cutAfter > 0 && passed > this.cutAfter) {
-        this.cuts -= 1;
-        this.#close(pair);
-      } else if (!client.write(data)) {
-        daemon.pause();
-        client.once("drain", () => daemon.resume());
-      }
-    });
+    this.#pass(daemon, client, pair, () => true);
+    this.#pass(client, daemon, pair, () => this.cutSending);
     for (const end of pair) {
       end.on("error", () => this.#close(pair));
       end.on("close", () => this.#close(pair));
     }
+  }
+
+  #pass(from: Socket, to: Socket, pair: [Socket, Socket], counts: () => boolean): void {
+    let passed = 0;
+    from.on("data", (data) => {
+      passed += data.length;
+      if (this.cuts > 0 && this.cutAfter > 0 && passed > this.cutAfter && counts()) {
+        this.cuts -= 1;
+        this.#close(pair);
+      } else if (!to.write(data)) {
+        from.pause();
+        to.once("drain", () => from.resume());
+      }
+    });
   }
 
   #close(pair: [Socket, Socket]): void {

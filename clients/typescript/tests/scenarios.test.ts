@@ -2,14 +2,17 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import * as sdk from "@cofferdam/sdk";
 import { Bind, Clone, CofferdamError, type CreateOptions, Managed, Overlay, Sandbox } from "@cofferdam/sdk";
 import { parse } from "yaml";
 import { repository, shared } from "./daemon.js";
-import { camel, check, filled, named, type Scenario, type Values } from "./table.js";
+import { BreakableProxy } from "./proxy.js";
+import { camel, check, filled, LOCAL, named, type Scenario, type Values } from "./table.js";
+import { collected } from "./waiting.js";
 
 const TABLE = join(import.meta.dirname, "../../../scenarios");
 const WORKSPACES = { bind: Bind, clone: Clone, overlay: Overlay };
@@ -28,12 +31,16 @@ const POSITIONS: Readonly<Record<string, readonly string[]>> = {
   "commands.run": ["cmd"],
   "commands.sendStdin": ["processId", "data"],
   edit: ["path", "old", "new"],
+  extend: ["timeout"],
+  "files.download": ["path", "local"],
   "files.exists": ["path"],
   "files.list": ["path"],
   "files.read": ["path"],
   "files.readLines": ["path"],
   "files.remove": ["path"],
   "files.updateFrontmatter": ["path"],
+  "files.upload": ["local", "path"],
+  "files.watch": ["path"],
   "files.write": ["path", "data"],
   "git.add": ["paths"],
   "git.commit": ["message"],
@@ -44,14 +51,17 @@ const POSITIONS: Readonly<Record<string, readonly string[]>> = {
   "pty.resize": ["processId", "size"],
   "pty.sendStdin": ["processId", "data"],
   resize: ["size"],
+  run: ["command"],
   "search.glob": ["pattern"],
   "search.grep": ["pattern"],
   sendSignal: ["signal"],
   sendStdin: ["data"],
+  "sessions.get": ["sessionId"],
   tools: ["format"],
+  type: ["text"],
 };
 
-const { roots } = await shared();
+const { endpoint, roots } = await shared();
 for (const file of readdirSync(TABLE).filter((name) => name.endsWith(".yaml"))) {
   describe(file, () => {
     for (const [number, scenario] of (parse(readFileSync(join(TABLE, file), "utf8")) as Scenario[]).entries()) {
@@ -61,14 +71,31 @@ for (const file of readdirSync(TABLE).filter((name) => name.endsWith(".yaml"))) 
 }
 
 async function play(scenario: Scenario, place: string): Promise<void> {
-  const saved: Values = {};
-  await using sandbox = await Sandbox.create(wanted(scenario, place));
+  const saved: Values = { [LOCAL]: `${place}-local` };
+  localFiles(scenario, saved);
+  await using connection = await connected(scenario, `${place}.sock`);
+  await using sandbox = await Sandbox.create({ ...wanted(scenario, place), endpoint: connection?.endpoint });
   for (const [number, step] of scenario.steps.entries()) {
+    const where = `step ${number + 1}, ${step.call ?? ""}`;
     if (step.directory !== undefined) {
-      assert.equal(existsSync(filled(step.directory, saved) as string), step.exists, `step ${number + 1}`);
+      assert.equal(existsSync(filled(step.directory, saved) as string), step.exists, where);
       continue;
     }
-    const where = `step ${number + 1}, ${step.call}`;
+    if (step.local !== undefined) {
+      const [found, expected] = [step.local, step.same_as ?? ""].map((name) => join(saved[LOCAL] as string, name));
+      assert(isDeepStrictEqual(content(found as string), content(expected as string)), `${where}: they differ`);
+      continue;
+    }
+    if (step.record !== undefined) {
+      const events = await collected(sandbox.audit.stream({ follow: false }));
+      check(JSON.stringify(events), filled(step.record, saved), where);
+      continue;
+    }
+    if (step.next !== undefined) {
+      const { value } = await (saved[step.next] as AsyncIterator<unknown>).next();
+      check(value, filled(step.gives, saved), where);
+      continue;
+    }
     const object = step.options === undefined ? sandbox : sandbox.withOptions(named(step.options));
     const target = step.of === undefined ? object : saved[step.of];
     const values = named(filled(step.with ?? {}, saved) as Values);
@@ -90,6 +117,35 @@ async function play(scenario: Scenario, place: string): Promise<void> {
       saved[step.save] = found;
     }
   }
+}
+
+/** The files of this host. */
+function localFiles(scenario: Scenario, saved: Values): void {
+  for (const [name, value] of Object.entries(scenario.local ?? {})) {
+    const file = join(saved[LOCAL] as string, name);
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, filled(value, saved) as string | Uint8Array);
+  }
+}
+
+/** A file, or a directory with all that is in it. */
+function content(path: string): unknown {
+  if (!statSync(path).isDirectory()) {
+    return readFileSync(path);
+  }
+  return Object.fromEntries(readdirSync(path).map((name) => [name, content(join(path, name))]));
+}
+
+/** A connection that breaks again and again, if one is wanted. */
+async function connected(scenario: Scenario, path: string): Promise<BreakableProxy | null> {
+  if (scenario.connection === undefined) {
+    return null;
+  }
+  const proxy = await BreakableProxy.start(path, endpoint);
+  proxy.cutAfter = scenario.connection.cut_after;
+  proxy.cuts = Number.POSITIVE_INFINITY;
+  proxy.cutSending = true;
+  return proxy;
 }
 
 /** The result, or the error if one is expected. */

@@ -1,14 +1,19 @@
 /** The scenarios that all SDKs share: values and conditions of the table. */
 
 import assert from "node:assert/strict";
+import { join } from "node:path";
 
 export type Values = Record<string, unknown>;
 
 export interface Step {
   call: string;
   of?: string;
+  next?: string;
   directory?: unknown;
   exists?: boolean;
+  local?: string;
+  same_as?: string;
+  record?: unknown;
   with?: Values;
   options?: Values;
   gives?: unknown;
@@ -22,6 +27,8 @@ export interface Scenario {
   sandbox?: Values & { workspace?: "bind" | "clone" | "overlay" | "managed" | "kept" };
   files?: Record<string, string>;
   repository?: boolean;
+  local?: Record<string, unknown>;
+  connection?: { cut_after: number };
   steps: Step[];
 }
 
@@ -34,6 +41,9 @@ export function camel(name: string): string {
 export function named(values: Values): Values {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [camel(name), value]));
 }
+
+// Beneath this name, what is saved has the directory of the scenario's local files.
+export const LOCAL = "$local";
 
 /** With `{$saved: name.attribute}`, `{$repeat: [text, times]}` and others replaced by their values. */
 export function filled(value: unknown, saved: Values): unknown {
@@ -49,6 +59,9 @@ export function filled(value: unknown, saved: Values): unknown {
   if (Array.isArray(value["$repeat"])) {
     const [text, times] = value["$repeat"] as [string, number];
     return text.repeat(times);
+  }
+  if (typeof value["$local"] === "string") {
+    return join(saved[LOCAL] as string, value["$local"]);
   }
   if (typeof value["$bytes"] === "string") {
     return new Uint8Array(Buffer.from(value["$bytes"], "hex"));
@@ -75,6 +88,8 @@ export function check(found: unknown, expected: unknown, where: string): void {
     for (const [key, inner] of Object.entries(expected)) {
       if (key === "$contains") {
         assert((found as string).includes(inner as string), `${where}: ${inner} is not in ${found}`);
+      } else if (key === "$lacks") {
+        assert(!(found as string).includes(inner as string), `${where}: ${inner} is in it`);
       } else if (key === "$matches") {
         assert.match(found as string, new RegExp(inner as string), where);
       } else if (key === "$length") {
