@@ -98,6 +98,26 @@ async fn commands_in_the_background_outlive_connections_clients_and_daemons() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_and_directories_of_any_size_outlive_connections_and_daemons() {
+    pass("transfers").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_out_of_a_run_that_lies_leads_nowhere() {
+    pass("archive").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_and_leases_outlive_connections_and_daemons() {
+    pass("sessions").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_files_are_seen_and_streams_of_requests_are_sent() {
+    pass("streams").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_reaches_the_daemon_over_tls_by_certificate_or_token() {
     pass("endpoints").await;
 }
@@ -132,7 +152,20 @@ fn no_file_of_tests_is_left_out() {
     let files = std::fs::read_dir(format!("{SDK}/tests")).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let tests: BTreeSet<_> = files.filter(|file| file.ends_with(".test.ts")).collect();
-    let known =
-        ["ai", "claude", "connections", "endpoints", "hostile", "processes", "readme", "scenarios", "stock"];
+    let known = [
+        "ai",
+        "archive",
+        "claude",
+        "connections",
+        "endpoints",
+        "hostile",
+        "processes",
+        "readme",
+        "scenarios",
+        "sessions",
+        "stock",
+        "streams",
+        "transfers",
+    ];
     assert_eq!(tests, known.map(|name| format!("{name}.test.ts")).into());
 }

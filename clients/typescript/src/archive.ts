@@ -3,22 +3,24 @@
  *
  * Trust boundary: an archive that comes out of a run is hostile. It is unpacked into a new directory that nobody else can
  * enter. Links are made last, when nothing is written any more, so no name leads through one. A name that is absolute or has
- * `..`, a device, or a name that comes twice refuses the whole archive.
+ * `..`, a device, or a name that comes twice refuses the whole archive. Git's own files are left out: git here would obey them.
  */
 
 import { createReadStream, createWriteStream, readlinkSync, type Stats } from "node:fs";
 import { link, mkdir, open, symlink } from "node:fs/promises";
-import { basename, dirname, join, relative } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createTarDecoder, type ParsedTarEntry } from "modern-tar";
 import { packTar } from "modern-tar/fs";
 import { InvalidArgument, SandboxViolation } from "./errors.js";
+import { mayBeCopied, partsOf, staysWithin } from "./names.js";
 import { changed } from "./upload.js";
 
 // As many as the daemon packs and unpacks.
 const MOST_ENTRIES = 250_000;
 const MOST_LEVELS = 128;
+const KINDS: ReadonlySet<string> = new Set(["file", "directory", "symlink", "link"]);
 
 /** What was unpacked. */
 export interface Unpacked {
@@ -50,34 +52,13 @@ export async function pack(directory: string, archive: string): Promise<number> 
   return leftOut;
 }
 
-/** Whether the daemon unpacks an entry: git's own files, and those of its own, it does not. */
+/** Whether an entry is packed. Those above it are. */
 function isTaken(name: string, path: string, stat: Stats): boolean {
-  const isGit = /^(\.git|git~1)$/i.test(basename(name));
-  const isBinary = basename(name) === ".bin" && basename(dirname(name)) === "node_modules";
-  if (isGit || isBinary || basename(name).startsWith(".cofferdam-tmp-")) {
-    return false;
-  }
+  const parts = name.split("/");
   if (stat.isSymbolicLink()) {
-    return staysWithin(name.split("/").length - 1, readlinkSync(path));
+    return mayBeCopied(parts) && staysWithin(parts.length - 1, readlinkSync(path));
   }
-  return stat.isFile() || stat.isDirectory();
-}
-
-/**
- * Whether a link so many levels beneath the top stays beneath it, whatever other links there are: it climbs first, and not
- * too far, and only then descends.
- */
-function staysWithin(levels: number, target: string): boolean {
-  const parts = target.split("/").filter((part) => part !== "" && part !== ".");
-  const climbs = parts.findIndex((part) => part !== "..");
-  const climbed = climbs < 0 ? parts.length : climbs;
-  return (
-    target !== "" &&
-    !target.startsWith("/") &&
-    !target.includes("\0") &&
-    climbed <= levels &&
-    !parts.slice(climbed).includes("..")
-  );
+  return mayBeCopied(parts) && (stat.isFile() || stat.isDirectory());
 }
 
 /** Unpacks an archive into `top`, a new directory that nobody else can enter. */
@@ -110,35 +91,40 @@ class Unpacking {
   }
 
   async entry({ header, body }: ParsedTarEntry): Promise<void> {
-    this.unpacked.entries += 1;
-    if (this.unpacked.entries > MOST_ENTRIES) {
-      throw new InvalidArgument(`the archive of the sandbox has more than ${MOST_ENTRIES} entries`);
-    }
-    const parts = partsOf(header.name);
+    const { name, type = "file", linkname = "", mode = 0 } = header;
+    const parts = beneath(name);
     const path = join(this.#top, ...parts);
-    const mode = (header.mode ?? 0) & 0o777;
-    const { linkname = "" } = header;
-    await mkdir(header.type === "directory" ? path : dirname(path), {
+    if (!KINDS.has(type)) {
+      throw new SandboxViolation(`${shown(name)} of the archive is a ${type}`);
+    }
+    if (!mayBeCopied(parts) || (type === "symlink" && !staysWithin(parts.length - 1, linkname))) {
+      this.unpacked.leftOut += 1;
+      await body.cancel();
+      return;
+    }
+    this.#take();
+    const directory = type === "directory";
+    await mkdir(directory ? path : dirname(path), {
       recursive: true,
-      mode: header.type === "directory" ? mode | 0o700 : 0o777,
+      mode: directory ? (mode & 0o777) | 0o700 : 0o777,
     });
-    if (header.type === "file") {
-      await this.#file(path, mode, body);
+    if (type === "file") {
+      await this.#file(path, mode & 0o777, body);
       return;
     }
     await body.cancel();
-    if (header.type === "symlink") {
-      if (staysWithin(parts.length - 1, linkname)) {
-        this.#links.push(() => symlink(linkname, path));
-      } else {
-        this.unpacked.entries -= 1;
-        this.unpacked.leftOut += 1;
-      }
-    } else if (header.type === "link") {
-      const target = join(this.#top, ...partsOf(linkname));
+    if (type === "symlink") {
+      this.#links.push(() => symlink(linkname, path));
+    } else if (type === "link") {
+      const target = join(this.#top, ...beneath(linkname));
       this.#names.push(() => link(target, path));
-    } else if (header.type !== "directory") {
-      throw new SandboxViolation(`${JSON.stringify(header.name)} of the archive is a ${header.type}`);
+    }
+  }
+
+  #take(): void {
+    this.unpacked.entries += 1;
+    if (this.unpacked.entries > MOST_ENTRIES) {
+      throw new InvalidArgument(`the archive of the sandbox has more than ${MOST_ENTRIES} entries`);
     }
   }
 
@@ -162,13 +148,17 @@ class Unpacking {
 }
 
 /** The parts of a name beneath the top. */
-function partsOf(name: string): string[] {
-  const parts = name.split("/").filter((part) => part !== "" && part !== ".");
-  if (name.startsWith("/") || name.includes("\0") || parts.includes("..")) {
-    throw new SandboxViolation(`the name ${JSON.stringify(name.slice(0, 200))} of the archive leads out of it`);
+function beneath(name: string): string[] {
+  const parts = partsOf(name);
+  if (parts === null) {
+    throw new SandboxViolation(`the name ${shown(name)} of the archive leads out of it`);
   }
   if (parts.length > MOST_LEVELS) {
     throw new InvalidArgument(`the archive of the sandbox has more than ${MOST_LEVELS} levels`);
   }
   return parts;
+}
+
+function shown(name: string): string {
+  return JSON.stringify(name.slice(0, 200));
 }

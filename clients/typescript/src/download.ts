@@ -2,7 +2,14 @@
 
 import { createHash } from "node:crypto";
 import { type Caller, either } from "./caller.js";
-import { type CofferdamError, FileNotFound, NotFound, PreconditionFailed } from "./errors.js";
+import {
+  ApprovalDenied,
+  ApprovalRequired,
+  CofferdamError,
+  FileNotFound,
+  NotFound,
+  PreconditionFailed,
+} from "./errors.js";
 import { present } from "./results.js";
 import { resumed } from "./resumed.js";
 import type { TransferOptions } from "./transfer.js";
@@ -43,7 +50,7 @@ export async function* pieces(
       yield piece;
     }
   } catch (error) {
-    throw error instanceof NotFound && error.details["resource"] === undefined ? noFile(error) : error;
+    throw ofCall(error);
   }
 }
 
@@ -90,7 +97,16 @@ export async function receive(
   return ended;
 }
 
-function noFile(error: CofferdamError): FileNotFound {
+/** A refusal as that of a call. */
+function ofCall(error: unknown): unknown {
+  if (!(error instanceof CofferdamError) || error.callId === null) {
+    // It is about the run.
+    return error;
+  }
   const { message, reason, callId, hint, details, retryAfter } = error;
-  return new FileNotFound(message, { reason, callId, hint, details, retryAfter });
+  const approvalId = details["approval_id"];
+  if (error instanceof ApprovalDenied && approvalId !== undefined) {
+    return new ApprovalRequired("a person has to approve this download", { approvalId, callId });
+  }
+  return error instanceof NotFound ? new FileNotFound(message, { reason, callId, hint, details, retryAfter }) : error;
 }

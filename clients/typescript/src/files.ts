@@ -12,20 +12,20 @@ import { count, positive, raw } from "./requests.js";
 import * as results from "./results.js";
 import { Stream } from "./stream.js";
 import type { TransferOptions } from "./transfer.js";
-import { sleep } from "./transport.js";
 import type { FileEvent, FileInfo, Found, PatchInfo, RemoveInfo, TransferInfo, WriteInfo } from "./types.js";
 import { ofBytes, ofFile, Upload } from "./upload.js";
 import { ContentEncoding } from "./v1.js";
-import { changes, listed } from "./watch.js";
+import { listed, watched } from "./watch.js";
 
 // How often a file that changes while it is read is begun anew.
 const READINGS = 3;
 // Bytes of a file from which on it goes as a stream, and not as a call's own content.
-const LARGE = 1024 * 1024;
+const LARGE = 1_000_000;
 // Levels that one listing has.
 const DEEPEST = 16;
 // Seconds between two listings.
 const INTERVAL = 1;
+const SHORTEST_INTERVAL = 0.1;
 
 export interface WriteOptions {
   /** `PreconditionFailed` if there is a file. */
@@ -53,7 +53,7 @@ export interface UploadOptions extends TransferOptions, WriteOptions {
 export interface WatchOptions {
   /** Also what is beneath the directories in it, at most 16 levels. Default: false. */
   recursive?: boolean;
-  /** Seconds between two listings. Default: 1. */
+  /** Seconds between two listings, at least 0.1. Default: 1. */
   interval?: number;
   /** Aborting it ends the watching. */
   signal?: AbortSignal;
@@ -90,7 +90,7 @@ export class Files {
    * The whole file. `text` is UTF-8, and a file that is not is `InvalidArgument`.
    *
    * A file larger than the profile's `max_read_bytes` (50,000 bytes unless it says otherwise) takes several calls, and the
-   * daemon reads it whole for each; one of more than 1 MiB comes as a stream, at most the profile's `max_transfer_bytes`. It
+   * daemon reads it whole for each; one of more than 1,000,000 bytes comes as a stream, at most the profile's `max_transfer_bytes`. It
    * must not change meanwhile: after three attempts that is `PreconditionFailed`.
    * Throws `FileNotFound`, `InvalidArgument` for a directory, `SandboxViolation`, `LimitExceeded`.
    */
@@ -165,7 +165,7 @@ export class Files {
   /**
    * Creates or overwrites a file, whole or not at all. Missing directories are made.
    *
-   * More than 1 MiB goes as a stream. Throws `PreconditionFailed`, and `LimitExceeded` if the data is more than the profile's
+   * More than 1,000,000 bytes go as a stream. Throws `PreconditionFailed`, and `LimitExceeded` if the data is more than the profile's
    * `max_write_bytes`, or as a stream its `max_transfer_bytes`.
    */
   async write(path: string, data: string | Uint8Array, options: WriteOptions = {}): Promise<WriteInfo> {
@@ -195,13 +195,18 @@ export class Files {
    * `SandboxViolation`, `ApprovalRequired`, and errors of the local file system as Node.js has them.
    */
   async upload(local: string, path: string, options: UploadOptions = {}): Promise<TransferInfo> {
-    if ((await stat(local)).isDirectory()) {
+    const found = await stat(local);
+    if (found.isDirectory()) {
       return await this.#uploadDirectory(local, path, options);
+    }
+    if (!found.isFile()) {
+      // Of a FIFO or a device nobody knows the size.
+      throw new InvalidArgument(`local: ${local} is neither a file nor a directory`);
     }
     const { createOnly, ifMatch: ifMatchSha256 } = options;
     const file = await open(local);
     try {
-      const mode = options.mode ?? (await file.stat()).mode & 0o777;
+      const { mode = found.mode & 0o777 } = options;
       const target = { path, mode, createOnly, ifMatchSha256 };
       const upload = new Upload(this.#caller, "file", await ofFile(file, local), target, options);
       return results.uploaded(await upload.done(), "file", 0);
@@ -231,13 +236,18 @@ export class Files {
   }
 
   /**
-   * Copies a file or a directory out of the sandbox. It becomes `local`; missing directories above it are made.
+   * Copies a file or a directory out of the sandbox, in one call.
    *
-   * A local file is replaced. A local directory must be empty, or not be there: throws `AlreadyExists`. Either appears whole
-   * or not at all. A file goes on after a lost connection where it stopped. Of a directory, links that may lead out of it are
-   * left out; names that do, and devices, are `SandboxViolation`.
-   * Throws `FileNotFound`, `PreconditionFailed` where it changes meanwhile, `LimitExceeded`, `SandboxViolation`, and errors of the
-   * local file system as Node.js has them.
+   * `local`: what the file becomes, with its permission bits; or the directory that the content of a directory is put into,
+   * beside what is there. Missing directories are made. A file appears whole or not at all, and so does each file of a
+   * directory. Over a lost connection a file goes on where it stopped, and a directory begins anew.
+   *
+   * What comes out of a sandbox is hostile: nothing is written outside of `local`, and no link is followed or made that may
+   * lead out of it. Left out are git's own files, which git here would obey, and such links. An archive with names that lead
+   * out, or with devices, is `SandboxViolation`, and nothing of it is there.
+   *
+   * Throws `FileNotFound`, `PreconditionFailed` where it changes meanwhile, `AlreadyExists` where something else is in the
+   * place of a directory, `LimitExceeded`, `SandboxViolation`, and errors of the local file system as Node.js has them.
    */
   async download(path: string, local: string, options: TransferOptions = {}): Promise<TransferInfo> {
     try {
@@ -265,26 +275,24 @@ export class Files {
    * }
    * ```
    *
-   * The daemon has no such call: this compares listings, each of which is a call on record. A file that comes and goes between
-   * two of them is not seen, nor is one whose size stays and whose time of change is the same second. Leaving the loop,
-   * `close()` or the signal ends it.
+   * The daemon has no such call: the directory is listed again after each interval, while somebody waits for a change. Each
+   * listing is a call like any other: policy decides on it, it counts for rate limits, and the audit log has it. A change is
+   * one of type, size or time, and times are whole seconds: a file that changes twice within a second and keeps its size
+   * is seen once, and what comes and goes between two listings is not seen. Of directories only that they come and go.
+   *
+   * It ends with its sandbox, with `close()`, and with the signal. Paused, it waits.
    * Throws `FileNotFound`, and `LimitExceeded` where there are more than 10,000 entries.
    */
   async watch(path = ".", options: WatchOptions = {}): Promise<Stream<FileEvent>> {
-    const { recursive = false, interval = INTERVAL } = options;
-    const pause = positive("interval", interval);
+    const { recursive = false, interval = INTERVAL, signal } = options;
+    if (positive("interval", interval) < SHORTEST_INTERVAL) {
+      throw new InvalidArgument(`interval: must be at least ${SHORTEST_INTERVAL} seconds, not ${interval}`);
+    }
     const depth = recursive ? DEEPEST : 1;
-    const now = async (signal?: AbortSignal) => listed(path, await this.#list(path, { depth }, signal));
-    let before = await now(options.signal);
-    const make = async function* (ending: AbortSignal): AsyncGenerator<FileEvent, void> {
-      for (;;) {
-        await sleep(pause, ending);
-        const after = await now(ending);
-        yield* changes(before, after);
-        before = after;
-      }
-    };
-    return new Stream(make, either(options.signal, this.#caller.options.signal));
+    const now = async (ending?: AbortSignal) => listed(path, await this.#list(path, { depth }, ending));
+    const before = await now(signal);
+    const make = (ending: AbortSignal) => watched(this.#caller, before, () => now(ending), interval, ending);
+    return new Stream(make, either(signal, this.#caller.options.signal));
   }
 
   /** The entries of a directory, sorted by path. Throws `FileNotFound`, `InvalidArgument` for a file. */

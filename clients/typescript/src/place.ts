@@ -1,8 +1,9 @@
 /** Local files and directories that appear whole under their names, or not at all. */
 
 import { randomUUID } from "node:crypto";
-import { type FileHandle, mkdir, mkdtemp, open, rename, rm } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
+import type { Stats } from "node:fs";
+import { type FileHandle, lstat, mkdir, mkdtemp, open, readdir, realpath, rename, rm } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import { type Unpacked, unpack } from "./archive.js";
 import type { Sink } from "./download.js";
 import { AlreadyExists } from "./errors.js";
@@ -16,7 +17,7 @@ export class ComingFile implements Sink, AsyncDisposable {
 
   constructor(to: string) {
     this.#to = resolve(to);
-    this.#path = join(dirname(this.#to), `.${basename(this.#to).slice(0, 100)}-${randomUUID()}`);
+    this.#path = join(dirname(this.#to), `.cofferdam-${randomUUID()}`);
   }
 
   async begin({ mode }: DownloadBegun): Promise<void> {
@@ -42,9 +43,9 @@ export class ComingFile implements Sink, AsyncDisposable {
   }
 }
 
-/** A directory that comes, as an archive. Made beside the one that it becomes, and closed to others. */
+/** A directory that comes, as an archive. It is unpacked where nobody else can enter, and moved when all of it is there. */
 export class ComingDirectory implements Sink, AsyncDisposable {
-  readonly #to: string;
+  #to: string;
   #within: string | null = null;
   #archive: FileHandle | null = null;
   #mode = 0o755;
@@ -57,7 +58,11 @@ export class ComingDirectory implements Sink, AsyncDisposable {
     this.#mode = (mode & 0o777) | 0o700;
     if (this.#within === null) {
       await mkdir(dirname(this.#to), { recursive: true });
-      this.#within = await mkdtemp(join(dirname(this.#to), ".coming-"));
+      const there = await statusOf(this.#to);
+      this.#to = there === null ? this.#to : await realpath(this.#to);
+      // Of the same file system.
+      const beside = there === null ? dirname(this.#to) : this.#to;
+      this.#within = await mkdtemp(join(beside, ".cofferdam-"));
     }
     // What came over a connection that was lost is not the beginning of what comes now.
     await this.#archive?.close();
@@ -68,20 +73,14 @@ export class ComingDirectory implements Sink, AsyncDisposable {
     await this.#archive?.writeFile(data);
   }
 
-  /** Unpacks it, and gives it its name. */
+  /** Unpacks it, and moves all that is in it to its place. */
   async place(): Promise<Unpacked> {
     const within = this.#within ?? "";
     const tree = join(within, "tree");
     await mkdir(tree, { mode: this.#mode });
     const unpacked = await unpack(join(within, "archive"), tree);
-    try {
-      await rename(tree, this.#to);
-    } catch (error) {
-      const code = error instanceof Error && "code" in error ? error.code : "";
-      if (code === "ENOTEMPTY" || code === "EEXIST" || code === "ENOTDIR") {
-        throw new AlreadyExists(`${this.#to} is there, and is no empty directory`, { reason: "ALREADY_EXISTS" });
-      }
-      throw error;
+    for (const [from, to] of await moves(tree, this.#to)) {
+      await rename(from, to);
     }
     return unpacked;
   }
@@ -91,5 +90,37 @@ export class ComingDirectory implements Sink, AsyncDisposable {
     if (this.#within !== null) {
       await rm(this.#within, { recursive: true, force: true });
     }
+  }
+}
+
+/** What has to be moved where, so that all of one directory is in another, beside what is there. */
+async function moves(from: string, to: string): Promise<[string, string][]> {
+  const there = await statusOf(to);
+  const comes = await lstat(from);
+  if (there === null || (!comes.isDirectory() && !there.isDirectory())) {
+    return [[from, to]];
+  }
+  if (!comes.isDirectory() || !there.isDirectory()) {
+    const message = `${to}: a directory cannot take the place of something else, nor something else that of a directory`;
+    throw new AlreadyExists(message, { reason: "ALREADY_EXISTS" });
+  }
+  const found: [string, string][] = [];
+  for (const name of await readdir(from)) {
+    for (const move of await moves(join(from, name), join(to, name))) {
+      found.push(move);
+    }
+  }
+  return found;
+}
+
+/** null: there is none. */
+async function statusOf(path: string): Promise<Stats | null> {
+  try {
+    return await lstat(path);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") {
+      return null;
+    }
+    throw error;
   }
 }

@@ -9,6 +9,7 @@ import { Commands } from "./commands.js";
 import { CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound } from "./errors.js";
 import { Files } from "./files.js";
 import { Git } from "./git.js";
+import { Keeping } from "./lease.js";
 import type { Options } from "./options.js";
 import { Pty } from "./pty.js";
 import * as requests from "./requests.js";
@@ -80,6 +81,8 @@ export interface CreateOptions extends ConnectOptions {
   idleTimeout?: number;
   /** Seconds without `keepAlive()` until the daemon stops it, at least 1. Default: never. */
   lease?: number;
+  /** Renew the lease in the background until `kill`, `stop` or `close`, and so as long as this process lives. */
+  keepAlive?: boolean;
   /**
    * Secret variables of all its commands, also of those of other clients. Their values are in no record, answer or log. The
    * profile says which names are allowed.
@@ -128,6 +131,7 @@ interface Origin {
   ownsClient: boolean;
   deleteWorkspace: boolean;
   token: string | null;
+  keeping: Keeping | null;
 }
 
 /**
@@ -184,7 +188,10 @@ export class Sandbox implements AsyncDisposable {
    * Throws `DaemonUnreachable`, `NotFound` (profile, image), `Denied`, `Overloaded`, `Unavailable` (the engine).
    */
   static async create(options: CreateOptions): Promise<Sandbox> {
-    const { workspace = Managed(), issueToken = false, signal } = options;
+    const { workspace = Managed(), issueToken = false, signal, lease } = options;
+    if (options.keepAlive && lease === undefined) {
+      throw new InvalidArgument("keepAlive: is for a sandbox with a lease");
+    }
     // Made by this side, so that the run can be stopped even if the answer is lost.
     const runId = requests.newId();
     const request = {
@@ -200,14 +207,14 @@ export class Sandbox implements AsyncDisposable {
       limits: requests.limits(options.limits),
       ttl: requests.duration("timeout", options.timeout),
       idleTimeout: requests.duration("idleTimeout", options.idleTimeout),
-      lease: requests.duration("lease", options.lease),
+      lease: requests.duration("lease", lease),
       secretEnv: { ...options.secretEnv },
       writablePaths: [...(options.writablePaths ?? [])],
       labels: { ...options.metadata },
       issueToken,
     };
     const { client, ownsClient } = connection(options);
-    const origin: Origin = { ownsClient, deleteWorkspace: !requests.stays(workspace), token: null };
+    const origin: Origin = { ownsClient, deleteWorkspace: !requests.stays(workspace), token: null, keeping: null };
     const sandbox = new Sandbox(client, runId, initial(options), origin);
     try {
       const made = await client.runs.createRun(request, { timeout: CREATE_TIMEOUT, signal });
@@ -215,6 +222,7 @@ export class Sandbox implements AsyncDisposable {
         throw new DaemonUnreachable("the connection was lost, and the run's token with it");
       }
       origin.token = made.token || null;
+      origin.keeping = options.keepAlive && lease !== undefined ? new Keeping(client, runId, lease) : null;
     } catch (error) {
       // A refusal leaves no run.
       const refused = error instanceof CofferdamError && !(error instanceof DaemonUnreachable);
@@ -237,7 +245,7 @@ export class Sandbox implements AsyncDisposable {
    */
   static async connect(runId: string, options: ConnectOptions = {}): Promise<Sandbox> {
     const { client, ownsClient } = connection(options);
-    const origin = { ownsClient, deleteWorkspace: false, token: null };
+    const origin = { ownsClient, deleteWorkspace: false, token: null, keeping: null };
     const sandbox = new Sandbox(client, runId, initial(options), origin);
     try {
       try {
@@ -431,6 +439,7 @@ export class Sandbox implements AsyncDisposable {
    * False: it had ended already, or there is no such run.
    */
   async stop(): Promise<boolean> {
+    await this.#letGo();
     try {
       if (["stopped", "failed"].includes((await this.info()).state)) {
         return false;
@@ -461,8 +470,9 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  /** Closes the connection if it is this sandbox's own. The run goes on. */
+  /** Closes the connection if it is this sandbox's own. The run goes on, as long as its `lease` lets it. */
   async close(): Promise<void> {
+    await this.#letGo();
     if (this.#origin.ownsClient) {
       await this.client.close();
     }
@@ -470,6 +480,13 @@ export class Sandbox implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill();
+  }
+
+  /** Renews the lease no longer. */
+  async #letGo(): Promise<void> {
+    const { keeping } = this.#origin;
+    this.#origin.keeping = null;
+    await keeping?.end();
   }
 }
 

@@ -97,7 +97,7 @@ export class Session implements AsyncDisposable {
   /**
    * Interrupts the program that runs, and returns when the session takes commands again.
    *
-   * Where a `run` waits elsewhere, that one has the output. Throws `PreconditionFailed` where the session has ended.
+   * Where a `run` waits elsewhere, that one has the output.
    */
   async interrupt(options: InterruptOptions = {}): Promise<SessionResult> {
     const { attempts = ATTEMPTS, timeout = PAUSE, expect = [] } = options;

@@ -15,13 +15,14 @@ import type { FileHandle } from "node:fs/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Caller, either, succeeded } from "./caller.js";
 import { type Form, pieces } from "./download.js";
-import { AlreadyExists, ApprovalRequired, FileNotFound, NotFound, PreconditionFailed } from "./errors.js";
+import { AlreadyExists, ApprovalRequired, FileNotFound, NotFound, PreconditionFailed, RunNotReady } from "./errors.js";
 import * as results from "./results.js";
 import type { TransferOptions } from "./transfer.js";
 import { sleep } from "./transport.js";
 import type { ProgressCallback } from "./types.js";
 import {
   type BeginUploadSchema,
+  type ReadResult,
   type UploadArchiveResponse,
   type UploadFileResponse,
   type WriteResult,
@@ -30,6 +31,8 @@ import {
 
 // Bytes of one message.
 const PIECE = 256 * 1024;
+// Seconds until the daemon is asked again whether something is over.
+const PAUSE = 0.1;
 
 /** Bytes that can be read more than once. */
 export interface Source {
@@ -120,8 +123,9 @@ export class Upload {
         await sleep(pause, this.#signal);
       }
       const received = await this.#received();
-      if (received === null && this.#sent && (await this.#isThere())) {
-        return this.#written();
+      const found = received === null && this.#sent ? await this.#found() : null;
+      if (found !== null) {
+        return this.#written(found.path);
       }
       if (received === null) {
         // A daemon that was killed may have left the file of the old one.
@@ -179,7 +183,7 @@ export class Upload {
     const call = await this.#caller.over(callId, this.#signal);
     succeeded(call, true);
     const { kind } = results.present(call.result);
-    return kind.case === "write" ? kind.value : this.#written();
+    return kind.case === "write" ? kind.value : this.#written(this.#target.path);
   }
 
   /** Bytes that the daemon has; null: it has none, or has used them. */
@@ -197,34 +201,42 @@ export class Upload {
         if (!(error instanceof AlreadyExists)) {
           throw error;
         }
-        await sleep(0.1, this.#signal);
+        await sleep(PAUSE, this.#signal);
       }
     }
   }
 
-  /** Whether the file has this content. An archive is unpacked again: that comes to the same. */
-  async #isThere(): Promise<boolean> {
+  /** The file, if it has this content. An archive is unpacked again: that comes to the same. */
+  async #found(): Promise<ReadResult | null> {
     if (this.#form === "archive") {
-      return false;
+      return null;
     }
     const { size, sha256 } = this.#source;
-    try {
-      for await (const piece of pieces(this.#caller, "file", this.#target.path, () => size, { signal: this.#signal })) {
-        if (piece.case === "end") {
-          return piece.value.result?.sha256 === sha256;
+    for (;;) {
+      try {
+        const options = { signal: this.#signal };
+        for await (const piece of pieces(this.#caller, "file", this.#target.path, () => size, options)) {
+          if (piece.case === "end") {
+            return piece.value.result?.sha256 === sha256 ? piece.value.result : null;
+          }
         }
-      }
-    } catch (error) {
-      if (!(error instanceof FileNotFound)) {
-        throw error;
+        return null;
+      } catch (error) {
+        if (error instanceof FileNotFound) {
+          return null;
+        }
+        // A run stands still for a moment after a person has consented.
+        if (!(error instanceof RunNotReady && error.details["state"] === "PAUSED")) {
+          throw error;
+        }
+        await sleep(PAUSE, this.#signal);
       }
     }
-    return false;
   }
 
   /** What an upload of the same content would be told now. */
-  #written(): WriteResult {
-    const { path, createOnly, ifMatchSha256 } = this.#target;
+  #written(path: string): WriteResult {
+    const { createOnly, ifMatchSha256 } = this.#target;
     const { size, sha256 } = this.#source;
     const sha256Before = createOnly ? "" : ifMatchSha256 || sha256;
     return create(WriteResultSchema, { path, bytesWritten: BigInt(size), sha256After: sha256, sha256Before });

@@ -7,10 +7,11 @@ import { createConnection, createServer, type Socket } from "node:net";
 export class BreakableProxy implements AsyncDisposable {
   /** How many connections were made. */
   connections = 0;
-  /** Cut each connection after so many bytes from the daemon, or to it, so many times. */
+  /** Cut each connection after so many bytes from the daemon, so many times. */
   cutAfter = 0;
   cuts = 0;
-  cutSending = false;
+  /** Cut each connection after so many bytes from the client; 0: none. */
+  cutAfterSent = 0;
   readonly endpoint: string;
   readonly #path: string;
   readonly #target: string;
@@ -35,20 +36,23 @@ export class BreakableProxy implements AsyncDisposable {
     const daemon = createConnection(this.#target);
     const pair: [Socket, Socket] = [client, daemon];
     this.#pairs.add(pair);
-    this.#pass(daemon, client, pair, () => true);
-    this.#pass(client, daemon, pair, () => this.cutSending);
+    this.#pass(daemon, client, pair, (passed) => {
+      const ends = this.cuts > 0 && this.cutAfter > 0 && passed > this.cutAfter;
+      this.cuts -= ends ? 1 : 0;
+      return ends;
+    });
+    this.#pass(client, daemon, pair, (passed) => this.cutAfterSent > 0 && passed > this.cutAfterSent);
     for (const end of pair) {
       end.on("error", () => this.#close(pair));
       end.on("close", () => this.#close(pair));
     }
   }
 
-  #pass(from: Socket, to: Socket, pair: [Socket, Socket], counts: () => boolean): void {
+  #pass(from: Socket, to: Socket, pair: [Socket, Socket], ends: (passed: number) => boolean): void {
     let passed = 0;
     from.on("data", (data) => {
       passed += data.length;
-      if (this.cuts > 0 && this.cutAfter > 0 && passed > this.cutAfter && counts()) {
-        this.cuts -= 1;
+      if (ends(passed)) {
         this.#close(pair);
       } else if (!to.write(data)) {
         from.pause();

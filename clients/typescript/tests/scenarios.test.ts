@@ -142,9 +142,7 @@ async function connected(scenario: Scenario, path: string): Promise<BreakablePro
     return null;
   }
   const proxy = await BreakableProxy.start(path, endpoint);
-  proxy.cutAfter = scenario.connection.cut_after;
-  proxy.cuts = Number.POSITIVE_INFINITY;
-  proxy.cutSending = true;
+  proxy.cutAfterSent = scenario.connection.cut_after;
   return proxy;
 }
 
