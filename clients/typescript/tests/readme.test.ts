@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import { Daemon, repository } from "./daemon.js";
+import { namesIn } from "./names.js";
 
 const PACKAGE = join(import.meta.dirname, "../..");
 const README = readFileSync(join(PACKAGE, "README.md"), "utf8");
@@ -29,7 +30,7 @@ after(async () => {
 /** Compiles the text as strictly as the package itself, runs it, and returns its output. */
 async function said(name: string, text: string): Promise<string> {
   const directory = join(place, name);
-  mkdirSync(directory);
+  mkdirSync(directory, { recursive: true });
   const options = { rootDir: ".", outDir: ".", declaration: false };
   const config = {
     extends: join(PACKAGE, "tsconfig.json"),
@@ -41,11 +42,11 @@ async function said(name: string, text: string): Promise<string> {
   writeFileSync(join(directory, "example.ts"), text);
   await run(process.execPath, [join(PACKAGE, "node_modules/typescript/bin/tsc"), "-p", directory]);
   const env = { ...process.env, COFFERDAM_ENDPOINT: daemon.endpoint };
-  return (await run(process.execPath, [join(directory, "example.js")], { env })).stdout;
+  return (await run(process.execPath, [join(directory, "example.js")], { cwd: directory, env })).stdout;
 }
 
-test("there are four", () => {
-  assert.equal(EXAMPLES.length, 4);
+test("there are five", () => {
+  assert.equal(EXAMPLES.length, 5);
 });
 
 test("the first example", async () => {
@@ -111,4 +112,14 @@ test("commands in the background", async () => {
   assert.match(told, /^\[ 'counter' \]\n2\n/);
   assert.match(told, /40 120/);
   assert.match(told, /\n0\n$/);
+});
+
+test("sessions and transfers", async () => {
+  const directory = join(place, "sessions");
+  mkdirSync(join(directory, "data"), { recursive: true });
+  writeFileSync(join(directory, "data", "a.txt"), "a\n");
+  const told = await said("sessions", EXAMPLES[4] ?? "");
+  assert.match(told, /bytes\nfast yes\n\ncreated \/workspace\/data\/made.txt\n$/);
+  assert.deepEqual(namesIn(join(directory, "result")), ["a.txt", "made.txt"]);
+  assert.equal(readFileSync(join(directory, "result", "made.txt"), "utf8"), "fast yes\n");
 });
