@@ -82,6 +82,9 @@ export async function receive(
       }
       await sink.begin(piece.value);
     } else if (piece.case === "data") {
+      if (total !== null && done + piece.value.length > total) {
+        throw changed(path);
+      }
       await sink.take(piece.value);
       hash.update(piece.value);
       done += piece.value.length;
@@ -92,9 +95,13 @@ export async function receive(
   }
   const ended = present(result);
   if (hash.digest("hex") !== ended.sha256) {
-    throw new PreconditionFailed(`${path}: changed while it was copied`, { reason: "PRECONDITION_FAILED" });
+    throw changed(path);
   }
   return ended;
+}
+
+function changed(path: string): PreconditionFailed {
+  return new PreconditionFailed(`${path}: changed while it was copied`, { reason: "PRECONDITION_FAILED" });
 }
 
 /** A refusal as that of a call. */

@@ -186,15 +186,15 @@ export class Transport {
     const { route, encode, decode } = wire(method);
     const call = this.#open().makeBidiStreamRequest(route, encode, decode, this.#metadata(), streamDeadline(options));
     const over = new AbortController();
-    let broken: { error: unknown } | null = null;
+    const thrown: unknown[] = [];
     feed(call, method.input, requests, over.signal).catch((error) => {
-      broken = { error };
+      thrown.push(error);
       call.cancel();
     });
     try {
       yield* this.#answers(call, options);
     } catch (error) {
-      throw broken === null ? error : (broken as { error: unknown }).error;
+      throw thrown.length > 0 ? thrown[0] : error;
     } finally {
       over.abort();
     }

@@ -98,6 +98,8 @@ export class Upload {
   #told = 0;
   // Every byte was sent once: the daemon may have written the file.
   #sent = false;
+  // The caller's own code threw: that is no answer of the daemon.
+  #callbackThrew = false;
 
   constructor(caller: Caller, form: Form, source: Source, target: Target, options: TransferOptions) {
     this.#caller = caller;
@@ -117,7 +119,7 @@ export class Upload {
         return await this.#outcome(await this.#answer());
       } catch (error) {
         const pause = transport.isLost(error) ? patience.pause() : null;
-        if (pause === null) {
+        if (this.#callbackThrew || pause === null) {
           throw error;
         }
         await sleep(pause, this.#signal);
@@ -161,12 +163,22 @@ export class Upload {
     for await (const data of this.#source.from(this.#offset)) {
       yield { piece: { case: "data", value: data } } as const;
       done += data.length;
-      if (done > this.#told) {
-        this.#told = done;
-        await this.#onProgress?.(done, size);
-      }
+      await this.#tell(done);
     }
     this.#sent = true;
+  }
+
+  async #tell(done: number): Promise<void> {
+    if (done <= this.#told) {
+      return;
+    }
+    this.#told = done;
+    try {
+      await this.#onProgress?.(done, this.#source.size);
+    } catch (error) {
+      this.#callbackThrew = true;
+      throw error;
+    }
   }
 
   async #outcome(answer: UploadFileResponse | UploadArchiveResponse): Promise<WriteResult> {
