@@ -31,7 +31,7 @@ export interface Unpacked {
 }
 
 /** Packs the content of a directory, without what the daemon would refuse, and returns how many entries were left out. */
-export async function pack(directory: string, archive: string): Promise<number> {
+export async function pack(directory: string, archive: string, signal?: AbortSignal): Promise<number> {
   let leftOut = 0;
   const filter = (path: string, stat: Stats) => {
     const taken = isTaken(relative(directory, path), path, stat);
@@ -45,8 +45,9 @@ export async function pack(directory: string, archive: string): Promise<number> 
     map: (header) => ({ ...header, ...nobody, mode: (header.mode ?? 0) & 0o777 }),
   });
   try {
-    await pipeline(packed, createWriteStream(archive, { mode: 0o600 }));
+    await pipeline(packed, createWriteStream(archive, { mode: 0o600 }), { signal });
   } catch (error) {
+    signal?.throwIfAborted();
     throw error instanceof Error && "code" in error ? error : changed(directory);
   }
   return leftOut;

@@ -208,7 +208,7 @@ export class Files {
     try {
       const { mode = found.mode & 0o777 } = options;
       const target = { path, mode, createOnly, ifMatchSha256 };
-      const upload = new Upload(this.#caller, "file", await ofFile(file, local), target, options);
+      const upload = new Upload(this.#caller, "file", await ofFile(file, local, options.signal), target, options);
       return results.uploaded(await upload.done(), "file", 0);
     } finally {
       await file.close();
@@ -222,10 +222,16 @@ export class Files {
     const place = await mkdtemp(join(tmpdir(), "cofferdam-"));
     try {
       const archive = join(place, "archive");
-      const leftOut = await pack(local, archive);
+      const leftOut = await pack(local, archive, options.signal);
       const file = await open(archive);
       try {
-        const upload = new Upload(this.#caller, "archive", await ofFile(file, local), { path }, options);
+        const upload = new Upload(
+          this.#caller,
+          "archive",
+          await ofFile(file, local, options.signal),
+          { path },
+          options,
+        );
         return results.uploaded(await upload.done(), "directory", leftOut);
       } finally {
         await file.close();
@@ -250,8 +256,8 @@ export class Files {
    * place of a directory, `LimitExceeded`, `SandboxViolation`, and errors of the local file system as Node.js has them.
    */
   async download(path: string, local: string, options: TransferOptions = {}): Promise<TransferInfo> {
+    const file = new ComingFile(local);
     try {
-      await using file = new ComingFile(local);
       const ended = await receive(this.#caller, "file", path, file, options);
       await file.place();
       return results.downloaded(ended, { type: "file", size: Number(ended.sizeBytes), entries: 1, leftOut: 0 });
@@ -259,11 +265,17 @@ export class Files {
       if (!(error instanceof InvalidArgument && error.details["is"] === "directory")) {
         throw error;
       }
+    } finally {
+      await file.close();
     }
-    await using directory = new ComingDirectory(local);
-    const ended = await receive(this.#caller, "archive", path, directory, options);
-    const { size, entries, leftOut } = await directory.place();
-    return results.downloaded(ended, { type: "directory", size, entries, leftOut: leftOut + Number(ended.leftOut) });
+    const directory = new ComingDirectory(local);
+    try {
+      const ended = await receive(this.#caller, "archive", path, directory, options);
+      const { leftOut, ...facts } = await directory.place();
+      return results.downloaded(ended, { type: "directory", ...facts, leftOut: leftOut + Number(ended.leftOut) });
+    } finally {
+      await directory.close();
+    }
   }
 
   /**

@@ -10,7 +10,7 @@ import { AlreadyExists } from "./errors.js";
 import type { DownloadBegun } from "./v1.js";
 
 /** A file that comes. Made beside the one that it becomes. */
-export class ComingFile implements Sink, AsyncDisposable {
+export class ComingFile implements Sink {
   readonly #to: string;
   readonly #path: string;
   #file: FileHandle | null = null;
@@ -37,14 +37,15 @@ export class ComingFile implements Sink, AsyncDisposable {
     await rename(this.#path, this.#to);
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  /** Removes what is not in its place. */
+  async close(): Promise<void> {
     await this.#file?.close();
     await rm(this.#path, { force: true });
   }
 }
 
 /** A directory that comes, as an archive. It is unpacked where nobody else can enter, and moved when all of it is there. */
-export class ComingDirectory implements Sink, AsyncDisposable {
+export class ComingDirectory implements Sink {
   #to: string;
   #within: string | null = null;
   #archive: FileHandle | null = null;
@@ -85,7 +86,8 @@ export class ComingDirectory implements Sink, AsyncDisposable {
     return unpacked;
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  /** Removes what is not in its place. */
+  async close(): Promise<void> {
     await this.#archive?.close();
     if (this.#within !== null) {
       await rm(this.#within, { recursive: true, force: true });

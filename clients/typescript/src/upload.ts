@@ -49,7 +49,7 @@ export type Target = Pick<
 > & { path: string };
 
 /** A file that is open, of which each byte is read twice: for its hash, and to be sent. */
-export async function ofFile(file: FileHandle, name: string): Promise<Source> {
+export async function ofFile(file: FileHandle, name: string, signal?: AbortSignal): Promise<Source> {
   const { size } = await file.stat();
   const from = async function* (offset: number): AsyncGenerator<Uint8Array, void> {
     for (let at = offset; at < size; ) {
@@ -64,6 +64,7 @@ export async function ofFile(file: FileHandle, name: string): Promise<Source> {
   };
   const hash = createHash("sha256");
   for await (const piece of from(0)) {
+    signal?.throwIfAborted();
     hash.update(piece);
   }
   return { size, sha256: hash.digest("hex"), from };

@@ -201,27 +201,32 @@ test("large contents are read and written", async () => {
   await assert.rejects(sandbox.files.write("larger", new Uint8Array(64 * MIB + 1)), LimitExceeded);
 });
 
-test("a person consents to an upload, once", async () => {
-  await using proxy = await BreakableProxy.start(join(place, "consents.sock"), endpoint);
-  await using sandbox = await Sandbox.create({ profile: "review", endpoint: proxy.endpoint });
+test("a person is asked for an upload", async () => {
+  await using sandbox = await Sandbox.create({ profile: "review", agentId: "asked" });
   const here = room();
   writeFileSync(join(here, "a"), "content");
   await assert.rejects(sandbox.files.upload(join(here, "a"), "a"), (error) => {
     assert(error instanceof ApprovalRequired);
-    return error.callId !== null;
+    assert(error.callId !== null && error.approvalId !== "");
+    return true;
   });
-  const [asked] = await sandbox.approvals.list();
-  await sandbox.approvals.deny(asked?.approvalId ?? "");
-  await eventually(async () => (await sandbox.info()).state === "ready", "it stands still");
+  await assert.rejects(sandbox.files.write("b", bytes(2 * MIB)), ApprovalRequired);
+});
+
+test("a person consents to an upload, once", async () => {
+  await using proxy = await BreakableProxy.start(join(place, "consents.sock"), endpoint);
+  await using sandbox = await Sandbox.create({ profile: "review", agentId: "asking", endpoint: proxy.endpoint });
+  const here = room();
+  writeFileSync(join(here, "a"), "content");
   const waiting = sandbox.withOptions({ waitForApproval: true }).files.upload(join(here, "a"), "a");
   await eventually(async () => (await sandbox.approvals.list()).length === 1, "nobody is asked");
   // The upload is used by its call: it is no other that has to be asked for.
   const before = proxy.connections;
   proxy.cut();
   await eventually(async () => proxy.connections > before, "the upload does not ask on");
-  const [again, ...others] = await sandbox.approvals.list();
+  const [asked, ...others] = await sandbox.approvals.list();
   assert.equal(others.length, 0);
-  await sandbox.approvals.approve(again?.approvalId ?? "");
+  await sandbox.approvals.approve(asked?.approvalId ?? "");
   assert.equal((await waiting).size, 7);
   assert.equal(await sandbox.files.read("a"), "content");
 });
