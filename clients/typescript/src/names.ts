@@ -5,6 +5,11 @@ const IGNORED = /\p{Default_Ignorable_Code_Point}/gu;
 // Git obeys what is in its own directory, whatever a file system calls it.
 const GIT = new Set([".git", "git~1"]);
 
+/** Whether it is a file that the daemon has not yet written whole. */
+export function isTemporary(name: string): boolean {
+  return name.startsWith(".cofferdam-tmp-");
+}
+
 /**
  * Whether an entry may be copied: git's own files, which git would obey, and programs of packages, may not, and the daemon
  * refuses to write them.
@@ -13,7 +18,7 @@ export function mayBeCopied(parts: readonly string[]): boolean {
   return parts.every((name, at) => {
     const folded = foldings(name);
     const isBinary = folded.includes(".bin") && foldings(parts[at - 1] ?? "").includes("node_modules");
-    return !folded.some((one) => GIT.has(one)) && !isBinary && !name.startsWith(".cofferdam-tmp-");
+    return !folded.some((one) => GIT.has(one)) && !isBinary && !isTemporary(name);
   });
 }
 

@@ -2,6 +2,7 @@
 
 import type { Caller } from "./caller.js";
 import { FileNotFound, LimitExceeded, NotFound, RunNotReady } from "./errors.js";
+import { isTemporary } from "./names.js";
 import { sleep } from "./transport.js";
 import type { FileEvent, FileInfo, Found } from "./types.js";
 import { Run_State } from "./v1.js";
@@ -17,7 +18,8 @@ export function listed(path: string, found: Found<FileInfo>): Listing {
     const hint = "Watch a smaller directory, or without `recursive`.";
     throw new LimitExceeded(`${path}: has more entries than one listing`, { reason: "READ_LIMIT", hint });
   }
-  return new Map(found.items.map((entry) => [entry.path, entry]));
+  const entries = found.items.filter((entry) => !isTemporary(entry.name));
+  return new Map(entries.map((entry) => [entry.path, entry]));
 }
 
 /** The changes between two listings, by path. */

@@ -16,6 +16,7 @@ export class BreakableProxy implements AsyncDisposable {
   readonly #path: string;
   readonly #target: string;
   readonly #pairs = new Set<[Socket, Socket]>();
+  readonly #muted = new Set<Socket>();
   readonly #server = createServer((client) => this.#accept(client));
 
   private constructor(path: string, endpoint: string) {
@@ -54,7 +55,7 @@ export class BreakableProxy implements AsyncDisposable {
       passed += data.length;
       if (ends(passed)) {
         this.#close(pair);
-      } else if (!to.write(data)) {
+      } else if (!this.#muted.has(from) && !to.write(data)) {
         from.pause();
         to.once("drain", () => from.resume());
       }
@@ -65,6 +66,13 @@ export class BreakableProxy implements AsyncDisposable {
     this.#pairs.delete(pair);
     for (const end of pair) {
       end.destroy();
+    }
+  }
+
+  /** From now on the connections that there are carry nothing from the daemon. */
+  mute(): void {
+    for (const [, daemon] of this.#pairs) {
+      this.#muted.add(daemon);
     }
   }
 

@@ -93,7 +93,7 @@ test("what is no session is none, and a profile may forbid them", async () => {
 
 test("a lease is renewed as long as its sandbox object wants it", async () => {
   await using client = new Client({ endpoint });
-  const options = { profile: "open", lease: 2, client } as const;
+  const options = { profile: "open", lease: 6, client } as const;
   const kept = await Sandbox.create({ ...options, keepAlive: true });
   await using left = await Sandbox.create(options);
   await eventually(async () => (await left.info()).state === "stopped", "it does not end");
