@@ -34,6 +34,9 @@ export class ComingFile implements Sink {
   /** Gives it its name. */
   async place(): Promise<void> {
     await this.#file?.sync();
+    if ((await statusOf(this.#to))?.isDirectory()) {
+      throw clash(this.#to);
+    }
     await rename(this.#path, this.#to);
   }
 
@@ -61,6 +64,9 @@ export class ComingDirectory implements Sink {
       await mkdir(dirname(this.#to), { recursive: true });
       const there = await statusOf(this.#to);
       this.#to = there === null ? this.#to : await realpath(this.#to);
+      if (there !== null && !(await lstat(this.#to)).isDirectory()) {
+        throw clash(this.#to);
+      }
       // Of the same file system.
       const beside = there === null ? dirname(this.#to) : this.#to;
       this.#within = await mkdtemp(join(beside, ".cofferdam-"));
@@ -103,8 +109,7 @@ async function moves(from: string, to: string): Promise<[string, string][]> {
     return [[from, to]];
   }
   if (!comes.isDirectory() || !there.isDirectory()) {
-    const message = `${to}: a directory cannot take the place of something else, nor something else that of a directory`;
-    throw new AlreadyExists(message, { reason: "ALREADY_EXISTS" });
+    throw clash(to);
   }
   const found: [string, string][] = [];
   for (const name of await readdir(from)) {
@@ -113,6 +118,11 @@ async function moves(from: string, to: string): Promise<[string, string][]> {
     }
   }
   return found;
+}
+
+function clash(to: string): AlreadyExists {
+  const message = `${to}: a directory cannot take the place of something else, nor something else that of a directory`;
+  return new AlreadyExists(message, { reason: "ALREADY_EXISTS" });
 }
 
 /** null: there is none. */

@@ -300,6 +300,8 @@ test("a tree is put beside what is there, and never through a link", async () =>
   writeFileSync(join(here, "t/b"), "mine");
   writeFileSync(join(here, "t/a/x"), "mine");
   await assert.rejects(sandbox.files.download("t", join(here, "t")), AlreadyExists);
+  await assert.rejects(sandbox.files.download("t", join(here, "t/b")), AlreadyExists);
+  await assert.rejects(sandbox.files.download("t/a/x", join(here, "t/a")), AlreadyExists);
   assert.equal(readFileSync(join(here, "t/a/x"), "utf8"), "mine");
   assert.deepEqual(readdirSync(join(here, "t")).sort(), ["a", "b"]);
 });
