@@ -127,6 +127,10 @@ async fn a_stream_that_lies_leaves_nothing_and_changes_nothing() {
         assert_eq!(reason(&refused), expected, "{told}: {refused}");
         assert_eq!(run.download("f", 0).await.unwrap().data, b"old", "{told}");
     }
+    // Without a size or a hash nothing tells its end from that of a client which is killed.
+    let bare = UploadFileRequest { piece: Some(Piece::Begin(run.begin("f"))) };
+    let refused = run.clients.files.upload_file(tokio_stream::iter([bare])).await.unwrap_err();
+    assert_eq!(reason(&refused), "INVALID_ARGUMENT", "{refused}");
     // Nobody takes an upload by its name that is not there, and no download without a client.
     let uploaded = v1::UploadedContent {
         upload_id: ID.to_owned(),
@@ -164,7 +168,8 @@ async fn an_upload_that_breaks_off_goes_on_where_it_was() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let content = bytes(9 * MIB);
-    let begin = BeginUpload { upload_id: ID.to_owned(), ..run.begin("f") };
+    let whole = Some(content.len() as u64);
+    let begin = BeginUpload { upload_id: ID.to_owned(), size_bytes: whole, ..run.begin("f") };
     let received = async |run: &mut RunHandle| {
         let request = v1::GetUploadRequest { run_id: run.id().to_owned(), upload_id: ID.to_owned() };
         run.clients.files.get_upload(request).await.map(|answer| answer.into_inner().received_bytes)

@@ -28,13 +28,16 @@ impl RunHandle {
         BeginUpload { run_id: self.id().to_owned(), path: path.to_owned(), ..Default::default() }
     }
 
-    /// Uploads a file as asked.
+    /// Uploads a file as asked, and says its SHA-256 where neither that nor its size is given.
     pub async fn upload_with(
         &mut self,
-        begin: BeginUpload,
+        mut begin: BeginUpload,
         content: &[u8],
     ) -> Result<UploadFileResponse, Status> {
         use v1::upload_file_request::Piece;
+        if begin.size_bytes.is_none() && begin.sha256.is_empty() {
+            begin.sha256 = sha256(content);
+        }
         let pieces = std::iter::once(Piece::Begin(begin))
             .chain(content.chunks(PIECE).map(|piece| Piece::Data(piece.to_vec().into())));
         let messages: Vec<_> = pieces.map(|piece| v1::UploadFileRequest { piece: Some(piece) }).collect();

@@ -27,6 +27,7 @@ use jail::{Keeps, Private};
 use ops::{Reason, UploadId};
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, fchown, fstat, fstatvfs, openat, statat, unlinkat};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
@@ -193,7 +194,15 @@ impl Uploads {
             return Ok(Err(refusal));
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&directory, id.as_str(), flags, Mode::RUSR | Mode::WUSR)?;
+        let make = || openat(&directory, id.as_str(), flags, Mode::RUSR | Mode::WUSR);
+        let file = match make() {
+            // A daemon that was killed left it. A call that still waits for it finds other content, and is refused.
+            Err(Errno::EXIST) => {
+                unlinkat(&directory, id.as_str(), AtFlags::empty())?;
+                make()?
+            }
+            made => made?,
+        };
         fchown(&file, uid, gid)?;
         Ok(Ok((directory, file.into())))
     }

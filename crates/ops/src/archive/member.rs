@@ -51,7 +51,8 @@ pub(crate) fn members(
     mut each: impl FnMut(Member, &mut dyn Read) -> Result<(), ToolFailure>,
 ) -> Result<Room, ToolFailure> {
     let mut room = Room::new(most);
-    let mut archive = Archive::new(BufReader::with_capacity(BLOCK, archive));
+    let mut source = Source { inner: BufReader::with_capacity(BLOCK, archive), is_over: false };
+    let mut archive = Archive::new(&mut source);
     let mut extension = Extension::default();
     for entry in archive.entries().map_err(|error| broken(&error))?.raw(true) {
         let mut entry = entry.map_err(|error| broken(&error))?;
@@ -76,7 +77,25 @@ pub(crate) fn members(
             }
         }
     }
+    // A stream that broke off between two members, for instance.
+    if source.is_over {
+        return Err(refused("no end: after its last member it has no block of zeros"));
+    }
     Ok(room)
+}
+
+/// The bytes of an archive. Its reader takes their end for the archive's, with or without the block that marks it.
+struct Source<R> {
+    inner: R,
+    is_over: bool,
+}
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.is_over |= read == 0 && !buffer.is_empty();
+        Ok(read)
+    }
 }
 
 fn member(

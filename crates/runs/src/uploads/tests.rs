@@ -130,3 +130,15 @@ async fn one_that_nobody_goes_on_with_is_forgotten() {
     tokio::time::sleep(KEPT + Duration::from_secs(1)).await;
     assert_eq!((scene.files(), scene.begin(Some(ID), 2).err()), (0, Some(Reason::NotFound)));
 }
+
+#[test]
+fn an_upload_goes_in_the_place_of_one_that_a_killed_daemon_left() {
+    let scene = Scene::new();
+    let left = scene.begin(Some(ID), 0).unwrap().receive(said([data("left"), Piece::End]), 4).unwrap();
+    left.leave();
+    let next = Uploads::new(Directories { state: scene.top.path().to_owned() });
+    let id = UploadId::parse("id", ID).unwrap();
+    let upload = next.begin(scene.run, Some(id), 0, 0).unwrap();
+    let content = upload.receive(said([data("new"), Piece::End]), 3).unwrap();
+    assert_eq!(fs::read(scene.directory().join(content.id().as_str())).unwrap(), b"new");
+}

@@ -7900,10 +7900,10 @@ pub struct BeginUpload {
     /// Position of the first byte that follows: as many as the daemon has (`GetUpload`). Default: 0.
     #[prost(uint64, tag = "4")]
     pub offset: u64,
-    /// Bytes in all. The daemon refuses more and fewer. Default: as many as come.
+    /// Bytes in all. The daemon refuses more and fewer. Of a file either this or sha256 is required.
     #[prost(uint64, optional, tag = "5")]
     pub size_bytes: ::core::option::Option<u64>,
-    /// SHA-256 of all bytes, lower-case hex. The daemon refuses others. Default: not compared.
+    /// SHA-256 of all bytes, lower-case hex. The daemon refuses others. Default: only the size is compared.
     #[prost(string, tag = "6")]
     pub sha256: ::prost::alloc::string::String,
     /// Permission bits of the file, at most 0777. Default: those of the file that is replaced, else 0644. Not of archives.

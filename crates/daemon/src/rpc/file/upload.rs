@@ -67,6 +67,12 @@ impl Service {
                 return Err(Refusal::invalid("begin", "is missing: it is the first message of an upload"));
             }
         };
+        // An archive has an end of its own.
+        if form == Form::File && begin.size_bytes.is_none() && begin.sha256.is_empty() {
+            let message =
+                "is missing: say it or sha256, for the stream of a client that is killed can end in order";
+            return Err(Refusal::invalid("size_bytes", message));
+        }
         let run = RunId::parse(&begin.run_id)?;
         self.calls.runs.check_use(run, principal)?;
         let id = Some(begin.upload_id.as_str()).filter(|id| !id.is_empty());

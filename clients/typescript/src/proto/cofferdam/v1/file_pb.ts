@@ -89,14 +89,14 @@ export type BeginUpload = Message<"cofferdam.v1.BeginUpload"> & {
   offset: bigint;
 
   /**
-   * Bytes in all. The daemon refuses more and fewer. Default: as many as come.
+   * Bytes in all. The daemon refuses more and fewer. Of a file either this or sha256 is required.
    *
    * @generated from field: optional uint64 size_bytes = 5;
    */
   sizeBytes?: bigint | undefined;
 
   /**
-   * SHA-256 of all bytes, lower-case hex. The daemon refuses others. Default: not compared.
+   * SHA-256 of all bytes, lower-case hex. The daemon refuses others. Default: only the size is compared.
    *
    * @generated from field: string sha256 = 6;
    */
