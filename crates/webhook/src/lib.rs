@@ -3,12 +3,15 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod endpoint;
+mod exchange;
+mod fetch;
 mod send;
 mod sign;
 mod target;
 mod tls;
 
 pub use endpoint::{Endpoint, MAX_WAIT, backoff};
+pub use fetch::fetch;
 pub use send::{Failed, Sender};
 pub use sign::Secret;
 pub use target::Target;

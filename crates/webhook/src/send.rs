@@ -1,24 +1,14 @@
-//! One attempt: connect, TLS, one POST, the status. Nothing else: no redirect is followed, no proxy of the environment is
-//! used, no body is read, and no connection is kept.
+//! One attempt: one POST, and the status of its answer. No body is read.
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::client::conn::http1;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 #[cfg(test)]
 use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::endpoint::Endpoint;
-use crate::target::Target;
+use crate::exchange::exchange;
 use crate::tls::Tls;
-
-/// Bytes that the head of an answer may have.
-const MAX_HEAD: usize = 16 * 1024;
 
 /// Posts. One for the daemon.
 #[derive(Debug, Clone)]
@@ -58,20 +48,21 @@ impl Sender {
         timestamp: u64,
         body: &[u8],
     ) -> Result<(), Failed> {
-        let Target { host, port, tls, .. } = &endpoint.target;
-        let stream = TcpStream::connect((host.as_str(), *port))
+        let target = &endpoint.target;
+        let request = Request::post(&target.path)
+            .header("host", &target.authority)
+            .header("user-agent", concat!("cofferd/", env!("CARGO_PKG_VERSION")))
+            .header("content-type", "application/json")
+            .header("connection", "close")
+            .header("webhook-id", id)
+            .header("webhook-timestamp", timestamp)
+            .header("webhook-signature", endpoint.secret.sign(id, timestamp, body))
+            .body(Full::new(Bytes::copy_from_slice(body)))
+            .map_err(|_| Failed::retry("the request cannot be made"))?;
+        match exchange(&self.0, target, request, async |answer| Ok(answer.status()))
             .await
-            .map_err(|error| Failed::retry(format!("cannot connect: {}", error.kind())))?;
-        let status = if *tls {
-            let name = ServerName::try_from(host.clone())
-                .map_err(|_| Failed::retry("the host has no valid name"))?;
-            let connected = TlsConnector::from(self.0.config()).connect(name, stream).await;
-            let stream = connected.map_err(|error| Failed::retry(format!("TLS failed: {error}")))?;
-            exchange(stream, endpoint, id, timestamp, body).await?
-        } else {
-            exchange(stream, endpoint, id, timestamp, body).await?
-        };
-        match status {
+            .map_err(Failed::retry)?
+        {
             status if status.is_success() => Ok(()),
             // The specification's way of saying that nothing more is wanted.
             StatusCode::GONE => {
@@ -94,39 +85,6 @@ pub struct Failed {
 impl Failed {
     fn retry(message: impl Into<String>) -> Self {
         Self { message: message.into(), for_good: false }
-    }
-}
-
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    endpoint: &Endpoint,
-    id: &str,
-    timestamp: u64,
-    body: &[u8],
-) -> Result<StatusCode, Failed> {
-    let failed = |error: hyper::Error| Failed::retry(format!("no answer: {error}"));
-    let (mut sender, connection) =
-        http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    let request = Request::post(&endpoint.target.path)
-        .header("host", &endpoint.target.authority)
-        .header("user-agent", concat!("cofferd/", env!("CARGO_PKG_VERSION")))
-        .header("content-type", "application/json")
-        .header("connection", "close")
-        .header("webhook-id", id)
-        .header("webhook-timestamp", timestamp)
-        .header("webhook-signature", endpoint.secret.sign(id, timestamp, body))
-        .body(Full::new(Bytes::copy_from_slice(body)))
-        .map_err(|_| Failed::retry("the request cannot be made"))?;
-    // Both end with this function: neither is awaited longer than the answer's head takes.
-    let mut connection = std::pin::pin!(connection);
-    let mut answer = std::pin::pin!(sender.send_request(request));
-    tokio::select! {
-        biased;
-        answer = &mut answer => Ok(answer.map_err(failed)?.status()),
-        ended = &mut connection => match ended {
-            Err(error) => Err(failed(error)),
-            Ok(()) => Ok(answer.await.map_err(failed)?.status()),
-        },
     }
 }
 

@@ -1,0 +1,64 @@
+//! One request and its answer, over TCP or TLS. No redirect is followed, no proxy of the environment is used, and no connection is
+//! kept. The head of an answer is bounded; what reads its body bounds that.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::target::Target;
+use crate::tls::Tls;
+
+/// Bytes that the head of an answer may have.
+const MAX_HEAD: usize = 16 * 1024;
+
+/// What is said of an answer that does not come, or is none.
+pub(crate) fn no_answer(error: hyper::Error) -> String {
+    format!("no answer: {error}")
+}
+
+/// Sends a request to `target`, and gives what `take` makes of the answer. Messages do not have the URL's path.
+pub(crate) async fn exchange<T>(
+    tls: &Tls,
+    target: &Target,
+    request: Request<Full<Bytes>>,
+    take: impl AsyncFnOnce(Response<Incoming>) -> Result<T, String>,
+) -> Result<T, String> {
+    let Target { host, port, .. } = target;
+    let stream = TcpStream::connect((host.as_str(), *port))
+        .await
+        .map_err(|error| format!("cannot connect: {}", error.kind()))?;
+    if !target.tls {
+        return over(stream, request, take).await;
+    }
+    let name = ServerName::try_from(host.clone()).map_err(|_| "the host has no valid name")?;
+    let connected = TlsConnector::from(tls.config()).connect(name, stream).await;
+    over(connected.map_err(|error| format!("TLS failed: {error}"))?, request, take).await
+}
+
+async fn over<T>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+    take: impl AsyncFnOnce(Response<Incoming>) -> Result<T, String>,
+) -> Result<T, String> {
+    let connected = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = connected.map_err(no_answer)?;
+    // Both end with this function: neither is awaited longer than the answer takes.
+    let mut connection = std::pin::pin!(connection);
+    let mut answer =
+        std::pin::pin!(async { take(sender.send_request(request).await.map_err(no_answer)?).await });
+    tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        ended = &mut connection => match ended {
+            Err(error) => Err(no_answer(error)),
+            Ok(()) => answer.await,
+        },
+    }
+}
