@@ -1,8 +1,9 @@
 //! The table of methods × roles × credentials, tried whole: every cell of it, on every kind of connection.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use harness::{Bearer, Certificates, Clients, Daemon, Setup, as_user, reason, requests, v1};
+use harness::{Bearer, Certificates, Clients, Daemon, Issuer, Setup, as_user, reason, requests, v1};
 use identity::{Credential, METHODS, Role, Roles};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
@@ -60,6 +61,50 @@ fn all_roles() -> BTreeMap<&'static str, Roles> {
     each.into_iter().chain([("nobody", Roles::none()), ("everybody", Roles::all())]).collect()
 }
 
+/// Bearers with these roles, and what each is: API tokens and tokens of an issuer, wide and limited.
+async fn bearers(
+    daemon: &Daemon,
+    issuer: &Issuer,
+    name: &str,
+    roles: Roles,
+) -> Vec<(String, Credential, Bearer)> {
+    let mut bearers = Vec::new();
+    for (credential, profiles) in
+        [(Credential::Token, vec![]), (Credential::NarrowToken, vec!["open".to_owned()])]
+    {
+        let narrow = credential == Credential::NarrowToken;
+        let subject = if narrow { format!("narrow-{name}") } else { name.to_owned() };
+        let signed = issuer.token(&subject, &[], Duration::from_secs(3_600));
+        bearers.push((format!("{credential:?} of an issuer"), credential, Bearer::new(&signed)));
+        if !roles.is_empty() {
+            let named = roles.names().into_iter().map(str::to_owned).collect();
+            let token = v1::Token { name: name.to_owned(), roles: named, profiles, ..Default::default() };
+            let (_, secret) = daemon.token(token, None).await;
+            bearers.push((format!("{credential:?}"), credential, Bearer::new(&secret)));
+        }
+    }
+    bearers
+}
+
+/// What an issuer's tokens are worth: each subject has the roles of its name.
+fn grants(names: &BTreeMap<&'static str, Roles>) -> String {
+    let with_roles = names.iter().filter(|(_, roles)| !roles.is_empty());
+    let grants = with_roles.flat_map(|(name, roles)| {
+        let roles = roles.names().join(", ");
+        [
+            format!("{{ claim: sub, value: {name}, roles: [{roles}] }}"),
+            format!("{{ claim: sub, value: narrow-{name}, roles: [{roles}], profiles: [open] }}"),
+        ]
+    });
+    grants.collect::<Vec<_>>().join(", ")
+}
+
+/// A run's token.
+async fn run_token(own: &Clients) -> Bearer {
+    let run = v1::CreateRunRequest { issue_token: true, ..requests::managed("open") };
+    Bearer::new(&own.clone().runs.create_run(run).await.unwrap().into_inner().token)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_cell_of_methods_and_roles_and_transports_is_as_the_table_says() {
     let names = all_roles();
@@ -72,7 +117,9 @@ async fn every_cell_of_methods_and_roles_and_transports_is_as_the_table_says() {
             format!("{{ certificate: {name}, roles: [{roles}] }}"),
         ]
     });
-    let config = format!("access: [{}]\n", entries.collect::<Vec<_>>().join(", "));
+    let issuer = Issuer::default();
+    let access = format!("access: [{}]\n", entries.collect::<Vec<_>>().join(", "));
+    let config = access + &issuer.config_with_file(&grants(&names));
     let tcp = certificates.listen("tokens: {}, connections_per_second: 1000");
     let daemon = Daemon::start_with(Setup { config, tcp, ..Default::default() }).await;
     daemon.expose();
@@ -90,23 +137,8 @@ async fn every_cell_of_methods_and_roles_and_transports_is_as_the_table_says() {
         check("the Unix socket", name, by_socket, open(Credential::Uid, *roles));
         let channel = certificates.connect(&daemon, Some(name)).await.unwrap();
         check("certificate", name, opened(&channel, None).await, open(Credential::Certificate, *roles));
-        if roles.is_empty() {
-            continue;
-        }
-        let roles_of_token = || roles.names().into_iter().map(str::to_owned).collect();
-        for (credential, profiles) in
-            [(Credential::Token, vec![]), (Credential::NarrowToken, vec!["open".to_owned()])]
-        {
-            let token = v1::Token {
-                name: (*name).to_owned(),
-                roles: roles_of_token(),
-                profiles,
-                ..Default::default()
-            };
-            let (_, secret) = daemon.token(token, None).await;
-            let bearer = Bearer::new(&secret);
+        for (how, credential, bearer) in bearers(&daemon, &issuer, name, *roles).await {
             let open = || open(credential, *roles);
-            let how = format!("{credential:?}");
             check(&how, name, opened(&anonymous, Some(&bearer)).await, open());
             check(&how, name, opened(&own.channel, Some(&bearer)).await, open());
             // It is its holder, whatever else the connection is.
@@ -114,14 +146,13 @@ async fn every_cell_of_methods_and_roles_and_transports_is_as_the_table_says() {
         }
     }
 
-    let run = v1::CreateRunRequest { issue_token: true, ..requests::managed("open") };
-    let made = own.clone().runs.create_run(run).await.unwrap().into_inner();
-    let bearer = Bearer::new(&made.token);
+    let of_its_run = run_token(&own).await;
     let of_run = || open(Credential::RunToken, Roles::none());
-    check("the Unix socket", "a run's token", opened(&own.channel, Some(&bearer)).await, of_run());
-    check("TLS", "a run's token", opened(&anonymous, Some(&bearer)).await, of_run());
+    check("the Unix socket", "a run's token", opened(&own.channel, Some(&of_its_run)).await, of_run());
+    check("TLS", "a run's token", opened(&anonymous, Some(&of_its_run)).await, of_run());
     assert_eq!(opened(&anonymous, None).await, Vec::<&str>::new());
-    for bad in ["", "cft_x_y", "cfa_01a2003d-e913-7000-8000-00000000aaaa_AAAA", "Basic x"] {
+    let foreign = Issuer::default().token("everybody", &[], Duration::from_secs(3_600));
+    for bad in ["", "cft_x_y", "cfa_01a2003d-e913-7000-8000-00000000aaaa_AAAA", "Basic x", &foreign] {
         let bearer = Bearer::new(bad);
         for method in METHODS {
             let refused = ask(&own.channel, method.path, Some(&bearer)).await.unwrap_err();
@@ -132,9 +163,30 @@ async fn every_cell_of_methods_and_roles_and_transports_is_as_the_table_says() {
     let unknown = "/no.such.Service/Method";
     assert_eq!(ask(&own.channel, unknown, None).await.unwrap_err().code(), Code::Unimplemented);
     assert_eq!(reason(&ask(&anonymous, unknown, None).await.unwrap_err()), "PERMISSION_DENIED");
-    let run_token = ask(&own.channel, unknown, Some(&Bearer::new(&made.token))).await.unwrap_err();
+    let run_token = ask(&own.channel, unknown, Some(&of_its_run)).await.unwrap_err();
     assert_eq!(reason(&run_token), "PERMISSION_DENIED");
-    assert!(cells >= 50 * METHODS.len(), "{cells} cells");
+    assert!(cells >= 90 * METHODS.len(), "{cells} cells");
+}
+
+/// In the clear, on this host alone: tokens of all kinds and no other credential.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_cell_of_methods_and_roles_is_as_the_table_says_in_the_clear_as_well() {
+    let (names, issuer) = (all_roles(), Issuer::default());
+    let config = issuer.config_with_file(&grants(&names));
+    let tcp = "address: '127.0.0.1:0', plaintext: true, tokens: {}".to_owned();
+    let daemon = Daemon::start_with(Setup { config, tcp, ..Default::default() }).await;
+    let channel = Channel::from_shared(daemon.url("http")).unwrap().connect().await.unwrap();
+    let mut cells = 0;
+    for (name, roles) in &names {
+        for (how, credential, bearer) in bearers(&daemon, &issuer, name, *roles).await {
+            assert_eq!(opened(&channel, Some(&bearer)).await, open(credential, *roles), "{name} by {how}");
+            cells += METHODS.len();
+        }
+    }
+    let of_its_run = run_token(&daemon.connect().await).await;
+    assert_eq!(opened(&channel, Some(&of_its_run)).await, open(Credential::RunToken, Roles::none()));
+    assert_eq!(opened(&channel, None).await, Vec::<&str>::new());
+    assert!(cells >= 26 * METHODS.len(), "{cells} cells");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -28,6 +28,7 @@ mod images;
 mod lasting;
 mod life;
 mod main_job;
+mod oidc;
 mod overlay;
 mod patch;
 mod patch_forms;

@@ -33,12 +33,15 @@ pub struct Setup {
     pub tcp: String,
     /// Policy files by name, in place of the built-in policy.
     pub policy: Vec<(&'static str, String)>,
+    /// Further variables of its environment.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 /// A daemon. It ends with the value, and its directory with it.
 pub struct Daemon {
     child: Option<Child>,
     directory: TempDir,
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Daemon {
@@ -51,7 +54,8 @@ impl Daemon {
     pub async fn start_with(setup: Setup) -> Self {
         let directory = tempfile::Builder::new().prefix("cofferdam-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::create_dir(directory.path().join("roots")).unwrap();
-        let mut daemon = Self { child: None, directory };
+        let environment = setup.environment.clone();
+        let mut daemon = Self { child: None, directory, environment };
         std::fs::write(daemon.config_path(), daemon.config(&setup)).unwrap();
         if !setup.policy.is_empty() {
             std::fs::create_dir(daemon.policy_dir()).unwrap();
@@ -94,6 +98,7 @@ impl Daemon {
         let child = Command::new(binary("cofferd"))
             .arg("--config")
             .arg(self.config_path())
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)

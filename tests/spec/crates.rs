@@ -7,7 +7,7 @@ use std::path::Path;
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 28] = [
+const ARROWS: [(&str, &str); 29] = [
     ("anomaly", "audit audit-service gateway identity jail ops refusal runs store webhook"),
     ("audit", ""),
     ("audit-service", "audit ops refusal webhook wire"),
@@ -19,7 +19,7 @@ const ARROWS: [(&str, &str); 28] = [
     ("containers", "lock text"),
     (
         "daemon",
-        "anomaly audit audit-service calls containers dialects doctor executor gateway host-worker identity jail mcp ops processes refusal runs store webhook wire worker-protocol",
+        "anomaly audit audit-service calls containers dialects doctor executor gateway host-worker identity jail mcp oidc ops processes refusal runs store webhook wire worker-protocol",
     ),
     ("dialects", "jail ops text wire"),
     ("doctor", ""),
@@ -32,6 +32,7 @@ const ARROWS: [(&str, &str); 28] = [
     ("lock", ""),
     ("mcp", "lock text wire"),
     ("mcp-upstream", "gateway ops text wire"),
+    ("oidc", "identity webhook"),
     ("ops", "jail text wire"),
     (
         "processes",

@@ -13,6 +13,7 @@ use calls::{Approvals, CallTable, Calls, Escalations, FormerApprovals, Replays, 
 use containers::{DefaultImage, EngineFacts};
 use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
+use oidc::Issuers;
 use processes::Processes;
 use refusal::chain;
 use runs::{
@@ -24,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use webhook::Tls;
 
 use crate::bundle::Bundles;
 use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
@@ -125,7 +127,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let certificates = certificates(config.tcp.as_ref())?;
     let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &calls).await?;
     let tokens = tokens(&config, &calls)?;
-    let guard = guard(&config, &calls, tokens.clone());
+    let issuers = issuers(&config, &calls)?;
+    let guard = guard(&config, &calls, (tokens.clone(), issuers));
     mcp::start(&calls, &guard, config.mcp.as_ref()).await?;
     let loader = Arc::new(Loader::new(&calls, config.policy_dir.clone()));
     let services =
@@ -182,7 +185,19 @@ fn tokens(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Tokens>> {
     tokens.map(Arc::new).map_err(broken_store)
 }
 
-fn guard(config: &Config, calls: &Calls, tokens: Arc<Tokens>) -> GuardLayer {
+/// The issuers whose tokens count, with keys that are kept fresh.
+fn issuers(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Issuers>> {
+    if config.oidc.is_empty() {
+        return Ok(Arc::default());
+    }
+    let issuers = Issuers::open(config.oidc.clone())
+        .map_err(|(index, why)| anyhow::anyhow!("oidc[{index}].jwks: {why}"))?;
+    let tls = Tls::new().map_err(|why| anyhow::anyhow!("oidc: {why}"))?;
+    issuers.keep_fresh(&tls, &calls.stop);
+    Ok(Arc::new(issuers))
+}
+
+fn guard(config: &Config, calls: &Calls, tokens: (Arc<Tokens>, Arc<Issuers>)) -> GuardLayer {
     let own_uid = rustix::process::geteuid().as_raw();
     let access = Access::new(own_uid, config.access.clone(), config.certified.clone());
     let streams = config.tcp.as_ref().map_or(DEFAULT_STREAMS as usize, |tcp| tcp.streams_per_principal);

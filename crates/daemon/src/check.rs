@@ -6,8 +6,9 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use oidc::Issuers;
 use refusal::chain;
-use webhook::Sender;
+use webhook::{Sender, Tls};
 
 use crate::config::Config;
 use crate::{policy, startup};
@@ -18,11 +19,14 @@ pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
     if !config.webhooks.is_empty() || config.audit.hooks.webhook.is_some() {
         Sender::new().map_err(|why| anyhow::anyhow!("webhooks: {why}"))?;
     }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     println!("{}: configuration and policy are in order", file.display());
     if let Err(error) = jail::supported() {
         eprintln!("note: {}; the daemon does not start on this host", chain(&error));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for note in runtime.block_on(issuers(config)) {
+        eprintln!("note: {note}");
+    }
     if let Err(error) = runtime.block_on(startup::engine(config)) {
         eprintln!("note: {error:#}; the daemon does not start until that is mended");
     }
@@ -31,4 +35,20 @@ pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
         eprintln!("note: {error}");
     }
     Ok(())
+}
+
+/// What is wrong with the keys of issuers that are elsewhere: an issuer may be down for a while.
+async fn issuers(config: &Config) -> Vec<String> {
+    if config.oidc.is_empty() {
+        return Vec::new();
+    }
+    let note =
+        |(index, why)| format!("oidc[{index}].jwks: {why}; until that is mended its tokens are refused");
+    let opened = Issuers::open(config.oidc.clone());
+    let (issuers, tls) = match (opened, Tls::new()) {
+        (Ok(issuers), Ok(tls)) => (issuers, tls),
+        (Err(wrong), _) => return vec![note(wrong)],
+        (_, Err(why)) => return vec![format!("oidc: {why}")],
+    };
+    issuers.look(&tls).await.into_iter().map(note).collect()
 }

@@ -11,9 +11,9 @@ pub enum Credential {
     Uid,
     /// A client certificate that the configured authority has signed.
     Certificate,
-    /// An API token.
+    /// An API token, or a token of an issuer.
     Token,
-    /// An API token that is limited to profiles or runs.
+    /// One that is limited to profiles or runs.
     NarrowToken,
     /// The token of one run.
     RunToken,

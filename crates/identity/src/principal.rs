@@ -100,7 +100,7 @@ impl Roles {
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// As the record names it: `uid:1000`, `cert:NAME`, `token:NAME`.
+    /// As the record names it: `uid:1000`, `cert:NAME`, `token:NAME`, `oidc:ISSUER:SUBJECT`.
     pub name: String,
     /// Whose rights it has on the host's files; [`NOBODY`] where that is nobody in particular.
     pub uid: u32,

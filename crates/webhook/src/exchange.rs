@@ -19,6 +19,7 @@ use crate::tls::Tls;
 const MAX_HEAD: usize = 16 * 1024;
 
 /// What is said of an answer that does not come, or is none.
+#[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
 pub(crate) fn no_answer(error: hyper::Error) -> String {
     format!("no answer: {error}")
 }

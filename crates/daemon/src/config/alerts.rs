@@ -5,6 +5,7 @@ use gateway::document::{At, Fields};
 use serde_json::Value;
 
 use super::endpoint::{self, Endpoint};
+use super::values;
 
 const SEVERITIES: [(&str, Severity); 4] = [
     ("low", Severity::Low),
@@ -62,17 +63,12 @@ pub(super) fn webhooks(alerts: &Fields<'_>) -> Vec<Webhook> {
 }
 
 fn name(at: &At<'_>, before: &[Webhook]) -> Option<String> {
-    let name = at.text()?;
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    if name.len() > 64 || !name.chars().all(plain) {
-        at.problem("must be 1 to 64 characters of `a-z`, `0-9`, `-` and `_`");
-        return None;
-    }
+    let name = values::name(at)?;
     if before.iter().any(|before| before.name == name) {
         at.problem(format!("{name:?} is there twice"));
         return None;
     }
-    Some(name.to_owned())
+    Some(name)
 }
 
 #[cfg(test)]

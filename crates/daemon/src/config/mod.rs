@@ -3,10 +3,12 @@
 //! Every problem is reported at once, with its line, its key and what was probably meant. A missing security setting means
 //! the strict value.
 
+mod access;
 mod alerts;
 mod audit;
 mod endpoint;
 mod mcp;
+mod oidc;
 mod parse;
 mod read;
 mod tcp;
@@ -70,6 +72,8 @@ pub(crate) struct Config {
     pub(crate) access: Vec<(u32, Roles)>,
     /// API roles of those whom client certificates name.
     pub(crate) certified: Vec<Certified>,
+    /// Issuers whose tokens count.
+    pub(crate) oidc: Vec<::oidc::Issuer>,
     /// Runs that live at the same time, and how old each may become.
     pub(crate) runs: RunBounds,
     /// Calls of all runs at the same time, and those that wait.
@@ -195,6 +199,9 @@ impl fmt::Display for Config {
         }
         if let Some(http) = &self.mcp {
             shown["mcp"] = http.shown();
+        }
+        if !self.oidc.is_empty() {
+            shown["oidc"] = self.oidc.iter().map(oidc::shown).collect();
         }
         if !self.webhooks.is_empty() {
             shown["alerts"] =

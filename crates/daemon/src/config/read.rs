@@ -13,13 +13,12 @@ use containers::Endpoint;
 use gateway::document::{At, Fields};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
-use identity::{Certified, Role, Roles};
 use runs::Thresholds;
 use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
-use super::{Config, alerts, audit, mcp, tcp};
+use super::{Config, access, alerts, audit, mcp, oidc, tcp};
 use crate::images::ImageBounds;
 use crate::terminal::Limits;
 
@@ -29,7 +28,7 @@ const MAX_SOCKET_PATH: usize = 107;
 /// Seconds.
 const DAY: u64 = 86_400;
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "listen",
     "state_dir",
     "workspace_roots",
@@ -43,6 +42,7 @@ const KEYS: [&str; 22] = [
     "approvals",
     "alerts",
     "access",
+    "oidc",
     "limits",
     "runs",
     "spool",
@@ -68,7 +68,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let spool = top.section("spool", &["max_total", "min_free"]);
     let log = top.section("log", &["level", "format"]);
     no_pool(&top);
-    let (access, certified) = access(&top);
+    let (access, certified) = access::read(&top);
     Config {
         socket: socket(&unix),
         socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
@@ -90,6 +90,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         webhooks: alerts::webhooks(&top.section("alerts", &["webhooks"])),
         access,
         certified,
+        oidc: oidc::read(&top),
         runs: RunBounds {
             living: number_or(&limits, "runs", 1..=10_000, 256) as usize,
             max_ttl: runs.get("max_ttl").and_then(|at| time(at, 1, 366 * DAY)),
@@ -179,54 +180,6 @@ fn no_pool(top: &Fields<'_>) {
         top.at("pool")
             .problem("warm containers are not there yet: set min and max to 0, every start is a cold one");
     }
-}
-
-/// Roles of uids, and of those whom certificates name.
-fn access(top: &Fields<'_>) -> (Vec<(u32, Roles)>, Vec<Certified>) {
-    let mut granted: Vec<(u32, Roles)> = Vec::new();
-    let mut certified: Vec<Certified> = Vec::new();
-    for entry in top.items("access") {
-        let entry = entry.fields(&["uid", "certificate", "roles", "files"]);
-        if let Some(at) = entry.get("certificate") {
-            if entry.get("uid").is_some() {
-                entry.at("uid").problem("cannot be set beside `certificate`: an entry is for one of them");
-            }
-            let (roles, user) = (roles(&entry), entry.get("files").and_then(user));
-            let Some(subject) = at.text().map(str::to_owned) else { continue };
-            if certified.iter().any(|before| before.subject == subject) {
-                at.problem(format!("{subject} is listed twice"));
-            }
-            certified.push(Certified { subject, roles, user });
-            continue;
-        }
-        if entry.get("files").is_some() {
-            entry.at("files").problem("is for a `certificate`: a uid has its own files");
-        }
-        let uid = entry.required("uid").and_then(number);
-        let roles = roles(&entry);
-        let Some(uid) = uid else { continue };
-        if granted.iter().any(|(before, _)| *before == uid) {
-            entry.at("uid").problem(format!("{uid} is listed twice"));
-        }
-        granted.push((uid, roles));
-    }
-    (granted, certified)
-}
-
-fn roles(entry: &Fields<'_>) -> Roles {
-    let named = entry.required("roles").map(At::items).unwrap_or_default();
-    named.iter().filter_map(|at| at.one_of(&Role::ALL)).fold(Roles::none(), Roles::with)
-}
-
-/// Whose files somebody elsewhere may use.
-fn user(at: &At<'_>) -> Option<(u32, u32)> {
-    let fields = at.fields(&["uid", "gid"]);
-    let (uid, gid) = (fields.required("uid").and_then(number), fields.required("gid").and_then(number));
-    Some((uid?, gid?))
-}
-
-fn number(at: &At<'_>) -> Option<u32> {
-    u32::try_from(at.number(0..=u32::MAX.into())?).ok()
 }
 
 fn accepted_jail(top: &Fields<'_>) -> Option<WeakerForm> {
@@ -377,22 +330,6 @@ log: { format: xml }
                 "sessions.per_run",
                 "log.format",
             ]
-        );
-    }
-
-    #[test]
-    fn a_certificate_has_roles_and_perhaps_a_user_s_files() {
-        let text = "access: [{ uid: 7, roles: [auditor] }, { certificate: ci, roles: [orchestrator], files: { uid: 7, gid: 8 } }]";
-        let config = parse(text).unwrap();
-        assert_eq!((config.access.len(), config.certified.len()), (1, 1));
-        assert_eq!((config.certified[0].subject.as_str(), config.certified[0].user), ("ci", Some((7, 8))));
-        let printed = config.to_string();
-        assert_eq!(parse(&printed).unwrap().to_string(), printed);
-        let wrong = "access: [{ certificate: ci, uid: 7, roles: [] }, { certificate: ci, roles: [], files: { uid: 7 } },
-            { uid: 7, roles: [], files: {} }, { roles: [] }]";
-        assert_eq!(
-            keys(wrong),
-            ["access[0].uid", "access[1].files", "access[1].certificate", "access[2].files", "access[3]"]
         );
     }
 

@@ -28,6 +28,17 @@ pub(super) fn path(at: &At<'_>) -> Option<PathBuf> {
     plain.then_some(path)
 }
 
+/// A name for logs and records.
+pub(super) fn name(at: &At<'_>) -> Option<String> {
+    let name = at.text()?;
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if name.len() > 64 || !name.chars().all(plain) {
+        at.problem("must be 1 to 64 characters of `a-z`, `0-9`, `-` and `_`");
+        return None;
+    }
+    Some(name.to_owned())
+}
+
 /// The path under this key, or what it is by default.
 pub(super) fn path_or(fields: &Fields<'_>, key: &str, default: &str) -> PathBuf {
     fields.get(key).and_then(path).unwrap_or_else(|| default.into())

@@ -7,12 +7,13 @@ mod watched;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use calls::{Attempt, Escalations};
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, Join, Map, Ready, join, ready};
 use identity::{Access, Credential, Principal, Roles};
+use oidc::{Holder, Issuers, Refused};
 use ops::Reason;
 use refusal::Refusal;
 use runs::Runs;
@@ -29,6 +30,9 @@ use super::listen::{Peer, Remote};
 use crate::ending::End;
 use crate::tokens::Tokens;
 
+/// Until an issuer's keys may be there.
+const ISSUER_AGAIN: Duration = Duration::from_secs(2);
+
 #[derive(Clone)]
 pub(crate) struct GuardLayer(Arc<Gate>);
 
@@ -37,6 +41,7 @@ struct Gate {
     access: Access,
     runs: Arc<Runs>,
     tokens: Arc<Tokens>,
+    issuers: Arc<Issuers>,
     escalations: Arc<Escalations>,
     streams: Streams,
 }
@@ -46,11 +51,12 @@ impl GuardLayer {
     pub(crate) fn new(
         access: Access,
         runs: Arc<Runs>,
-        tokens: Arc<Tokens>,
+        (tokens, issuers): (Arc<Tokens>, Arc<Issuers>),
         escalations: Arc<Escalations>,
         streams: usize,
     ) -> Self {
-        Self(Arc::new(Gate { access, runs, tokens, escalations, streams: Streams::new(streams) }))
+        let streams = Streams::new(streams);
+        Self(Arc::new(Gate { access, runs, tokens, issuers, escalations, streams }))
     }
 }
 
@@ -183,6 +189,9 @@ impl Gate {
                 }
             };
         }
+        if !self.issuers.is_empty() && oidc::looks_like_one(token) {
+            return self.by_issuer(token, &caller, path);
+        }
         let Some((run, owner)) = self.runs.of_token(token) else {
             let refusal = Refusal::new(
                 Reason::PermissionDenied,
@@ -195,6 +204,31 @@ impl Gate {
         };
         let principal = Principal { name: owner, roles: Roles::none(), run: Some(run), ..caller };
         Ok(Named { principal, credential: Some(Credential::RunToken), end: None })
+    }
+
+    /// An issuer's word is worth no more than an API token: what no token opens, it does not open either.
+    fn by_issuer(&self, token: &str, caller: &Principal, path: &str) -> Result<Named, Refusal> {
+        let refused = match self.issuers.check(token, caller.address, SystemTime::now()) {
+            Ok(Holder { principal, left }) => {
+                let credential =
+                    if principal.scope.is_some() { Credential::NarrowToken } else { Credential::Token };
+                return Ok(Named { principal, credential: Some(credential), end: Some(End::after(left)) });
+            }
+            Err(refused) => refused,
+        };
+        let refusal = |reason| Refusal::new(reason, refused.message());
+        match refused {
+            // Nobody has tried anything.
+            Refused::NoKeys => Err(refusal(Reason::Overloaded).retry_after(ISSUER_AGAIN)),
+            Refused::UnknownKey => {
+                let refusal = refusal(Reason::Overloaded).retry_after(ISSUER_AGAIN);
+                Err(self.refuse(caller, Attempt::BadToken, path, refusal))
+            }
+            Refused::Expired => {
+                Err(self.refuse(caller, Attempt::ExpiredToken, path, refusal(Reason::PermissionDenied)))
+            }
+            _ => Err(self.refuse(caller, Attempt::BadToken, path, refusal(Reason::PermissionDenied))),
+        }
     }
 
     /// Records what was refused.

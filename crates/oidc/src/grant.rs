@@ -1,0 +1,95 @@
+//! What the claims of a token are worth here.
+
+use std::sync::Arc;
+
+use identity::{NOBODY, Principal, Roles, Scope};
+use serde_json::{Map, Value};
+
+/// The claims of a token whose signature holds.
+pub(crate) type Claims = Map<String, Value>;
+
+/// Who has `value` among those of a claim has these roles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The way to the claim: its name, or the names of the objects around it, the outermost first.
+    pub claim: Vec<String>,
+    /// The claim is this text, or a list with it.
+    pub value: String,
+    pub roles: Roles,
+    /// Only runs of these profiles; empty: of any.
+    pub profiles: Vec<String>,
+    /// Whose rights its holder has on the host's files.
+    pub user: Option<(u32, u32)>,
+}
+
+impl Grant {
+    fn fits(&self, claims: &Claims) -> bool {
+        let Some((first, within)) = self.claim.split_first() else { return false };
+        let found = within.iter().try_fold(claims.get(first), |value, name| Some(value?.get(name)));
+        match found.flatten() {
+            Some(Value::String(text)) => *text == self.value,
+            Some(Value::Array(list)) => list.iter().any(|text| text.as_str() == Some(&self.value)),
+            _ => false,
+        }
+    }
+
+    fn scope(&self) -> Option<Arc<Scope>> {
+        let scope = || Scope { runs: Vec::new(), profiles: self.profiles.clone() };
+        (!self.profiles.is_empty()).then(|| Arc::new(scope()))
+    }
+}
+
+/// The holder of a token with these claims, under this name. The first grant that fits counts, and no other: what two of them give
+/// together, nobody has written down.
+pub(crate) fn principal(name: String, grants: &[Grant], claims: &Claims) -> Principal {
+    let nobody = Principal { name, ..Principal::anonymous() };
+    let Some(grant) = grants.iter().find(|grant| grant.fits(claims)) else { return nobody };
+    let (uid, gid) = grant.user.unwrap_or((NOBODY, NOBODY));
+    Principal { uid, gid, roles: grant.roles, scope: grant.scope(), ..nobody }
+}
+
+#[cfg(test)]
+mod tests {
+    use identity::{Role, Roles};
+    use serde_json::json;
+
+    use super::{Grant, principal};
+
+    fn grant(claim: &[&str], value: &str, role: Role) -> Grant {
+        Grant {
+            claim: claim.iter().map(ToString::to_string).collect(),
+            value: value.into(),
+            roles: Roles::none().with(role),
+            profiles: vec![],
+            user: None,
+        }
+    }
+
+    #[test]
+    fn the_first_entry_that_fits_counts_and_no_other() {
+        let narrow = Grant { profiles: vec!["open".into()], ..grant(&["groups"], "ops", Role::Operator) };
+        let grants = [
+            narrow,
+            Grant { user: Some((7, 8)), ..grant(&["realm", "roles"], "ml", Role::Orchestrator) },
+            grant(&["sub"], "alice", Role::Auditor),
+        ];
+        let of = |claims: serde_json::Value| {
+            let found = principal("oidc:corp:x".into(), &grants, claims.as_object().unwrap());
+            (found.roles.names(), found.scope.is_some(), found.uid)
+        };
+        let all = json!({ "groups": ["a", "ops"], "realm": { "roles": ["ml"] }, "sub": "alice" });
+        assert_eq!(of(all), (vec!["operator"], true, 65_534));
+        assert_eq!(of(json!({ "realm": { "roles": ["ml"] } })), (vec!["orchestrator"], false, 7));
+        assert_eq!(of(json!({ "groups": "ops" })), (vec!["operator"], true, 65_534));
+        assert_eq!(of(json!({ "sub": "alice" })), (vec!["auditor"], false, 65_534));
+        for none in [
+            json!({}),
+            json!({ "groups": [] }),
+            json!({ "groups": ["op", "ops ", "OPS", ["ops"], { "ops": 1 }, 1, null] }),
+            json!({ "groups": { "ops": true }, "realm": ["ml"], "sub": ["bob"] }),
+            json!({ "realm.roles": "ml", "realm": { "roles": { "ml": "ml" } }, "sub": 1 }),
+        ] {
+            assert_eq!(of(none.clone()), (vec![], false, 65_534), "{none}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The issuers of the configuration, and whether a token is of one of them.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use identity::Principal;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, Header, Validation, dangerous, decode, decode_header};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use webhook::Tls;
+
+use crate::crypto::{self, ALGORITHMS};
+use crate::grant::{self, Claims};
+use crate::issuer::Issuer;
+use crate::refused::Refused;
+use crate::source::KeySource;
+use crate::{claims, keys};
+
+/// Bytes of the longest token.
+const MAX_BYTES: usize = 8 * 1_024;
+/// Bytes of the longest id of a key.
+const MAX_KEY_ID: usize = 256;
+/// What a token says it is, RFC 7519, 5.1, and RFC 9068, 2.1. A token for something else is not taken for one of these.
+const TYPES: [&str; 2] = ["JWT", "at+jwt"];
+
+/// Who shows a token that counts.
+#[derive(Debug)]
+pub struct Holder {
+    pub principal: Principal,
+    /// Until it no longer counts.
+    pub left: Duration,
+}
+
+/// Whether a bearer token has the form of one of an issuer. No API token and no run's token has.
+pub fn looks_like_one(token: &str) -> bool {
+    token.bytes().filter(|byte| *byte == b'.').count() == 2
+}
+
+/// The issuers whose tokens count.
+#[derive(Debug, Default)]
+pub struct Issuers(Vec<Arc<Known>>);
+
+#[derive(Debug)]
+struct Known {
+    issuer: Issuer,
+    keys: KeySource,
+    /// What `jsonwebtoken` checks, all but the algorithm.
+    validation: Validation,
+}
+
+/// What is read before the signature is checked: whose keys to look in.
+#[derive(Deserialize)]
+struct Unverified {
+    iss: String,
+}
+
+impl Issuers {
+    /// Reads the keys that are in files. The error names the issuer by its place, and says what is wrong with its keys.
+    pub fn open(issuers: Vec<Issuer>) -> Result<Self, (usize, String)> {
+        crypto::install();
+        let open = |(index, issuer): (usize, Issuer)| {
+            let keys = KeySource::open(issuer.name.clone(), issuer.keys.clone());
+            let keys = keys.map_err(|why| (index, why))?;
+            let mut validation = Validation::new(Algorithm::RS256);
+            validation.required_spec_claims = ["iss", "aud", "exp"].map(str::to_owned).into();
+            validation.iss = Some(HashSet::from([issuer.issuer.clone()]));
+            validation.aud = Some(issuer.audiences.iter().cloned().collect());
+            validation.leeway = issuer.leeway.as_secs();
+            validation.validate_nbf = true;
+            Ok(Arc::new(Known { issuer, keys, validation }))
+        };
+        issuers.into_iter().enumerate().map(open).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keeps the keys of all issuers fresh until `stop`.
+    pub fn keep_fresh(&self, tls: &Tls, stop: &CancellationToken) {
+        for known in &self.0 {
+            let (known, tls, stop) = (known.clone(), tls.clone(), stop.clone());
+            tokio::spawn(async move {
+                stop.run_until_cancelled(known.keys.keep_fresh(&tls)).await;
+            });
+        }
+    }
+
+    /// Looks once at the keys of each issuer; what is wrong, by the issuer's place.
+    pub async fn look(&self, tls: &Tls) -> Vec<(usize, String)> {
+        let mut wrong = Vec::new();
+        for (index, known) in self.0.iter().enumerate() {
+            wrong.extend(known.keys.look(tls).await.err().map(|why| (index, why)));
+        }
+        wrong
+    }
+
+    /// The holder of a token that is shown at an address, or on the Unix socket.
+    pub fn check(&self, token: &str, address: Option<IpAddr>, now: SystemTime) -> Result<Holder, Refused> {
+        let header = header(token).ok_or(Refused::Wrong)?;
+        let Unverified { iss } = dangerous::insecure_decode_claims(token).map_err(|_| Refused::Wrong)?;
+        let known = self.0.iter().find(|known| known.issuer.issuer == iss).ok_or(Refused::Wrong)?;
+        let claims = known.verify(token, &header)?;
+        let left = claims::left(&claims, &known.issuer, now)?;
+        let subject = claims::subject(&claims, &known.issuer.principal_claim)?;
+        let name = format!("oidc:{}:{subject}", known.issuer.name);
+        let principal = grant::principal(name, &known.issuer.grants, &claims);
+        Ok(Holder { principal: Principal { address, ..principal }, left })
+    }
+}
+
+impl Known {
+    /// The claims of a token whose signature, issuer, audience and time hold.
+    fn verify(&self, token: &str, header: &Header) -> Result<Claims, Refused> {
+        let keys: Arc<keys::Keys> = self.keys.current().ok_or(Refused::NoKeys)?;
+        let Some(key) = keys.pick(header.kid.as_deref(), header.alg) else {
+            return Err(if self.keys.ask_again() { Refused::UnknownKey } else { Refused::Wrong });
+        };
+        let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
+        let decoded = decode::<Claims>(token, key, &validation).map_err(|error| match error.kind() {
+            ErrorKind::ExpiredSignature => Refused::Expired,
+            ErrorKind::ImmatureSignature => Refused::NotYet,
+            ErrorKind::InvalidAudience => Refused::Audience,
+            ErrorKind::MissingRequiredClaim(claim) if claim == "aud" => Refused::Audience,
+            ErrorKind::MissingRequiredClaim(claim) if claim == "exp" => Refused::Undated,
+            ErrorKind::InvalidClaimFormat(_) => Refused::Undated,
+            _ => Refused::Wrong,
+        })?;
+        // A list of issuers is not one.
+        let is_own =
+            decoded.claims.get("iss").and_then(|issuer| issuer.as_str()) == Some(&self.issuer.issuer);
+        if is_own { Ok(decoded.claims) } else { Err(Refused::Wrong) }
+    }
+}
+
+/// A header that may be one: nothing in it has to be understood that is not understood here.
+fn header(token: &str) -> Option<Header> {
+    if token.len() > MAX_BYTES || !looks_like_one(token) {
+        return None;
+    }
+    let header = decode_header(token).ok()?;
+    let is_type = |written: &String| {
+        let written = written
+            .get(.."application/".len())
+            .filter(|start| start.eq_ignore_ascii_case("application/"))
+            .map_or(written.as_str(), |start| &written[start.len()..]);
+        TYPES.iter().any(|known| known.eq_ignore_ascii_case(written))
+    };
+    let is_plain = header.crit.is_none() && header.enc.is_none() && header.zip.is_none();
+    let is_known = ALGORITHMS.contains(&header.alg) && header.typ.as_ref().is_none_or(is_type);
+    let is_short = header.kid.as_ref().is_none_or(|id| id.len() <= MAX_KEY_ID);
+    (is_plain && is_known && is_short).then_some(header)
+}
+
+#[cfg(test)]
+#[path = "issuers_tests.rs"]
+mod tests;

@@ -1,0 +1,196 @@
+//! Where an issuer's keys come from, and which are in force.
+//!
+//! ```text
+//!  file (every 5 s) ─┐            ┌─► in force ─► too old (of a URL, after `max_age`)
+//!  URL (`refresh`) ──┴─► parsed ──┤
+//!        ▲                        └─► wrong: those before stay, with a warning
+//!        └── a token with an unknown key asks, once in 10 s
+//! ```
+
+#![expect(clippy::disallowed_methods, reason = "the keys that the configuration names")]
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use webhook::{Target, Tls, fetch};
+
+use crate::keys::Keys;
+
+/// Bytes of the largest set of keys.
+const MAX_SET: usize = 256 << 10;
+/// For one fetch, all of it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between looks at a file.
+const LOOK: Duration = Duration::from_secs(5);
+/// Between looks because of unknown keys.
+const ASK: Duration = Duration::from_secs(10);
+/// After a fetch that failed, the shortest and the longest wait.
+const RETRY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+
+/// Where keys are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    File(PathBuf),
+    Url {
+        /// `https`.
+        url: String,
+        /// Between fetches.
+        refresh: Duration,
+        /// After the last fetch that succeeded; then no token counts.
+        max_age: Duration,
+    },
+}
+
+/// The keys of an issuer.
+#[derive(Debug)]
+pub(crate) struct KeySource {
+    /// The issuer's, for the log.
+    name: String,
+    place: Place,
+    state: Mutex<State>,
+    asked: Notify,
+}
+
+#[derive(Debug)]
+enum Place {
+    File(PathBuf),
+    Url { target: Target, refresh: Duration, max_age: Duration },
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// In force, and since when.
+    keys: Option<(Arc<Keys>, Instant)>,
+    /// The last look.
+    looked: Option<Instant>,
+    /// A look was asked for, and has not been yet.
+    is_asked: bool,
+}
+
+impl KeySource {
+    /// Reads a file at once. A URL waits for the first look, so that an issuer that is down keeps no daemon from starting.
+    pub(crate) fn open(name: String, source: Source) -> Result<Self, String> {
+        let (place, keys) = match source {
+            Source::File(path) => {
+                let keys = Keys::parse(&read(&path)?).map_err(|why| format!("{} {why}", path.display()))?;
+                (Place::File(path), Some((Arc::new(keys), Instant::now())))
+            }
+            Source::Url { url, refresh, max_age } => {
+                (Place::Url { target: target(&url)?, refresh, max_age }, None)
+            }
+        };
+        let state = Mutex::new(State { keys, ..State::default() });
+        Ok(Self { name, place, state, asked: Notify::new() })
+    }
+
+    /// Those in force.
+    pub(crate) fn current(&self) -> Option<Arc<Keys>> {
+        let state = self.lock();
+        let (keys, since) = state.keys.as_ref()?;
+        let is_fresh = match &self.place {
+            Place::File(_) => true,
+            Place::Url { max_age, .. } => since.elapsed() <= *max_age,
+        };
+        is_fresh.then(|| keys.clone())
+    }
+
+    /// Asks for a look, unless there was one lately. Whether one is to come.
+    pub(crate) fn ask_again(&self) -> bool {
+        let mut state = self.lock();
+        if !state.is_asked && state.looked.is_none_or(|looked| looked.elapsed() >= ASK) {
+            state.is_asked = true;
+            self.asked.notify_one();
+        }
+        state.is_asked
+    }
+
+    /// Looks at the place again and again.
+    pub(crate) async fn keep_fresh(&self, tls: &Tls) {
+        let (mut said, mut failures) = (None, 0);
+        loop {
+            let wrong = self.look(tls).await.err();
+            match &wrong {
+                Some(why) if wrong != said => {
+                    tracing::warn!(
+                        issuer = self.name,
+                        "its keys: {why}; those before stay in force until they are too old"
+                    );
+                }
+                None if said.is_some() => tracing::info!(issuer = self.name, "its keys can be had again"),
+                _ => {}
+            }
+            failures = if wrong.is_some() { failures + 1 } else { 0 };
+            said = wrong;
+            let wait = match &self.place {
+                Place::File(_) => LOOK,
+                Place::Url { refresh, .. } if failures == 0 => *refresh,
+                Place::Url { refresh, .. } => {
+                    let longer = RETRY.0.saturating_mul(2_u32.saturating_pow(failures - 1));
+                    longer.min(RETRY.1).min(*refresh)
+                }
+            };
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = self.asked.notified() => {}
+            }
+        }
+    }
+
+    /// Takes what is there now. What is wrong with it changes nothing.
+    pub(crate) async fn look(&self, tls: &Tls) -> Result<(), String> {
+        let found = match &self.place {
+            Place::File(path) => {
+                let path = path.clone();
+                let read = tokio::task::spawn_blocking(move || read(&path)).await;
+                read.unwrap_or_else(|_| Err("the file cannot be read".to_owned()))
+            }
+            Place::Url { target, .. } => {
+                fetch(tls, target, MAX_SET, PATIENCE).await.map(|bytes| bytes.to_vec())
+            }
+        };
+        let keys = found.and_then(|bytes| Keys::parse(&bytes));
+        let mut state = self.lock();
+        let now = Instant::now();
+        (state.looked, state.is_asked) = (Some(now), false);
+        state.keys = Some((Arc::new(keys?), now));
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keys over plain http would be whose who answers first.
+fn target(url: &str) -> Result<Target, String> {
+    if !url.starts_with("https://") {
+        return Err("must begin with https://".to_owned());
+    }
+    Target::parse(url, false)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| format!("{shown} cannot be read: {error}");
+    let file = File::open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    if !found.is_file() || found.len() > MAX_SET as u64 {
+        return Err(format!("{shown} is not a file of at most {MAX_SET} bytes"));
+    }
+    if found.permissions().mode() & 0o022 != 0 {
+        return Err(format!("others can change {shown}, and be whoever they like: chmod go-w {shown}"));
+    }
+    let mut contents = Vec::new();
+    file.take(MAX_SET as u64).read_to_end(&mut contents).map_err(failed)?;
+    Ok(contents)
+}
+
+#[cfg(test)]
+#[path = "source_tests.rs"]
+mod tests;
