@@ -12,6 +12,7 @@ mod mcp;
 mod ocsf;
 mod python_sdk;
 mod readme;
+mod rust_client;
 mod tool_lists;
 mod typescript_sdk;
 mod verify_log;

@@ -2,8 +2,10 @@
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::client::{Context, Credentials};
-use crate::endpoint::{Endpoint, Tls};
+use cofferdam_client::{Connect, Endpoint, Token};
+
+use crate::client::Context;
+use crate::endpoint::Files;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
@@ -24,6 +26,8 @@ Exit codes:
 
 const ENDPOINT: &str = "COFFERDAM_ENDPOINT";
 const TLS: &str = "COFFERDAM_TLS";
+const BAD_TOKEN: &str =
+    "the token contains invalid characters: copy it as `coffer run create --issue-token` printed it";
 
 /// Work with Cofferdam: runs, calls, approvals and the audit log.
 #[derive(Debug, Parser)]
@@ -54,7 +58,7 @@ pub(crate) struct Globals {
     #[arg(long, global = true, value_name = "TOKEN", help_heading = "Global options")]
     token: Option<String>,
     #[command(flatten)]
-    tls: Tls,
+    tls: Files,
     /// How to print data: for people, or as proto3 JSON for programs (streams: one object per line).
     #[arg(
         long,
@@ -129,9 +133,12 @@ impl Cli {
     pub(crate) async fn run(self, ui: Ui) -> Ended {
         let Globals { endpoint, token, tls, .. } = self.globals;
         let token = token.or_else(|| variable("COFFERDAM_TOKEN"));
-        let credentials = token.as_deref().map(Credentials::token).transpose()?.unwrap_or_default();
-        let endpoint = endpoint.map_or_else(configured_endpoint, Ok)?.with(tls.or(variable(TLS)));
-        let context = Context { ui, endpoint, credentials, explains: false };
+        let shown = token.as_deref().map(Token::new).transpose().map_err(|_| Failure::usage(BAD_TOKEN))?;
+        let daemon = Connect::to(endpoint.map_or_else(configured_endpoint, Ok)?)
+            .with_tls(tls.or(variable(TLS)))
+            .with_token(shown)
+            .with_agent(concat!("coffer/", env!("CARGO_PKG_VERSION")));
+        let context = Context { ui, daemon, explains: false };
         match self.command {
             Command::Run(command) => command.run(&context).await,
             Command::Workspace(command) => command.run(&context).await,

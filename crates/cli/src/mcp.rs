@@ -53,13 +53,13 @@ pub(crate) struct Mcp {
 impl Mcp {
     pub(crate) async fn run(self, context: &Context, token: Option<&str>) -> Ended {
         let token = self.token(token)?;
-        let channel = context.endpoint.connect().await?;
+        let channel = context.daemon.channel().await?;
         let client = RunClient::new(mcp::api(channel), &token, &self.dialect);
         // A token that opens nothing, or a dialect that is none, is said here and not to a client that cannot mend it.
         client.list_tools().await?;
         let mut bridge = Bridge::new(client);
         if self.decide_approvals {
-            bridge = bridge.with_approver(Approver::new(mcp::api(context.endpoint.connect().await?)));
+            bridge = bridge.with_approver(Approver::new(mcp::api(context.daemon.channel().await?)));
         }
         match mcp::serve_stdio(bridge).await {
             Ok(()) => Ok(Exit::Ok),

@@ -56,7 +56,8 @@ impl Doctor {
     async fn examine(self, context: &Context) -> Vec<Finding> {
         match daemon(context).await {
             Ok((client, listed)) => {
-                let mut findings = vec![Finding::good("daemon", format!("answers on {}", context.endpoint))];
+                let mut findings =
+                    vec![Finding::good("daemon", format!("answers on {}", context.daemon.endpoint()))];
                 findings.extend(image::examine(&records(&client, &["daemon_started"], 1).await));
                 findings.extend(spool::finding(
                     &records(&client, &["disk_space", "daemon_started"], NEWEST_OF_DISK).await,
@@ -82,7 +83,7 @@ impl Doctor {
 
 async fn daemon(context: &Context) -> Result<(Client, ListRunsResponse), Failure> {
     let request = ListRunsRequest { page_size: NEWEST, ..Default::default() };
-    let client = Client::new(context.endpoint.connect().await?);
+    let client = context.daemon.clone().with_token(None).connect().await?;
     let listed = client.runs().list_runs(quick(request)).await?.into_inner();
     Ok((client, listed))
 }

@@ -42,12 +42,7 @@ impl Explain {
         if !words.call.is_operation() {
             return Err(Failure::usage("this makes no call; name an operation, such as `read a.txt`"));
         }
-        let context = Context {
-            ui: context.ui,
-            endpoint: context.endpoint.clone(),
-            credentials: context.credentials.clone(),
-            explains: true,
-        };
+        let context = Context { ui: context.ui, daemon: context.daemon.clone(), explains: true };
         // The words of a call lead back here, to be explained: a future of its own kind within itself.
         Box::pin(words.call.run(&context)).await
     }

@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::authority::{Authority, For, Pair};
-use crate::endpoint::{CA, CERTIFICATE, KEY};
 use crate::failure::Failure;
+use cofferdam_client::{CA, CERTIFICATE, KEY};
 
 const HOSTS: &str = "hosts";
 

@@ -1,0 +1,72 @@
+//! A client for each service, on one connection.
+
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use wire::v1::alert_service_client::AlertServiceClient;
+use wire::v1::approval_service_client::ApprovalServiceClient;
+use wire::v1::audit_service_client::AuditServiceClient;
+use wire::v1::file_service_client::FileServiceClient;
+use wire::v1::host_service_client::HostServiceClient;
+use wire::v1::image_service_client::ImageServiceClient;
+use wire::v1::limit_service_client::LimitServiceClient;
+use wire::v1::permission_service_client::PermissionServiceClient;
+use wire::v1::policy_service_client::PolicyServiceClient;
+use wire::v1::process_service_client::ProcessServiceClient;
+use wire::v1::run_service_client::RunServiceClient;
+use wire::v1::session_service_client::SessionServiceClient;
+use wire::v1::terminal_service_client::TerminalServiceClient;
+use wire::v1::token_service_client::TokenServiceClient;
+use wire::v1::tool_service_client::ToolServiceClient;
+use wire::v1::trash_service_client::TrashServiceClient;
+
+use crate::token::{Credentials, Token};
+
+/// Largest answer taken, bytes: above any limit of the daemon's, far below what would hurt.
+const LARGEST_MESSAGE: usize = 64 << 20;
+
+/// A connection that shows the token, where there is one, with every request.
+pub type AuthenticatedChannel = InterceptedService<Channel, Credentials>;
+
+/// The daemon's services. Cheap to clone; all clones share the connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    channel: Channel,
+    credentials: Credentials,
+}
+
+impl Client {
+    pub(crate) fn new(channel: Channel, token: Option<Token>) -> Self {
+        Self { channel, credentials: Credentials(token) }
+    }
+}
+
+macro_rules! services {
+    ($($name:ident: $client:ident),* $(,)?) => {
+        impl Client {
+            $(#[doc = concat!("`", stringify!($client), "`, as `tonic` generates it.")]
+            pub fn $name(&self) -> $client<AuthenticatedChannel> {
+                $client::with_interceptor(self.channel.clone(), self.credentials.clone())
+                    .max_decoding_message_size(LARGEST_MESSAGE)
+            })*
+        }
+    };
+}
+
+services! {
+    runs: RunServiceClient,
+    tools: ToolServiceClient,
+    processes: ProcessServiceClient,
+    sessions: SessionServiceClient,
+    files: FileServiceClient,
+    trash: TrashServiceClient,
+    approvals: ApprovalServiceClient,
+    audit: AuditServiceClient,
+    terminals: TerminalServiceClient,
+    host: HostServiceClient,
+    policy: PolicyServiceClient,
+    alerts: AlertServiceClient,
+    permissions: PermissionServiceClient,
+    limits: LimitServiceClient,
+    tokens: TokenServiceClient,
+    images: ImageServiceClient,
+}
