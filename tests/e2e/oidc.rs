@@ -168,7 +168,12 @@ async fn j4_keys_of_a_url_are_fetched_rotated_and_kept_while_it_is_down() {
         ("OVERLOADED", Code::ResourceExhausted),
         "{refused}"
     );
-    assert!(daemon.log().contains("answered 503"), "{}", daemon.log());
+    let warned = async {
+        while !daemon.log().contains("answered 503") {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, warned).await.expect("nobody is told that the issuer is down");
     say.send_replace(ok(issuer.keys()));
     let opened = async {
         while ask(&first).await.is_err() {
