@@ -78,6 +78,102 @@ async fn new_certificates_are_taken_by_signal_or_by_themselves_and_no_stream_end
     assert!(daemon.log().contains("listen.tcp.tls.key: holds no private key"), "{}", daemon.log());
 }
 
+/// Whether a new connection with the certificate of `client` is good for anything.
+async fn gets_in(certificates: &Certificates, daemon: &Daemon, client: &str) -> bool {
+    match certificates.connect(daemon, Some(client)).await {
+        Ok(channel) => Clients::on(channel).audit.verify_log(v1::VerifyLogRequest {}).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// How the authority of clients is changed without a moment in which somebody is shut out.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_authorities_of_clients_count_at_once_and_the_old_one_ends_with_its_line() {
+    let (old, new) = (Certificates::make(&["ci"]), Certificates::make(&["next"]));
+    std::fs::create_dir(old.client("next")).unwrap();
+    for name in ["cert.pem", "key.pem"] {
+        std::fs::copy(new.client("next").join(name), old.client("next").join(name)).unwrap();
+    }
+    let pem = |of: &Certificates| std::fs::read_to_string(of.authority()).unwrap();
+    let bundle = old.directory().join("server/clients.pem");
+    std::fs::write(&bundle, pem(&old)).unwrap();
+    let config = "access: [{ certificate: ci, roles: [auditor] }, { certificate: next, roles: [auditor] }]\n";
+    let tcp = old.listen("").replace("server/ca.pem", "server/clients.pem");
+    let daemon = Daemon::start_with(Setup { config: config.into(), tcp, ..Default::default() }).await;
+    let mut before = Clients::on(old.connect(&daemon, Some("ci")).await.unwrap());
+    for (times, authorities, expected) in [
+        (0, pem(&old), [true, false]),
+        (1, pem(&old) + &pem(&new), [true, true]),
+        (2, pem(&new), [false, true]),
+    ] {
+        if times > 0 {
+            std::fs::write(&bundle, authorities).unwrap();
+            daemon.signal(Signal::HUP);
+            logged(&daemon, "new TLS certificates are in force", times).await;
+        }
+        let found = [gets_in(&old, &daemon, "ci").await, gets_in(&old, &daemon, "next").await];
+        assert_eq!(found, expected, "{times}");
+        // A connection keeps what it began with.
+        assert!(before.verify().await.intact);
+    }
+}
+
+/// A certificate that is lost: it ends at once, with its streams and connections, and no other one does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_certificate_ends_with_its_streams_and_connections() {
+    let certificates = Certificates::make(&["lost", "kept"]);
+    let file = certificates.directory().join("server/revoked");
+    std::fs::write(&file, "# none yet\n").unwrap();
+    let config =
+        "access: [{ certificate: lost, roles: [auditor] }, { certificate: kept, roles: [auditor] }]\n";
+    let revoked = format!("client_ca: {0}/ca.pem, revoked: {0}/revoked", file.parent().unwrap().display());
+    let tcp = certificates.listen("");
+    let client_ca = format!("client_ca: {}", certificates.authority().display());
+    let tcp = tcp.replace(&client_ca, &revoked);
+    let daemon = Daemon::start_with(Setup { config: config.into(), tcp, ..Default::default() }).await;
+    let mut lost = Clients::on(certificates.connect(&daemon, Some("lost")).await.unwrap());
+    let mut kept = Clients::on(certificates.connect(&daemon, Some("kept")).await.unwrap());
+    let follow = || v1::StreamEventsRequest { follow: true, ..Default::default() };
+    let mut stream = lost.audit.stream_events(follow()).await.unwrap().into_inner();
+    let mut other = kept.audit.stream_events(follow()).await.unwrap().into_inner();
+    other.message().await.unwrap().unwrap();
+    let mut openssl = std::process::Command::new("openssl");
+    openssl.args(["x509", "-noout", "-fingerprint", "-sha256", "-in"]);
+    let printed = openssl.arg(certificates.client("lost").join("cert.pem")).output().unwrap();
+    std::fs::write(&file, printed.stdout).unwrap();
+    daemon.signal(Signal::HUP);
+    let ended = async {
+        loop {
+            if let Err(status) = stream.message().await {
+                return status;
+            }
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the stream goes on");
+    assert!(ended.message().contains("has ended"), "{ended}");
+    let refused = lost.audit.verify_log(v1::VerifyLogRequest {}).await.unwrap_err();
+    assert!(refused.message().contains("was revoked"), "{refused}");
+    assert!(!gets_in(&certificates, &daemon, "lost").await);
+    assert!(kept.verify().await.intact && gets_in(&certificates, &daemon, "kept").await);
+    let attempts = daemon.connect().await.events("", "escalation_attempt").await;
+    let with = |who: &str| attempts.iter().filter(|event| event.principal == who).count();
+    assert!(with("cert:lost") == 1 && with("cert:kept") == 0, "{attempts:?}");
+    let next = async {
+        loop {
+            let event = other.message().await.unwrap().expect("the other stream ended").event.unwrap();
+            if event.principal == "cert:lost" {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), next).await.expect("the other stream stands still");
+    // What is no list changes nothing.
+    std::fs::write(&file, "ci\n").unwrap();
+    daemon.signal(Signal::HUP);
+    logged(&daemon, "listen.tcp.tls.revoked: line 1 is no SHA-256 fingerprint", 1).await;
+    assert!(!gets_in(&certificates, &daemon, "lost").await);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_older_than_tls_1_3_is_spoken() {
     let certificates = Certificates::make(&[]);

@@ -17,6 +17,17 @@ impl End {
         Self(Box::pin(tokio::time::sleep(left.min(MAX_TIMER))))
     }
 
+    /// After a time, or before it when this comes.
+    pub(crate) fn first(left: Duration, other: impl Future<Output = ()> + Send + 'static) -> Self {
+        let timer = tokio::time::sleep(left.min(MAX_TIMER));
+        Self(Box::pin(async move {
+            tokio::select! {
+                () = timer => {}
+                () = other => {}
+            }
+        }))
+    }
+
     /// After a time, or before it when somebody ends it.
     pub(crate) fn after_or(left: Duration, ended: CancellationToken) -> Self {
         let timer = tokio::time::sleep(left.min(MAX_TIMER));

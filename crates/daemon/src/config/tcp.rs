@@ -45,8 +45,10 @@ impl Tcp {
         match &self.tls {
             Some(files) => {
                 shown["tls"] = json!({ "certificate": files.certificate, "key": files.key });
-                if let Some(authority) = &files.client_ca {
-                    shown["tls"]["client_ca"] = json!(authority);
+                let optional = [("client_ca", &files.client_ca), ("revoked", &files.revoked)];
+                for (key, file) in optional.into_iter().filter_map(|(key, file)| Some((key, file.as_ref()?)))
+                {
+                    shown["tls"][key] = json!(file);
                 }
             }
             None => shown["plaintext"] = json!(true),
@@ -123,14 +125,20 @@ fn address(fields: &Fields<'_>) -> Option<SocketAddr> {
 
 /// The files, which must be fit for use.
 fn files(at: &At<'_>, takes_tokens: bool) -> Option<Files> {
-    let fields = at.fields(&["certificate", "key", "client_ca"]);
+    let fields = at.fields(&["certificate", "key", "client_ca", "revoked"]);
     let certificate = fields.required("certificate").and_then(path);
     let key = fields.required("key").and_then(path);
-    let client_ca: Option<Option<PathBuf>> = match fields.get("client_ca") {
-        None => Some(None),
-        Some(at) => path(at).map(Some),
+    let optional = |key| -> Option<Option<PathBuf>> {
+        match fields.get(key) {
+            None => Some(None),
+            Some(at) => path(at).map(Some),
+        }
     };
-    let files = Files { certificate: certificate?, key: key?, client_ca: client_ca? };
+    let (client_ca, revoked) = (optional("client_ca"), optional("revoked"));
+    if fields.get("revoked").is_some() && fields.get("client_ca").is_none() {
+        fields.at("revoked").problem("is of clients' certificates, and without client_ca none counts");
+    }
+    let files = Files { certificate: certificate?, key: key?, client_ca: client_ca?, revoked: revoked? };
     if let Err((key, message)) = Certificates::load(files.clone(), takes_tokens) {
         fields.at(key).problem(message);
     }
@@ -204,8 +212,8 @@ mod tests {
             .map(|key| format!("listen.tcp.{key}"))
         );
         assert_eq!(
-            wrong("tokens: {}, tls: { certificate: /no/such, key: /no/such }"),
-            ["listen.tcp.tls.certificate"]
+            wrong("tokens: {}, tls: { certificate: /no/such, key: /no/such, revoked: /no/such }"),
+            ["listen.tcp.tls.revoked", "listen.tcp.tls.certificate"]
         );
     }
 
@@ -214,8 +222,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let tls = made(directory.path());
         let at = directory.path().display();
+        std::fs::write(directory.path().join("revoked"), "# none\n").unwrap();
         for tcp in [
-            format!("tls: {{ {tls}, client_ca: {at}/cert.pem }}, address: '0.0.0.0:7443'"),
+            format!(
+                "tls: {{ {tls}, client_ca: {at}/cert.pem, revoked: {at}/revoked }}, address: '0.0.0.0:7443'"
+            ),
             format!("tls: {{ {tls} }}, tokens: {{ max_lifetime: 7d }}, connections_per_second: 9"),
             "plaintext: true, tokens: {}, address: '[::1]:1'".to_owned(),
         ] {

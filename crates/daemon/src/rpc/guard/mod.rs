@@ -157,7 +157,13 @@ impl Gate {
             );
             return Err(self.refuse(&principal, Attempt::BadCertificate, "TLS", refusal));
         };
-        Ok(Named { principal, credential: Some(Credential::Certificate), end: Some(End::after(left)) })
+        if remote.is_revoked() {
+            let message = "the client certificate was revoked: connect again with another one";
+            let refusal = Refusal::new(Reason::PermissionDenied, message);
+            return Err(self.refuse(&principal, Attempt::BadCertificate, "TLS", refusal));
+        }
+        let end = End::first(left, remote.revoked());
+        Ok(Named { principal, credential: Some(Credential::Certificate), end: Some(end) })
     }
 
     fn by_token(

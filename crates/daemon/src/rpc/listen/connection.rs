@@ -175,6 +175,7 @@ mod tests {
     use tokio::net::UnixStream;
     use tokio_util::either::Either;
 
+    use super::super::revoked::Fingerprint;
     use super::super::{Peer, Remote, Subject};
     use super::Connection;
 
@@ -195,12 +196,13 @@ mod tests {
     }
 
     fn remote(certificate: Option<Subject>) -> Arc<Remote> {
-        Arc::new(Remote::new(IpAddr::from([127, 0, 0, 1]), certificate, true))
+        Arc::new(Remote::new(IpAddr::from([127, 0, 0, 1]), certificate, true, None))
     }
 
     #[tokio::test]
     async fn a_client_has_to_greet_in_time_and_may_be_silent_then() {
-        let certificate = Subject { name: "ci".into(), not_after: SystemTime::now() };
+        let certificate =
+            Subject { name: "ci".into(), not_after: SystemTime::now(), fingerprint: Fingerprint::of(b"ci") };
         for peer in [Peer::Local { uid: 0, gid: 0 }, Peer::Remote(remote(Some(certificate)))] {
             assert_eq!(after_patience(peer.clone(), b"").await, Err(ErrorKind::TimedOut));
             assert_eq!(after_patience(peer.clone(), &PREFACE[..20]).await, Err(ErrorKind::TimedOut));

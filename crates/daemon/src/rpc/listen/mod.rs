@@ -11,6 +11,7 @@
 
 mod addresses;
 mod connection;
+mod revoked;
 mod subject;
 mod tcp;
 mod tls;
@@ -57,12 +58,36 @@ pub(crate) struct Remote {
     pub(crate) certificate: Option<Subject>,
     /// Whether tokens count on this listener.
     pub(crate) takes_tokens: bool,
+    /// Those in force, where there is TLS.
+    certificates: Option<Arc<Certificates>>,
     admitted: AtomicBool,
 }
 
 impl Remote {
-    fn new(address: IpAddr, certificate: Option<Subject>, takes_tokens: bool) -> Self {
-        Self { address, certificate, takes_tokens, admitted: AtomicBool::new(false) }
+    fn new(
+        address: IpAddr,
+        certificate: Option<Subject>,
+        takes_tokens: bool,
+        certificates: Option<Arc<Certificates>>,
+    ) -> Self {
+        Self { address, certificate, takes_tokens, certificates, admitted: AtomicBool::new(false) }
+    }
+
+    /// Comes when its certificate is revoked, at once if it is.
+    pub(crate) fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
+        let shown = self.certificates.clone().zip(self.certificate.as_ref().map(|shown| shown.fingerprint));
+        async move {
+            match shown {
+                Some((certificates, fingerprint)) => certificates.revoked(fingerprint).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Whether its certificate is revoked.
+    pub(crate) fn is_revoked(&self) -> bool {
+        let shown = self.certificates.as_ref().zip(self.certificate.as_ref());
+        shown.is_some_and(|(certificates, shown)| certificates.is_revoked(shown.fingerprint))
     }
 
     /// One of its requests was let in: it may keep its place.

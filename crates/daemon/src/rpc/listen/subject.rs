@@ -8,6 +8,8 @@ use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
+use super::revoked::Fingerprint;
+
 /// Bytes of the longest name.
 const MAX_NAME: usize = 256;
 
@@ -17,11 +19,13 @@ pub(crate) struct Subject {
     /// The URI among the alternative names, and without one the common name.
     pub(crate) name: String,
     pub(crate) not_after: SystemTime,
+    pub(super) fingerprint: Fingerprint,
 }
 
 impl Subject {
     /// `None` for a certificate that names nobody, or more than one.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let fingerprint = Fingerprint::of(certificate);
         let certificate = Certificate::from_der(certificate).ok()?;
         let certificate = certificate.tbs_certificate();
         let alternatives = certificate.get_extension::<SubjectAltName>().ok()?;
@@ -38,7 +42,7 @@ impl Subject {
         let is_plain = |name: &String| {
             !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(|c| c.is_ascii_graphic())
         };
-        Some(Self { name: name.filter(is_plain)?, not_after })
+        Some(Self { name: name.filter(is_plain)?, not_after, fingerprint })
     }
 }
 

@@ -114,7 +114,7 @@ impl Door {
         // An answer is sent in one piece: nothing is gained by waiting for more.
         stream.set_nodelay(true).ok()?;
         let Some(certificates) = &self.certificates else {
-            let remote = Remote::new(address, None, self.takes_tokens);
+            let remote = Remote::new(address, None, self.takes_tokens, None);
             let stream = Either::Right(Either::Left(stream));
             return Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), place));
         };
@@ -127,19 +127,25 @@ impl Door {
             }
             Err(_) => return None,
         };
-        let certificate = self.certificate(address, &stream)?;
-        let remote = Remote::new(address, certificate, self.takes_tokens);
+        let certificate = self.certificate(certificates, address, &stream)?;
+        let remote = Remote::new(address, certificate, self.takes_tokens, Some(certificates.clone()));
         let stream = Either::Right(Either::Right(Box::new(stream)));
         Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), place))
     }
 
-    /// Whom the client's certificate names, where it has shown one; `None` for one that names nobody.
+    /// Whom the client's certificate names, where it has shown one; `None` for one that names nobody, or is revoked.
     #[expect(clippy::option_option, reason = "no certificate is one thing, and one of nobody another")]
-    fn certificate(&self, address: IpAddr, stream: &TlsStream<TcpStream>) -> Option<Option<Subject>> {
+    fn certificate(
+        &self,
+        certificates: &Certificates,
+        address: IpAddr,
+        stream: &TlsStream<TcpStream>,
+    ) -> Option<Option<Subject>> {
         let Some(shown) = stream.get_ref().1.peer_certificates().and_then(<[_]>::first) else {
             return Some(None);
         };
-        let subject = Subject::of(shown);
+        let is_in_force = |subject: &Subject| !certificates.is_revoked(subject.fingerprint);
+        let subject = Subject::of(shown).filter(is_in_force);
         if subject.is_none() {
             self.report(address);
         }

@@ -5,6 +5,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "the certificates that the configuration names")]
 
+use std::collections::HashSet;
+use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,6 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -20,6 +23,8 @@ use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier}
 use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
+
+use super::revoked::{self, Fingerprint};
 
 /// Bytes of the longest file of certificates.
 const MAX_FILE: u64 = 1 << 20;
@@ -34,6 +39,8 @@ pub(crate) struct Files {
     pub(crate) key: PathBuf,
     /// Authorities that sign clients' certificates; without it none is asked for.
     pub(crate) client_ca: Option<PathBuf>,
+    /// Clients' certificates that no longer count.
+    pub(crate) revoked: Option<PathBuf>,
 }
 
 /// What is wrong with which file: its key in the configuration, and a message.
@@ -45,6 +52,15 @@ pub(crate) struct Certificates {
     /// A client that shows no certificate may show a token.
     takes_tokens: bool,
     current: RwLock<Loaded>,
+    /// Told of each change.
+    changes: watch::Sender<()>,
+}
+
+/// Without what the files hold.
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone)]
@@ -52,12 +68,27 @@ struct Loaded {
     config: Arc<ServerConfig>,
     /// The digest of the files' contents.
     digest: [u8; 32],
+    revoked: Arc<HashSet<Fingerprint>>,
 }
 
 impl Certificates {
     pub(crate) fn load(files: Files, takes_tokens: bool) -> Result<Self, Problem> {
         let current = Contents::read(&files)?.loaded(takes_tokens)?;
-        Ok(Self { files, takes_tokens, current: RwLock::new(current) })
+        Ok(Self { files, takes_tokens, current: RwLock::new(current), changes: watch::Sender::new(()) })
+    }
+
+    /// Whether a client's certificate no longer counts.
+    pub(super) fn is_revoked(&self, fingerprint: Fingerprint) -> bool {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).revoked.contains(&fingerprint)
+    }
+
+    /// Comes when this certificate no longer counts.
+    pub(super) async fn revoked(&self, fingerprint: Fingerprint) {
+        let mut changes = self.changes.subscribe();
+        while !self.is_revoked(fingerprint) {
+            // The sender is here as well.
+            let _ = changes.changed().await;
+        }
     }
 
     /// For the next connection.
@@ -73,6 +104,7 @@ impl Certificates {
         }
         let loaded = contents.loaded(self.takes_tokens)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        self.changes.send_replace(());
         tracing::info!("new TLS certificates are in force; connections keep those that they began with");
         Ok(true)
     }
@@ -96,6 +128,7 @@ struct Contents {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,
+    revoked: Option<Vec<u8>>,
 }
 
 impl Contents {
@@ -103,13 +136,16 @@ impl Contents {
         let certificate = read(&files.certificate, false).map_err(|error| ("certificate", error))?;
         let key = read(&files.key, true).map_err(|error| ("key", error))?;
         let client_ca = files.client_ca.as_ref().map(|file| read(file, false)).transpose();
-        Ok(Self { certificate, key, client_ca: client_ca.map_err(|error| ("client_ca", error))? })
+        let client_ca = client_ca.map_err(|error| ("client_ca", error))?;
+        let revoked = files.revoked.as_ref().map(|file| read(file, false)).transpose();
+        Ok(Self { certificate, key, client_ca, revoked: revoked.map_err(|error| ("revoked", error))? })
     }
 
     fn digest(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
-        for part in [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()].into_iter().flatten()
-        {
+        let parts =
+            [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref(), self.revoked.as_ref()];
+        for part in parts.map(|part| part.map_or(&[][..], Vec::as_slice)) {
             digest.update(part.len().to_be_bytes());
             digest.update(part);
         }
@@ -144,7 +180,9 @@ impl Contents {
         config.alpn_protocols = vec![b"h2".to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Loaded { config: Arc::new(config), digest: self.digest() })
+        let revoked = revoked::parse(self.revoked.as_deref().unwrap_or_default());
+        let revoked = Arc::new(revoked.map_err(|error| ("revoked", error))?);
+        Ok(Loaded { config: Arc::new(config), digest: self.digest(), revoked })
     }
 }
 
@@ -196,7 +234,12 @@ mod tests {
 
     fn files(directory: &Path) -> Files {
         let at = |name| directory.join(name);
-        Files { certificate: at("cert.pem"), key: at("key.pem"), client_ca: Some(at("ca.pem")) }
+        Files {
+            certificate: at("cert.pem"),
+            key: at("key.pem"),
+            client_ca: Some(at("ca.pem")),
+            revoked: None,
+        }
     }
 
     #[test]
