@@ -8,6 +8,7 @@ mod client;
 mod container;
 mod daemon;
 pub mod files;
+pub mod frames;
 mod image;
 mod issuer;
 mod probe;

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use harness::frames::{
+    CONTINUATION, END_HEADERS, GOAWAY, HEADERS, PREFACE, RESET, SETTINGS, client_hello, frame, request, text,
+};
 use harness::{Bearer, Certificates, Clients, Daemon, RunHandle, Setup, calls, reason, v1};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -15,7 +18,6 @@ use crate::inside::contents;
 
 /// Longer than what a client who does not get on is given.
 const PATIENCE: Duration = Duration::from_secs(30);
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 fn auditor(name: &str) -> v1::Token {
     v1::Token { name: name.into(), roles: vec!["auditor".into()], ..Default::default() }
@@ -25,41 +27,6 @@ fn auditor(name: &str) -> v1::Token {
 async fn plain(keys: &str) -> Daemon {
     let tcp = format!("address: '127.0.0.1:0', plaintext: true, tokens: {{}}, {keys}");
     Daemon::start_with(Setup { tcp, ..Default::default() }).await
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut frame = length[1..].to_vec();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
-
-const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
-const END_HEADERS: u8 = 4;
-
-fn text(text: &[u8]) -> Vec<u8> {
-    [&[u8::try_from(text.len()).unwrap()], text].concat()
-}
-
-/// A request's header block, RFC 7541: `:method POST`, `:scheme http`, a path, an authority, and a token.
-fn request(path: &str, token: &str) -> Vec<u8> {
-    let literal =
-        |name: &str, value: &str| [&[0x00][..], &text(name.as_bytes()), &text(value.as_bytes())].concat();
-    [
-        vec![0x83, 0x86],
-        [&[0x04][..], &text(path.as_bytes())].concat(),
-        [&[0x01][..], &text(b"localhost")].concat(),
-        literal("content-type", "application/grpc"),
-        literal("te", "trailers"),
-        literal("authorization", &format!("Bearer {token}")),
-    ]
-    .concat()
 }
 
 const WATCH: &str = "/cofferdam.v1.RunService/WatchRuns";
@@ -311,28 +278,6 @@ async fn r1_a_flood_of_handshakes_holds_up_nobody_else() {
     assert!(answered >= 50 && answered < handshakes, "{answered} answered");
     assert!(grown < 128 << 20, "{grown} bytes more");
     is_not_held_up(quiet, worst);
-}
-
-/// A ClientHello of TLS 1.3 with one X25519 share, RFC 8446, 4.1.2.
-fn client_hello() -> Vec<u8> {
-    let sized = |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
-    let extension = |kind: u16, body: &[u8]| [&kind.to_be_bytes()[..], &sized(body)].concat();
-    let key: Vec<u8> = (1..=32).collect();
-    let share = [&[0x00, 0x1d][..], &sized(&key)].concat();
-    let extensions = [
-        extension(0x2b, &[2, 0x03, 0x04]),
-        extension(0x0a, &sized(&[0x00, 0x1d])),
-        extension(0x0d, &sized(&[0x04, 0x03, 0x08, 0x04])),
-        extension(0x33, &sized(&share)),
-        extension(0x10, &sized(&[2, b'h', b'2'])),
-    ]
-    .concat();
-    let random = [7; 32];
-    let body =
-        [&[0x03, 0x03][..], &random, &[0], &sized(&[0x13, 0x01]), &[1, 0], &sized(&extensions)].concat();
-    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
-    let message = [&[1][..], &length[1..], &body].concat();
-    [&[0x16, 0x03, 0x01][..], &sized(&message)].concat()
 }
 
 #[tokio::test(flavor = "multi_thread")]
