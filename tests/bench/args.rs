@@ -4,16 +4,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const USAGE: &str = "\
-The benchmark of both lanes.
+The benchmark of both lanes, of the audit log, and of runs.
 
-  tests/bench.sh [--lane container|host|audit] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|audit|runs] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+                 [--plot FILE] [--costs FILE] [--ratios] [--write-baseline] [--record-trace]
 
-  --lane LANE       only this one
+  --lane LANE       only this one; runs is measured only when it is named
   --json FILE       also write everything that was measured
-  --check           exit with 1 when a goal is missed
+  --check           exit with 1 when a goal is missed, or with `--lane runs` a ratio to what is in tests/bench/baseline.json
   --rounds N        rounds of each comparison (30)
   --seconds N       how long the load lasts (10)
-  --tree DIRECTORY  the tree to search, copied from here (crates from cargo's registry)";
+  --tree DIRECTORY  the tree to search, copied from here (crates from cargo's registry)
+
+  Of the lane runs:
+  --plot FILE       also draw the scaling curve, as SVG
+  --costs FILE      also write what a run costs, for `coffer plan --costs`
+  --ratios          only what the baseline has, without peers, bursts, memory and curve
+  --write-baseline  write the ratios into tests/bench/baseline.json
+  --record-trace    record tests/bench/trace.json anew, and measure nothing";
 
 /// One of the two ways to do an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +30,8 @@ pub(crate) enum Lane {
     Host,
     /// None of both: the audit log.
     Audit,
+    /// None of both: runs, from their making to their end.
+    Runs,
 }
 
 /// How to run.
@@ -37,6 +47,23 @@ pub(crate) struct Args {
     pub(crate) load: Duration,
     /// What is searched; cargo's registry when absent.
     pub(crate) tree: Option<PathBuf>,
+    /// Where the scaling curve is drawn.
+    pub(crate) plot: Option<PathBuf>,
+    /// Where the costs of a run are written.
+    pub(crate) costs: Option<PathBuf>,
+    pub(crate) runs: Runs,
+}
+
+/// How much of the lane of runs is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runs {
+    All,
+    /// What the baseline has.
+    Ratios,
+    /// The same, and the baseline is written.
+    Baseline,
+    /// Nothing: the trace is recorded.
+    Trace,
 }
 
 impl Args {
@@ -48,6 +75,9 @@ impl Args {
             rounds: 30,
             load: Duration::from_secs(10),
             tree: None,
+            plot: None,
+            costs: None,
+            runs: Runs::All,
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n\n{USAGE}"));
@@ -58,6 +88,11 @@ impl Args {
                 "--rounds" => parsed.rounds = number(&value()?)?,
                 "--seconds" => parsed.load = Duration::from_secs(number(&value()?)? as u64),
                 "--tree" => parsed.tree = Some(value()?.into()),
+                "--plot" => parsed.plot = Some(value()?.into()),
+                "--costs" => parsed.costs = Some(value()?.into()),
+                "--ratios" => parsed.runs = Runs::Ratios,
+                "--write-baseline" => parsed.runs = Runs::Baseline,
+                "--record-trace" => parsed.runs = Runs::Trace,
                 // cargo says so to every benchmark.
                 "--bench" => {}
                 _ => return Err(USAGE.to_owned()),
@@ -66,9 +101,9 @@ impl Args {
         Ok(parsed)
     }
 
-    /// Whether this lane is measured.
+    /// Whether this lane is measured. Runs take minutes and fetch what they are compared with, so they have to be named.
     pub(crate) fn has(&self, lane: Lane) -> bool {
-        self.lane.is_none_or(|only| only == lane)
+        self.lane.map_or(lane != Lane::Runs, |only| only == lane)
     }
 }
 
@@ -77,6 +112,7 @@ fn lane(name: &str) -> Result<Lane, String> {
         "container" => Ok(Lane::Container),
         "host" => Ok(Lane::Host),
         "audit" => Ok(Lane::Audit),
+        "runs" => Ok(Lane::Runs),
         _ => Err(format!("{name}: no lane\n\n{USAGE}")),
     }
 }

@@ -15,6 +15,7 @@ mod host_lane;
 mod latency;
 mod load;
 mod report;
+mod runs;
 mod sample;
 mod search;
 mod stage;
@@ -22,6 +23,7 @@ mod stopwatch;
 mod tree;
 mod usage;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::args::{Args, Lane};
@@ -38,6 +40,9 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if args.has(Lane::Runs) {
+        return runs::run(&args).await;
+    }
     let mut report = Report::new(Host::look());
     if args.has(Lane::Container) {
         container_lane(&args, &mut report).await;
@@ -51,9 +56,13 @@ async fn main() -> ExitCode {
     report.finish(Host::look());
     print!("{report}");
     if let Some(path) = &args.json {
-        std::fs::write(path, report.json()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        write(path, &report.json());
     }
     if args.check && !report.met() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
 async fn container_lane(args: &Args, report: &mut Report) {

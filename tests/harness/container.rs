@@ -5,10 +5,15 @@ use std::process::Command;
 
 /// What the engine itself says about a container.
 pub fn inspect(container: &str) -> serde_json::Value {
-    let output = Command::new("docker").args(["inspect", "--type", "container", container]).output().unwrap();
+    inspect_all([container]).remove(0)
+}
+
+/// The same of several, in their order.
+pub fn inspect_all<'a>(containers: impl IntoIterator<Item = &'a str>) -> Vec<serde_json::Value> {
+    let output =
+        Command::new("docker").args(["inspect", "--type", "container"]).args(containers).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let containers: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    containers[0].clone()
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Command lines of all processes in a container's pid namespace, whatever cgroup they are in. Sorted. Those that are

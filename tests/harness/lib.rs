@@ -18,7 +18,7 @@ mod run;
 pub mod session;
 
 pub use client::{Clients, as_user, reason, record};
-pub use container::{in_pid_namespace, inspect, memory, pid_namespace, pid_of, processes};
+pub use container::{in_pid_namespace, inspect, inspect_all, memory, pid_namespace, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git, own};
 pub use image::{Image, debian, dev_image, rust_image};
 pub use issuer::Issuer;

@@ -79,7 +79,7 @@ impl fmt::Display for Goal {
 }
 
 /// Three digits or so, in the unit that suits.
-pub(super) fn time(time: Duration) -> String {
+pub(crate) fn time(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
     match micros {
         micros if micros < 1e3 => format!("{micros:.0} µs"),
@@ -90,6 +90,6 @@ pub(super) fn time(time: Duration) -> String {
 }
 
 #[allow(clippy::cast_precision_loss)] // far below 2^52
-pub(super) fn mib(bytes: u64) -> String {
+pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.2} MiB", bytes as f64 / MIB)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) use self::goal::Goal;
+pub(crate) use self::goal::{Goal, mib, time};
 use crate::agent::Footprint;
 use crate::contest::Parts;
 use crate::host::Host;
@@ -149,12 +149,12 @@ impl fmt::Display for Report {
         }
         writeln!(f, "\n{:54} {:>10} {:>10} {:>8} {:>8}", "", "median", "p99", "times", "ratio")?;
         for Contest { title, samples, parts } in &self.contests {
-            let parts = parts.map(|(part, median)| format!("{part} {}", goal::time(median))).join(", ");
+            let parts = parts.map(|(part, median)| format!("{part} {}", time(median))).join(", ");
             writeln!(f, "{title} ({parts})")?;
             let first = samples.first().map(|(_, sample)| sample.median()).unwrap_or_default();
             for (name, sample) in samples {
                 let ratio = sample.median().as_secs_f64() / first.as_secs_f64();
-                let (median, p99) = (goal::time(sample.median()), goal::time(sample.p99()));
+                let (median, p99) = (time(sample.median()), time(sample.p99()));
                 writeln!(f, "  {name:52} {median:>10} {p99:>10} {:>8} {ratio:>8.2}", sample.len())?;
             }
         }
@@ -165,7 +165,7 @@ impl fmt::Display for Report {
             writeln!(f, "\n{:54} {:>10} {:>10} {:>8}", "agent", "resident", "binary", "threads")?;
         }
         for (when, Footprint { resident, binary, threads }) in &self.footprints {
-            writeln!(f, "  {when:52} {:>10} {:>10} {threads:>8}", goal::mib(*resident), goal::mib(*binary))?;
+            writeln!(f, "  {when:52} {:>10} {:>10} {threads:>8}", mib(*resident), mib(*binary))?;
         }
         writeln!(f, "\n{:54} {:>10} {:>10}", "goals", "measured", "goal")?;
         for goal in &self.goals {
@@ -182,10 +182,10 @@ impl Report {
             f,
             "\nread of 4 KiB over {} connections for {}: {:.0} a second, median {}, p99 {}",
             load.connections,
-            goal::time(load.took),
+            time(load.took),
             load.rate(),
-            goal::time(load.sample.median()),
-            goal::time(load.sample.p99()),
+            time(load.sample.median()),
+            time(load.sample.p99()),
         )?;
         for (name, spent) in &load.spent {
             let part = 100.0 * spent.as_secs_f64() / load.took.as_secs_f64();
