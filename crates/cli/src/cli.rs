@@ -9,8 +9,8 @@ use crate::endpoint::Files;
 use crate::failure::{Ended, Failure};
 use crate::ui::{Format, Ui};
 use crate::{
-    alert, approval, audit, bundle, call, completions, cp, doctor, image, limits, mcp, permission, policy,
-    process, run, session, tls, token, transcript, trash, workspace,
+    alert, approval, audit, bundle, call, completions, cp, doctor, image, limits, mcp, permission, plan,
+    policy, process, run, session, tls, token, transcript, trash, workspace,
 };
 
 const EXIT_CODES: &str = "\
@@ -124,6 +124,7 @@ enum Command {
     Limits(limits::Limits),
     Throttle(limits::Throttle),
     Mcp(mcp::Mcp),
+    Plan(plan::Plan),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
 }
@@ -160,6 +161,7 @@ impl Cli {
             Command::Limits(limits) => limits.run(&context).await,
             Command::Throttle(throttle) => throttle.run(&context).await,
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
+            Command::Plan(plan) => plan.run(&context).await,
             Command::Doctor(doctor) => doctor.run(&context).await,
             Command::Completions(completions) => completions.run(&mut Self::command()),
         }

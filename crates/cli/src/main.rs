@@ -23,6 +23,7 @@ mod mcp;
 mod outlet;
 mod output;
 mod permission;
+mod plan;
 mod policy;
 mod process;
 mod quantity;

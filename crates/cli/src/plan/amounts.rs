@@ -1,0 +1,62 @@
+//! Amounts of the four resources that runs use up.
+
+use serde::{Deserialize, Serialize};
+
+/// Processor time of one core, in the unit of [`Amounts::cpu_micros`].
+pub(super) const CORE: u64 = 1_000_000;
+
+/// Which of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Resource {
+    Memory,
+    Cpu,
+    Pids,
+    Disk,
+}
+
+impl Resource {
+    pub(super) const ALL: [Self; 4] = [Self::Memory, Self::Cpu, Self::Pids, Self::Disk];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+            Self::Pids => "pids",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// What something takes of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Amounts {
+    pub(super) memory_bytes: u64,
+    /// Microseconds of processor time in a second.
+    pub(super) cpu_micros: u64,
+    /// Processes and threads.
+    pub(super) pids: u64,
+    pub(super) disk_bytes: u64,
+}
+
+impl Amounts {
+    pub(super) fn of(&self, resource: Resource) -> u64 {
+        match resource {
+            Resource::Memory => self.memory_bytes,
+            Resource::Cpu => self.cpu_micros,
+            Resource::Pids => self.pids,
+            Resource::Disk => self.disk_bytes,
+        }
+    }
+
+    /// Both together. What is too much to count stays the most that can be counted.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            cpu_micros: self.cpu_micros.saturating_add(other.cpu_micros),
+            pids: self.pids.saturating_add(other.pids),
+            disk_bytes: self.disk_bytes.saturating_add(other.disk_bytes),
+        }
+    }
+}

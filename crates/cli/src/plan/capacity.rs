@@ -1,0 +1,140 @@
+//! How many runs a host holds: arithmetic, and nothing that asks or measures.
+
+use serde::Serialize;
+
+use super::amounts::{Amounts, CORE, Resource};
+
+/// What a host has for runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Host {
+    pub(super) memory_bytes: u64,
+    pub(super) cores: u64,
+    /// `None`: nothing bounds them.
+    pub(super) pids: Option<u64>,
+    /// `None`: it is not counted.
+    pub(super) disk_bytes: Option<u64>,
+}
+
+impl Host {
+    /// `None`: nothing bounds it.
+    pub(super) fn of(&self, resource: Resource) -> Option<u64> {
+        match resource {
+            Resource::Memory => Some(self.memory_bytes),
+            Resource::Cpu => Some(self.cores.saturating_mul(CORE)),
+            Resource::Pids => self.pids,
+            Resource::Disk => self.disk_bytes,
+        }
+    }
+
+    /// A run at its limits. The kernel gives nobody more cores than there are, so a higher limit takes all of them.
+    pub(super) fn bounded(&self, run: Amounts) -> Amounts {
+        Amounts { cpu_micros: run.cpu_micros.min(self.cores.saturating_mul(CORE)), ..run }
+    }
+}
+
+/// What a host holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Fit {
+    /// What one run takes.
+    pub(super) run: Amounts,
+    /// How many of them fit. `None`: nothing bounds them.
+    pub(super) runs: Option<u64>,
+    /// The resource that is used up first; of several the first.
+    pub(super) binds: Option<Resource>,
+}
+
+impl Fit {
+    /// Runs that take `run` each, beside what is there whether there are runs or not.
+    pub(super) fn of(host: &Host, base: &Amounts, run: Amounts) -> Self {
+        let bounds = Resource::ALL
+            .into_iter()
+            .filter_map(|resource| Some((within(host, base, &run, resource)?, resource)));
+        let least = bounds.min_by_key(|&(runs, _)| runs);
+        Self { run, runs: least.map(|(runs, _)| runs), binds: least.map(|(_, resource)| resource) }
+    }
+
+    /// Hosts of this size that `asked` runs need. `None`: such a host holds none of them.
+    pub(super) fn hosts(&self, asked: u64) -> Option<u64> {
+        match self.runs {
+            Some(0) => None,
+            Some(runs) => Some(asked.div_ceil(runs)),
+            None => Some(1),
+        }
+    }
+}
+
+/// How many runs one resource has room for. `None`: it bounds nothing.
+pub(super) fn within(host: &Host, base: &Amounts, run: &Amounts, resource: Resource) -> Option<u64> {
+    host.of(resource)?.saturating_sub(base.of(resource)).checked_div(run.of(resource))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Amounts = Amounts { memory_bytes: 100, cpu_micros: 0, pids: 50, disk_bytes: 0 };
+    const RUN: Amounts = Amounts { memory_bytes: 10, cpu_micros: 1_000, pids: 5, disk_bytes: 1 };
+
+    fn host(memory_bytes: u64, cores: u64, pids: Option<u64>, disk_bytes: Option<u64>) -> Host {
+        Host { memory_bytes, cores, pids, disk_bytes }
+    }
+
+    fn fit(host: Host, run: Amounts) -> (Option<u64>, Option<Resource>) {
+        let fit = Fit::of(&host, &BASE, run);
+        (fit.runs, fit.binds)
+    }
+
+    #[test]
+    fn the_scarcest_resource_binds() {
+        let roomy = host(1_000_000, 1_000, Some(1_000_000), None);
+        assert_eq!(fit(Host { memory_bytes: 1_099, ..roomy }, RUN), (Some(99), Some(Resource::Memory)));
+        assert_eq!(fit(Host { memory_bytes: 1_100, ..roomy }, RUN), (Some(100), Some(Resource::Memory)));
+        assert_eq!(fit(Host { cores: 1, ..roomy }, RUN), (Some(1_000), Some(Resource::Cpu)));
+        assert_eq!(fit(Host { pids: Some(75), ..roomy }, RUN), (Some(5), Some(Resource::Pids)));
+        assert_eq!(fit(Host { disk_bytes: Some(3), ..roomy }, RUN), (Some(3), Some(Resource::Disk)));
+    }
+
+    #[test]
+    fn a_host_with_less_than_the_daemon_takes_holds_nothing() {
+        for memory in [0, 99, 100, 109] {
+            assert_eq!(fit(host(memory, 1, None, None), RUN), (Some(0), Some(Resource::Memory)), "{memory}");
+        }
+        assert_eq!(fit(host(1_000, 0, None, None), RUN), (Some(0), Some(Resource::Cpu)));
+        assert_eq!(Fit::of(&host(0, 1, None, None), &BASE, RUN).hosts(1), None);
+    }
+
+    #[test]
+    fn what_a_run_does_not_take_and_a_host_does_not_bound_binds_nothing() {
+        let free = Amounts { pids: 5, ..Amounts::default() };
+        assert_eq!(fit(host(0, 0, None, Some(0)), free), (None, None));
+        assert_eq!(Fit::of(&host(0, 0, None, None), &BASE, free).hosts(u64::MAX), Some(1));
+    }
+
+    #[test]
+    fn numbers_without_bounds_do_not_overflow() {
+        let all =
+            Amounts { memory_bytes: u64::MAX, cpu_micros: u64::MAX, pids: u64::MAX, disk_bytes: u64::MAX };
+        assert_eq!(all.and(all), all);
+        let vast = host(u64::MAX, u64::MAX, Some(u64::MAX), Some(u64::MAX));
+        assert_eq!(fit(vast, all).0, Some(0), "the daemon itself takes some of it");
+        assert_eq!(Fit::of(&vast, &Amounts::default(), all).runs, Some(1));
+        let one = Amounts { memory_bytes: 1, cpu_micros: 1, pids: 1, disk_bytes: 1 };
+        assert_eq!(Fit::of(&vast, &Amounts::default(), one).hosts(u64::MAX), Some(1));
+    }
+
+    #[test]
+    fn a_limit_of_more_cores_than_there_are_takes_all_of_them() {
+        let small = host(1_000, 2, None, None);
+        let busy = small.bounded(Amounts { cpu_micros: 4 * CORE, ..RUN });
+        assert_eq!(busy.cpu_micros, 2 * CORE);
+        assert_eq!(fit(small, busy), (Some(1), Some(Resource::Cpu)));
+        let less = Amounts { cpu_micros: CORE, ..RUN };
+        assert_eq!(small.bounded(less), less);
+    }
+
+    #[test]
+    fn the_last_host_need_not_be_full() {
+        let fit = Fit::of(&host(1_100, 1_000, None, None), &BASE, RUN);
+        assert_eq!([1, 100, 101, 1_000].map(|asked| fit.hosts(asked)), [1, 1, 2, 10].map(Some));
+    }
+}
