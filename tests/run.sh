@@ -7,8 +7,8 @@
 #
 #   --quick       only the tests, no lint
 #   --no-engine   only the tests that need no Docker Engine
-#   --long        races, kills and random cases in full, the image of Rust, and the suites of agent frameworks, which takes
-#                 much longer (sets COFFERDAM_LONG=1)
+#   --long        races, kills and random cases in full, the image of Rust, the suites of agent frameworks, and the ratios of runs to
+#                 the engine's own work (tests/bench/README.md), which takes much longer (sets COFFERDAM_LONG=1)
 set -uo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -154,6 +154,15 @@ check_frameworks() {
     "${as[@]}" clients/python/frameworks.sh >&2 || FAILED+=("Agent frameworks")
 }
 
+# With the debug build that the tests use. Times belong to a machine, so only ratios are compared, with a wide margin.
+check_ratios() {
+    local wrapper=()
+    [[ -n $QUICK ]] || wrapper=(RUSTC_WORKSPACE_WRAPPER=clippy-driver)
+    [[ -z ${COFFERDAM_NO_IMAGES-} ]] || return 0
+    check "Ratios of runs to the engine's own work" env "${wrapper[@]}" \
+        tests/bench.sh --lane runs --debug --ratios --rounds 10 --check
+}
+
 # Most tests wait for processes: twice as many as there are processors keep these at work.
 parallel() { echo "$(($(nproc) * 2))"; }
 
@@ -174,7 +183,7 @@ run_tests() {
     step "Building cofferd, coffer and their tests" finish_build || return 1
     [[ -n $QUICK ]] || check "Clippy" no_warnings
     await_images
-    [[ -z ${COFFERDAM_LONG-} ]] || check_frameworks
+    [[ -z ${COFFERDAM_LONG-} ]] || { check_ratios && check_frameworks; }
     compile nextest run --workspace --locked --test-threads "$(parallel)" "$@"
 }
 

@@ -381,3 +381,50 @@ async fn a_session_is_used_from_the_command_line() {
     assert!(out(&daemon, &["session", "list", run]).await.contains("CLOSED"));
     assert_eq!(coffer(&daemon, &["session", "run", run, "build", "--", "ls"]).await.code, 125);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_takes_the_limits_of_the_daemon_s_own_profile_and_the_costs_of_a_file() {
+    let profile = "profiles: {tiny: {operations: {read: allow}, limits: {memory_mib: 64, cpu_millis: 250, pids: 16, disk_mib: 8}}}\n";
+    let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
+    let policy = vec![("tiny.yaml", profile.to_owned()), ("roles.yaml", roles)];
+    let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
+    let host = ["--cores", "8", "--memory", "64G", "--pids", "100000", "--disk", "1T"];
+    let plan = ["plan", "--runs", "1000", "--profile", "tiny"];
+    let line: Vec<_> = plan.iter().chain(&host).copied().collect();
+
+    let planned = json(&daemon, &line).await;
+    // Two runs at their limits fit on each half of a core, less what the daemon itself takes.
+    let busy = &planned["busy"];
+    assert_eq!(
+        (busy["binds"].as_str(), busy["run"]["memory_bytes"].as_u64() > Some(64 << 20)),
+        (Some("cpu"), true)
+    );
+    let (runs, hosts) = (busy["runs"].as_u64().unwrap(), busy["hosts"].as_u64().unwrap());
+    assert!((28..=32).contains(&runs) && hosts == 1000_u64.div_ceil(runs), "{planned}");
+    assert!(planned["idle"]["runs"].as_u64().unwrap() > 10 * runs, "{planned}");
+    let shown = out(&daemon, &line).await;
+    assert!(
+        shown.contains(&format!(
+            "busy   {runs} runs on a host, where cpu binds; 1000 runs need {hosts} hosts"
+        )),
+        "{shown}"
+    );
+
+    // A measurement that makes memory the scarcest.
+    let mut costs = planned["costs"].clone();
+    costs["run"]["shim"]["memory_bytes"] = Value::from(16_u64 << 30);
+    let file = daemon.outside().join("costs.json");
+    std::fs::write(&file, costs.to_string()).unwrap();
+    let file = file.display().to_string();
+    let line: Vec<_> = line.into_iter().chain(["--costs", &file]).collect();
+    let planned = json(&daemon, &line).await;
+    assert_eq!(
+        (planned["busy"]["binds"].as_str(), planned["busy"]["runs"].as_u64()),
+        (Some("memory"), Some(3)),
+        "{planned}"
+    );
+
+    let End { code, err, .. } = coffer(&daemon, &["plan", "--runs", "1", "--profile", "build"]).await;
+    assert_eq!(code, 2);
+    assert!(err.contains("no profile `build`; there are: tiny"), "{err}");
+}

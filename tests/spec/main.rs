@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // what cannot be read fails its test
 
+mod bench;
 mod circles;
 mod crates;
 

@@ -10,7 +10,8 @@ use harness::v1::run::StartKind;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::ours::{FILE, Ours};
+use super::READY;
+use super::ours::{FILE, Ours, filled};
 use super::peers::Peer;
 use crate::engine::Engine;
 use crate::sample::Sample;
@@ -166,6 +167,9 @@ impl Contender<'_> {
 
 async fn live(ours: &Ours, kind: StartKind) -> Result<Life, String> {
     let (workspace, engine) = (ours.daemon.roots().join("bench"), Engine::find());
+    if kind == StartKind::Warm {
+        filled(ours, READY).await;
+    }
     let (ready, run) = timed(ours.client.create(&workspace)).await;
     let run = run.map_err(|status| status.message().to_owned())?;
     if run.start_kind() != kind {

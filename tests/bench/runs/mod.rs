@@ -158,7 +158,7 @@ fn ratios(lives: &[Lives], trace: &Replayed) -> Ratios {
     add("container gone / forced removal", median(COLD, "gone"), median(ENGINE, "stop"));
     add("ready, warm / create and start", median(WARM, "ready"), median(ENGINE, "ready"));
     let calls = u32::try_from(trace.calls).map(|calls| (trace.took / calls).as_secs_f64()).ok();
-    add("call of the trace / engine's exec of true", calls, median(ENGINE, "true"));
+    add("call of the trace / engine's exec of true", calls, Some(trace.exec.median().as_secs_f64()));
     ratios
 }
 

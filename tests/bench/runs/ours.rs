@@ -17,6 +17,9 @@ use crate::stage::FILE_BYTES;
 
 /// The profile of all runs here: nothing asks and nothing is limited.
 pub(crate) const PROFILE: &str = "open";
+/// How often is looked whether the pool is filled, and how long at most.
+const LOOK: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Its file in the workspace of every run.
 pub(crate) const FILE: &str = "file";
 
@@ -94,8 +97,8 @@ pub(crate) fn call(run: &Run, operation: Operation) -> CallRequest {
 }
 
 /// How a daemon is told to keep so many containers ready for the runs here.
-fn pool(_image: &str, ready: usize) -> String {
-    format!("pool: {{ min: {ready}, max: {ready} }}\n")
+fn pool(image: &str, ready: usize) -> String {
+    format!("pool: [{{ profile: {PROFILE}, image: \"{image}\", min: {ready}, max: {ready} }}]\n")
 }
 
 /// Whether this daemon can keep containers ready.
@@ -109,10 +112,13 @@ pub(crate) fn has_pool(image: &str) -> bool {
     check.output().unwrap().status.success()
 }
 
-/// Waits until so many containers are ready.
+/// Waits until so many containers are there, the last of which may be about to be ready. They are made one after the other.
 pub(crate) async fn filled(ours: &Ours, ready: usize) {
-    // Nothing tells but the engine.
-    while ours.daemon.containers().len() < ready {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let fills = async {
+        // Nothing tells but the engine.
+        while ours.daemon.containers().len() < ready {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, fills).await.expect("the pool is not filled");
 }

@@ -10,6 +10,13 @@ use super::curve::Point;
 
 const SIZE: (u32, u32) = (960, 420);
 const FONT: &str = "sans-serif";
+const COLOURS: [RGBColor; 5] = [
+    RGBColor(0, 90, 160),
+    RGBColor(210, 80, 20),
+    RGBColor(0, 130, 70),
+    RGBColor(150, 50, 140),
+    RGBColor(90, 90, 90),
+];
 
 /// Draws it, as SVG.
 pub(crate) fn draw(points: &[Point], host: &str, file: &Path) -> Result<(), Box<dyn Error>> {
@@ -35,13 +42,15 @@ pub(crate) fn draw(points: &[Point], host: &str, file: &Path) -> Result<(), Box<
             .build_cartesian_2d((1..crowd).log_scale(), 0.0..most * 1.1)?;
         chart
             .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
             .x_desc("clients")
             .y_desc("calls a second")
             .y_label_formatter(&|rate| format!("{rate:.0}"))
             .draw()?;
         let steps: BTreeSet<usize> = points.iter().map(|point| point.runs).collect();
         for (number, runs) in steps.into_iter().enumerate() {
-            let colour = Palette99::pick(number).to_rgba();
+            let colour = COLOURS[number % COLOURS.len()];
             let line = points.iter().filter(|point| point.runs == runs);
             let line: Vec<_> = line.map(|point| (point.clients, point.rate())).collect();
             chart

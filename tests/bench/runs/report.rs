@@ -77,7 +77,7 @@ impl Report {
             "bursts": bursts.collect::<Vec<_>>(),
             "trace": {
                 "calls": self.trace.calls, "took_us": self.trace.took.as_micros(),
-                "operations": Value::Object(by_operation.collect()),
+                "operations": Value::Object(by_operation.collect()), "engine_exec_of_true": times(&self.trace.exec),
             },
             "daemon": resident,
             "costs": self.costs_json(),
@@ -142,13 +142,15 @@ impl Report {
     }
 
     fn trace_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Replayed { calls, took, by_operation } = &self.trace;
+        let Replayed { calls, took, exec, by_operation } = &self.trace;
         writeln!(f, "\n{:24} {:>8} {:>10} {:>10}", "trace", "calls", "median", "p99")?;
         for (name, sample) in by_operation {
             let (median, p99) = (time(sample.median()), time(sample.p99()));
             writeln!(f, "  {name:22} {:>8} {median:>10} {p99:>10}", sample.len())?;
         }
-        writeln!(f, "  {:22} {calls:>8} {:>10}", "all of them", time(*took))
+        writeln!(f, "  {:22} {calls:>8} {:>10}", "all of them", time(*took))?;
+        let (median, p99) = (time(exec.median()), time(exec.p99()));
+        writeln!(f, "  {:22} {:>8} {median:>10} {p99:>10}", "engine's exec of true", exec.len())
     }
 
     fn cost_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

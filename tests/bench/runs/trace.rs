@@ -10,15 +10,21 @@ use serde_json::{Value, json};
 
 use super::ours::Ours;
 use super::record::{Call, project};
+use crate::engine::Engine;
 use crate::sample::Sample;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/trace.json");
+
+/// After so many calls there is an exec of the engine.
+const EXECS: usize = 5;
 
 /// What making them again came to.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) calls: usize,
     pub(crate) took: Duration,
+    /// `true` by an exec of the engine in the same container, between the calls.
+    pub(crate) exec: Sample,
     /// By the name of the operation.
     pub(crate) by_operation: BTreeMap<String, Sample>,
 }
@@ -28,7 +34,9 @@ pub(crate) async fn replay(ours: &Ours) -> Replayed {
     let calls = read(&std::fs::read_to_string(FILE).unwrap());
     let workspace = project(&ours.daemon, "replayed");
     let run = ours.client.create(&workspace).await.unwrap();
-    let (mut by_operation, mut took) = (BTreeMap::<_, Sample>::new(), Duration::ZERO);
+    let (mut by_operation, mut exec, mut took) =
+        (BTreeMap::<_, Sample>::new(), Sample::default(), Duration::ZERO);
+    let engine = Engine::find();
     for (number, call) in calls.iter().enumerate() {
         let operation = call.operation.kind.clone().unwrap();
         let began = Instant::now();
@@ -37,10 +45,15 @@ pub(crate) async fn replay(ours: &Ours) -> Replayed {
         assert_eq!(response.status(), call.status, "call {number}: {response:?}");
         by_operation.entry(call.name()).or_default().add(time);
         took += time;
+        if number % EXECS == 0 {
+            let began = Instant::now();
+            engine.exec(&run.container_id, &["true"]).await;
+            exec.add(began.elapsed());
+        }
     }
     ours.client.stop(&run).await;
     ours.client.delete(&run).await;
-    Replayed { calls: calls.len(), took, by_operation }
+    Replayed { calls: calls.len(), took, exec, by_operation }
 }
 
 pub(crate) fn read(text: &str) -> Vec<Call> {
