@@ -39,8 +39,9 @@ impl Baseline {
         Ok(Self { margin, builds: builds.collect::<Result<_, _>>()? })
     }
 
-    /// What is wrong with the ratios of a build: they are too high, or the baseline has them not, or has others.
-    pub(crate) fn objections(&self, build: &str, measured: &Ratios) -> Vec<String> {
+    /// What is wrong with the ratios of a build: they are too high, or the baseline has them not, or has others. `spared` are those that
+    /// this daemon cannot have.
+    pub(crate) fn objections(&self, build: &str, measured: &Ratios, spared: &[&str]) -> Vec<String> {
         let Some(stored) = self.builds.get(build) else {
             return vec![format!("the baseline has no build `{build}`: write it with --write-baseline")];
         };
@@ -57,7 +58,8 @@ impl Baseline {
                     .push(format!("{name}: {ratio:.3}, and at most {most:.3} ({stored:.3} and its margin)"));
             }
         }
-        let missing = stored.keys().filter(|name| !measured.contains_key(*name));
+        let is_missing = |name: &&String| !measured.contains_key(*name) && !spared.contains(&name.as_str());
+        let missing = stored.keys().filter(is_missing);
         objections.extend(missing.map(|name| format!("{name}: not measured")));
         objections
     }
@@ -79,7 +81,7 @@ mod tests {
 
     fn objections(measured: &[(&str, f64)]) -> Vec<String> {
         let measured = measured.iter().map(|(name, ratio)| ((*name).to_owned(), *ratio)).collect();
-        Baseline::parse(STORED).unwrap().objections("debug", &measured)
+        Baseline::parse(STORED).unwrap().objections("debug", &measured, &[])
     }
 
     #[test]
@@ -99,7 +101,9 @@ mod tests {
         let said = objections(&[("a / b", 1.0), ("e / f", 1.0)]);
         assert_eq!(said, ["e / f: not in the baseline", "c / d: not measured"]);
         let baseline = Baseline::parse(STORED).unwrap();
-        assert!(baseline.objections("release", &Ratios::new())[0].contains("no build `release`"));
+        assert!(baseline.objections("release", &Ratios::new(), &[])[0].contains("no build `release`"));
+        let spared = baseline.objections("debug", &Ratios::from([("a / b".to_owned(), 1.0)]), &["c / d"]);
+        assert_eq!(spared, [""; 0], "what a daemon cannot have");
     }
 
     #[test]

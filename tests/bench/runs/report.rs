@@ -20,6 +20,8 @@ pub(crate) struct Report {
     pub(crate) ended: Host,
     pub(crate) date: String,
     pub(crate) engine: String,
+    /// The daemon can keep containers ready.
+    pub(crate) has_pool: bool,
     pub(crate) lives: Vec<Lives>,
     /// Whose lives were not measured, and why.
     pub(crate) left_out: Vec<(&'static str, String)>,
