@@ -47,3 +47,53 @@ fn the_stored_trace_is_two_hundred_calls_of_many_kinds() {
     assert!(kinds.len() >= 9, "{kinds:?}");
     assert!(kinds.values().all(|&count| count <= 100), "{kinds:?}");
 }
+
+const STORED: &str = r#"{"margin": 3, "builds": {"debug": {"a / b": 2.0, "c / d": 0.01}}}"#;
+
+fn ratios(of: &[(&str, f64)]) -> Ratios {
+    of.iter().map(|(name, ratio)| ((*name).to_owned(), *ratio)).collect()
+}
+
+fn objections(measured: &[(&str, f64)]) -> Vec<String> {
+    Baseline::parse(STORED).unwrap().objections("debug", &ratios(measured), &[])
+}
+
+#[test]
+fn ratios_within_the_margin_are_well_and_faster_is_never_wrong() {
+    assert_eq!(objections(&[("a / b", 6.0), ("c / d", 0.0001)]), [""; 0]);
+}
+
+#[test]
+fn a_ratio_beyond_the_margin_is_named_with_both_numbers() {
+    let said = objections(&[("a / b", 6.01), ("c / d", 0.01)]);
+    assert_eq!(said, ["a / b: 6.010, and at most 6.000 (2.000 and its margin)"]);
+    assert_eq!(objections(&[("a / b", f64::NAN), ("c / d", f64::INFINITY)]).len(), 2);
+}
+
+#[test]
+fn a_baseline_that_does_not_fit_what_is_measured_is_stale() {
+    let said = objections(&[("a / b", 1.0), ("e / f", 1.0)]);
+    assert_eq!(said, ["e / f: not in the baseline", "c / d: not measured"]);
+    let baseline = Baseline::parse(STORED).unwrap();
+    assert!(baseline.objections("release", &Ratios::new(), &[])[0].contains("no build `release`"));
+    let spared = baseline.objections("debug", &ratios(&[("a / b", 1.0)]), &["c / d"]);
+    assert_eq!(spared, [""; 0], "what a daemon cannot have");
+}
+
+#[test]
+fn a_baseline_is_read_as_it_was_written() {
+    let written = Baseline::parse(STORED).unwrap().with("release", &ratios(&[("a / b", 1.234_56)]));
+    let baseline = Baseline::parse(&written).unwrap();
+    assert_eq!(baseline.objections("release", &ratios(&[("a / b", 3.703)]), &[]), [""; 0]);
+    assert_eq!(baseline.objections("release", &ratios(&[("a / b", 3.704)]), &[]).len(), 1);
+    assert_eq!(baseline.objections("debug", &ratios(&[("a / b", 1.0), ("c / d", 0.01)]), &[]), [""; 0]);
+}
+
+#[test]
+fn a_broken_baseline_is_refused() {
+    for text in
+        ["", "{}", r#"{"margin": 0.5, "builds": {}}"#, r#"{"margin": 2, "builds": {"debug": {"a": -1}}}"#]
+    {
+        assert!(Baseline::parse(text).is_err(), "{text}");
+    }
+}

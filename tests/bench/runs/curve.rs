@@ -16,8 +16,9 @@ use crate::stage::succeeded;
 /// Runs and clients; with `COFFERDAM_LONG` more of both.
 const USUAL: (&[usize], &[usize]) = (&[1, 10, 50], &[1, 8, 32]);
 const LONG: (&[usize], &[usize]) = (&[1, 10, 50, 100, 200], &[1, 8, 32, 128]);
+type Make = fn() -> Operation;
 /// What the clients call.
-const WORK: [(&str, fn() -> Operation); 2] =
+const WORK: [(&str, Make); 2] =
     [("read of 4 KiB", || calls::read(FILE)), ("exec of true", || calls::exec(&["true"]))];
 
 /// One measurement.

@@ -39,14 +39,19 @@ pub(crate) struct Life {
     pub(crate) gone: Duration,
 }
 
+/// How long one step took.
+type Step = fn(&Life) -> Duration;
 /// The steps by name.
-pub(crate) const STEPS: [(&str, fn(&Life) -> Duration); 5] = [
+pub(crate) const STEPS: [(&str, Step); 5] = [
     ("ready", |life| life.ready),
     ("true", |life| life.ran),
     ("read", |life| life.read),
     ("stop", |life| life.stop),
     ("gone", |life| life.gone),
 ];
+
+/// Whose lives are not measured, and why.
+pub(crate) type LeftOut = Vec<(&'static str, String)>;
 
 /// Lives of one kind.
 #[derive(Debug)]
@@ -125,7 +130,7 @@ pub(crate) async fn sweep() {
 pub(crate) async fn hold(
     contenders: Vec<(&'static str, Contender<'_>)>,
     rounds: usize,
-) -> (Vec<Lives>, Vec<(&'static str, String)>) {
+) -> (Vec<Lives>, LeftOut) {
     let mut alive: Vec<_> = contenders
         .into_iter()
         .map(|(name, contender)| (contender, Lives { name, steps: Default::default() }))

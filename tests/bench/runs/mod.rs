@@ -22,7 +22,7 @@ use harness::v1::run::StartKind;
 use self::baseline::{Baseline, Ratios};
 use self::burst::Burst;
 use self::costs::{Costs, Snapshot};
-use self::lives::{Contender, Lives, Plain};
+use self::lives::{Contender, LeftOut, Lives, Plain};
 use self::ours::{Ours, has_pool};
 use self::report::Report;
 use self::trace::Replayed;
@@ -94,7 +94,7 @@ async fn measure(args: &Args, image: &str) -> Report {
 }
 
 /// One life after the other, and the trace.
-async fn alone(args: &Args, image: &str, pool: bool) -> (Vec<Lives>, Vec<(&'static str, String)>, Replayed) {
+async fn alone(args: &Args, image: &str, pool: bool) -> (Vec<Lives>, LeftOut, Replayed) {
     let (ours, engine) = (Ours::cold(image).await, Engine::find());
     let plain = Plain { image: image.to_owned(), workspace: ours.workspace("bench") };
     let mut contenders = vec![

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::lives::Life;
+use super::lives::{LeftOut, Life};
 
 /// Where `tests/bench.sh` has installed them; empty or missing: there is none.
 const PLACE: &str = "COFFERDAM_BENCH_PEERS";
@@ -28,10 +28,7 @@ pub(crate) struct Peer {
 }
 
 /// Those that could be started, and why others could not.
-pub(crate) fn start(
-    image: &str,
-    workspace: &Path,
-) -> (Vec<(&'static str, Peer)>, Vec<(&'static str, String)>) {
+pub(crate) fn start(image: &str, workspace: &Path) -> (Vec<(&'static str, Peer)>, LeftOut) {
     let (mut started, mut left_out) = (Vec::new(), Vec::new());
     for (name, place, script) in PEERS {
         match Peer::start(place, script, image, workspace) {

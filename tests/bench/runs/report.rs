@@ -8,7 +8,7 @@ use super::baseline::Ratios;
 use super::burst::Burst;
 use super::costs::Costs;
 use super::curve::Point;
-use super::lives::{Lives, STEPS};
+use super::lives::{LeftOut, Lives, STEPS};
 use super::trace::Replayed;
 use crate::host::Host;
 use crate::report::{mib, time};
@@ -23,8 +23,7 @@ pub(crate) struct Report {
     /// The daemon can keep containers ready.
     pub(crate) has_pool: bool,
     pub(crate) lives: Vec<Lives>,
-    /// Whose lives were not measured, and why.
-    pub(crate) left_out: Vec<(&'static str, String)>,
+    pub(crate) left_out: LeftOut,
     pub(crate) bursts: Vec<Burst>,
     pub(crate) trace: Replayed,
     pub(crate) costs: Option<Costs>,
