@@ -1,9 +1,11 @@
 //! What a run costs a host beside what its commands do.
 //!
-//! `tests/bench.sh --lane runs --costs FILE` measures it: with a warmed-up daemon it takes the memory of each process (its share of
-//! what it shares with others, `Pss` of `/proc/PID/smaps_rollup`), its threads, its processor time and its files, first with one idle run,
-//! then with a hundred, and divides the difference. Memory that the kernel itself takes for a container is not in it but as far as the
-//! container's cgroup counts it.
+//! `tests/bench.sh --lane runs --costs FILE` measures it: the memory of each process (its share of what it shares with others, `Pss` of
+//! `/proc/PID/smaps_rollup`; of a container what its cgroup counts, where that is more), threads, processor time and files, first with one
+//! idle run, then with 101, divided by their difference. Memory that the kernel keeps for namespaces and mounts is not in it.
+//!
+//! The built-in costs are from a release build on a busy machine of two cores. What is there without runs (`base`) has what the engine
+//! did for others at the time.
 
 use std::fs::File;
 use std::io::Read as _;
