@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sha2::{Digest as _, Sha256};
+
 /// Path of a finished guest.
 const GIVEN_BY: &str = "COFFER_AGENT_BINARY";
 
@@ -28,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let guest = guest.canonicalize().map_err(|e| format!("{GIVEN_BY}: {}: {e}", guest.display()))?;
     println!("cargo::rustc-env=COFFER_AGENT_EMBEDDED={}", guest.display());
+    println!("cargo::rustc-env=COFFER_AGENT_SHA256={}", hex::encode(Sha256::digest(std::fs::read(&guest)?)));
     Ok(())
 }
 

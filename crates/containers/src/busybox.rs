@@ -61,8 +61,8 @@ impl Busybox {
             rustix::io::Errno::NOENT => NoBusybox::Missing,
             error => NoBusybox::Unreadable(error.into()),
         })?;
-        let kind = rustix::fs::fstat(&file).map_err(|error| NoBusybox::Unreadable(error.into()))?.st_mode;
-        let strange = match FileType::from_raw_mode(kind) {
+        let status = rustix::fs::fstat(&file).map_err(|error| NoBusybox::Unreadable(error.into()))?;
+        let strange = match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile => None,
             FileType::Directory => Some("a directory"),
             FileType::Fifo => Some("a FIFO"),
@@ -71,7 +71,9 @@ impl Busybox {
         if let Some(strange) = strange {
             return Err(NoBusybox::NotAFile(strange));
         }
-        let mut program = Vec::new();
+        // At once: a vector that grows leaves its former selves in the daemon's memory.
+        let length = u64::try_from(status.st_size).unwrap_or_default().min(MAX_BYTES);
+        let mut program = Vec::with_capacity(usize::try_from(length + 1).unwrap_or_default());
         File::from(file).take(MAX_BYTES + 1).read_to_end(&mut program).map_err(NoBusybox::Unreadable)?;
         Self::parse(program)
     }

@@ -4,7 +4,7 @@
 //! same program, byte for byte, so that the image can be verified by content: its one layer's digest is the digest of
 //! the tar, whatever tag, label or engine it is found under.
 
-use std::io;
+use std::io::{self, Write};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -57,7 +57,29 @@ pub struct DefaultImage {
 
 /// The root file system as an uncompressed tar: sorted, root's, from the epoch.
 fn default_image_tar(busybox: &Busybox) -> io::Result<Vec<u8>> {
-    let mut tar = Builder::new(Vec::with_capacity(busybox.program().len() + 512 * 1024));
+    write_tar(busybox, Vec::with_capacity(busybox.program().len() + 512 * 1024))
+}
+
+/// The SHA-256 of the same, in hex. Most starts need nothing else of it, since the engine has the image.
+fn default_image_digest(busybox: &Busybox) -> io::Result<String> {
+    Ok(hex::encode(write_tar(busybox, Hashing(Sha256::new()))?.0.finalize()))
+}
+
+struct Hashing(Sha256);
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_tar<W: Write>(busybox: &Busybox, to: W) -> io::Result<W> {
+    let mut tar = Builder::new(to);
     for name in DIRECTORIES {
         let mode = if name == "tmp" { 0o1777 } else { 0o755 };
         entry(&mut tar, &format!("{name}/"), EntryType::Directory, mode, &[])?;
@@ -86,12 +108,18 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header
 }
 
-fn entry(tar: &mut Builder<Vec<u8>>, path: &str, kind: EntryType, mode: u32, data: &[u8]) -> io::Result<()> {
+fn entry(
+    tar: &mut Builder<impl Write>,
+    path: &str,
+    kind: EntryType,
+    mode: u32,
+    data: &[u8],
+) -> io::Result<()> {
     let mut header = header(kind, mode, u64::try_from(data.len()).map_err(io::Error::other)?);
     tar.append_data(&mut header, path, data)
 }
 
-fn link(tar: &mut Builder<Vec<u8>>, path: &str, target: &str) -> io::Result<()> {
+fn link(tar: &mut Builder<impl Write>, path: &str, target: &str) -> io::Result<()> {
     tar.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)
 }
 
@@ -100,8 +128,7 @@ pub async fn ensure_default(
     engine: &dyn Engine,
     busybox: &Busybox,
 ) -> Result<DefaultImage, DefaultImageError> {
-    let tar = default_image_tar(busybox).map_err(DefaultImageError::Archive)?;
-    let digest = hex::encode(Sha256::digest(&tar));
+    let digest = default_image_digest(busybox).map_err(DefaultImageError::Archive)?;
     let wanted = format!("sha256:{digest}");
     let name = format!("cofferdam/default:{}", &digest[..12]);
     let reference =
@@ -113,6 +140,7 @@ pub async fn ensure_default(
     let facts = if let Some(facts) = present {
         facts
     } else {
+        let tar = default_image_tar(busybox).map_err(DefaultImageError::Archive)?;
         let changes = ImportChanges { labels: labels.to_vec() };
         engine.import_image(Bytes::from(tar), &reference, &changes).await?
     };
@@ -144,6 +172,7 @@ mod tests {
     #[test]
     fn the_tar_is_the_same_for_the_same_program() {
         let one = default_image_tar(&busybox("program")).unwrap();
+        assert_eq!(default_image_digest(&busybox("program")).unwrap(), hex::encode(Sha256::digest(&one)));
         assert_eq!(one, default_image_tar(&busybox("program")).unwrap());
         assert_ne!(one, default_image_tar(&busybox("another")).unwrap());
     }

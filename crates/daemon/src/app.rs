@@ -17,7 +17,8 @@ use oidc::Issuers;
 use processes::Processes;
 use refusal::chain;
 use runs::{
-    Directories, DiskWatch, GuestBinary, Launcher, Projects, Quotas, Roots, Runs, Uploads, execution_log,
+    Carried, Directories, DiskWatch, GuestBinary, Launcher, Projects, Quotas, Roots, Runs, Uploads,
+    execution_log,
 };
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
@@ -38,7 +39,8 @@ use crate::tokens::Tokens;
 use crate::{mcp, startup};
 
 /// The static `coffer-guest`.
-const GUEST: &[u8] = include_bytes!(env!("COFFER_AGENT_EMBEDDED"));
+const GUEST: Carried =
+    Carried { bytes: include_bytes!(env!("COFFER_AGENT_EMBEDDED")), sha256: env!("COFFER_AGENT_SHA256") };
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -410,5 +412,21 @@ async fn wait_for_signal(
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest as _, Sha256};
+
+    use super::GUEST;
+
+    #[test]
+    fn the_guest_has_the_digest_by_which_its_file_is_named() {
+        assert_eq!(Sha256::digest(GUEST.bytes).as_slice(), hex(GUEST.sha256));
+    }
+
+    fn hex(text: &str) -> Vec<u8> {
+        (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
     }
 }

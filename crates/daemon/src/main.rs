@@ -10,6 +10,7 @@ mod config;
 mod ending;
 mod images;
 mod mcp;
+mod memory;
 mod policy;
 mod recovery;
 mod rpc;
@@ -52,7 +53,8 @@ fn workers() -> usize {
 }
 
 fn run(args: &args::Args) -> anyhow::Result<()> {
-    startup::small_pages();
+    memory::small_pages();
+    memory::allocator_options();
     let file = args.config();
     let config = config::load(&file)?;
     if args.check_config {

@@ -33,12 +33,6 @@ pub(crate) fn log(config: &Config) {
     }
 }
 
-/// Has memory in small pages, here and in workers: of a huge one all is resident when a byte is used, which more than
-/// doubled the daemon's memory. An old kernel that cannot do without is no error.
-pub(crate) fn small_pages() {
-    let _ = rustix::thread::disable_transparent_huge_pages(true);
-}
-
 /// Takes as many file descriptors as the daemon may have: each run needs about a dozen, and the usual limit is 1,024.
 pub(crate) fn open_files() {
     let limit = getrlimit(Resource::Nofile);

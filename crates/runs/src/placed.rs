@@ -13,6 +13,13 @@ use sha2::{Digest as _, Sha256};
 
 use store::replace;
 
+/// A program that `cofferd` carries, and its SHA-256 in hex: a start that finds it in place reads nothing of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Carried {
+    pub bytes: &'static [u8],
+    pub sha256: &'static str,
+}
+
 /// The guest's binary, for each boundary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestBinary {
@@ -29,12 +36,10 @@ impl GuestBinary {
     ///
     /// gVisor's loader reads a program with the rights of its user, so there everybody may. Its guest has its streams from a
     /// process of another user instead.
-    pub fn place(directory: &Path, binary: &[u8]) -> io::Result<Self> {
+    pub fn place(directory: &Path, binary: Carried) -> io::Result<Self> {
         let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o111 };
-        Ok(Self {
-            hidden: place(directory, "coffer-guest", binary, mode)?,
-            readable: place(directory, "coffer-guest-readable", binary, 0o755)?,
-        })
+        let place = |name, mode| place_named(directory, name, binary.sha256, binary.bytes, mode);
+        Ok(Self { hidden: place("coffer-guest", mode)?, readable: place("coffer-guest-readable", 0o755)? })
     }
 
     pub(crate) fn of(&self, boundary: Boundary) -> &Path {
@@ -53,10 +58,13 @@ pub(crate) fn place_accounts(directory: &Path, user: RunUser, root: Root) -> io:
     })
 }
 
-/// A file with this content, by whose digest it is named: containers that have it mounted keep theirs when it changes.
 fn place(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
-    let digest = Sha256::digest(content);
-    let path = directory.join(format!("{name}-{}", &hex::encode(digest)[..16]));
+    place_named(directory, name, &hex::encode(Sha256::digest(content)), content, mode)
+}
+
+/// A file with this content, by whose digest it is named: containers that have it mounted keep theirs when it changes.
+fn place_named(directory: &Path, name: &str, sha256: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
+    let path = directory.join(format!("{name}-{sha256:.16}"));
     let uid = rustix::process::geteuid();
     if let Ok(metadata) = std::fs::symlink_metadata(&path) {
         let ours =
@@ -81,9 +89,9 @@ mod tests {
 
     use containers::Boundary;
 
-    use super::{GuestBinary, place_accounts};
+    use super::{Carried, GuestBinary, place_accounts};
 
-    const GUEST: &[u8] = b"a program";
+    const GUEST: Carried = Carried { bytes: b"a program", sha256: "0123456789abcdef0123456789abcdef" };
 
     #[test]
     fn the_guest_is_placed_once_and_mended_when_it_was_changed() {
@@ -91,7 +99,7 @@ mod tests {
         let placed = || GuestBinary::place(directory.path(), GUEST).unwrap();
         let path = placed().hidden;
         let metadata = std::fs::metadata(&path).unwrap();
-        assert_eq!(metadata.len(), GUEST.len() as u64);
+        assert_eq!(metadata.len(), GUEST.bytes.len() as u64);
         assert_eq!(metadata.mode() & 0o044, 0, "others must not be able to read it");
         let inode = metadata.ino();
         assert_eq!(placed().of(Boundary::HostKernel), path);

@@ -65,7 +65,8 @@ async fn until_closed<F: Future<Output = CloseReason>>(
 }
 
 async fn read(shared: &Shared, mut input: impl AsyncRead + Unpin, mut buffer: FrameBuffer) -> CloseReason {
-    let mut bytes = vec![0; READ];
+    // Never filled ahead: of a run that is idle no more of it is in memory than its largest answer.
+    let mut bytes = Vec::with_capacity(READ);
     loop {
         loop {
             match buffer.pop::<FromWorker>() {
@@ -78,10 +79,11 @@ async fn read(shared: &Shared, mut input: impl AsyncRead + Unpin, mut buffer: Fr
                 Err(_) => return Violation::Frame.into(),
             }
         }
-        match input.read(&mut bytes).await {
+        bytes.clear();
+        match input.read_buf(&mut bytes).await {
             Ok(0) if buffer.is_empty() => return CloseReason::Eof,
             Ok(0) => return Violation::Cut.into(),
-            Ok(count) => buffer.extend(&bytes[..count]),
+            Ok(_) => buffer.extend(&bytes),
             Err(error) => return CloseReason::Io(error.kind()),
         }
     }
