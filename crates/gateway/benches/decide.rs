@@ -56,6 +56,21 @@ fn policy() -> Policy {
         let decision = ["allow", "ask"][rule % 2];
         writeln!(yaml, "        - {{prefix: [tool{rule}, [build, test]], decision: {decision}, justification: rule {rule}}}").unwrap();
     }
+    yaml.push_str(
+        "  one-program:
+    operations: {exec: allow}
+    rate_limits:
+      operations: {default: {minute: 1000000, hour: 10000000, day: 100000000}}
+      run: {minute: 1000000, hour: 10000000, day: 100000000}
+      principal: {minute: 100000000, hour: 100000000, day: 100000000}
+    exec:
+      default: ask
+      rules:
+",
+    );
+    for rule in 0..RULES {
+        writeln!(yaml, "        - {{prefix: [tool, part{rule}, [build, test]], decision: ask, justification: rule {rule}}}").unwrap();
+    }
     let mut files: Vec<(&str, &str)> = Policy::builtin_files().collect();
     yaml.push_str("teams:\n");
     for team in 0..20 {
@@ -240,6 +255,14 @@ fn main() -> ExitCode {
         })
     });
 
+    let narrow = RunScope { profile: "one-program".to_owned(), ..scope.clone() };
+    let of_one_program = time(|number| {
+        let (gateway, places) = (gateway.clone(), places.clone());
+        let (callers, scope) = (callers.clone(), narrow.clone());
+        let command = ["tool".to_owned(), format!("part{}", number * 7 % RULES), "test".to_owned()];
+        Box::new(move || admit(&gateway, &places, &scope, &callers[who(number)], exec(&command)))
+    });
+
     let next = AtomicU64::new(0);
     let began = Instant::now();
     std::thread::scope(|threads| {
@@ -265,6 +288,11 @@ fn main() -> ExitCode {
     );
     println!("                         median       p99");
     println!("gateway               {median:>6.2} µs {p99:>6.2} µs");
+    println!(
+        "rules of one program  {:>6.2} µs {:>6.2} µs",
+        percentile(&of_one_program, 0.5),
+        percentile(&of_one_program, 0.99)
+    );
     println!("look-up in a HashMap  {lookup:>6.2} µs {:>6.2} µs", percentile(&looked, 0.99));
     println!("ratio                 {:>6.1}", median / lookup.max(0.001));
     #[allow(clippy::cast_precision_loss)] // half a million

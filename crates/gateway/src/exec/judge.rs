@@ -82,7 +82,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         let why = "it only reads, inside the mounts".to_owned();
         Applied { verdict: Verdict::Allow, rule: "exec.read_only_commands".to_owned(), justification: why }
     });
-    let rules = policy.rules.about(seen.programs()).filter(|(_, rule)| match rule.decision {
+    let rules = policy.rules.about(seen.commands()).filter(|(_, rule)| match rule.decision {
         Verdict::Allow => {
             let speaks = !redirected && seen.is_plain_to(rule.prefix.words());
             speaks && seen.commands().next().is_some_and(|argv| rule.prefix.matches_exactly(argv))
@@ -132,7 +132,7 @@ pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRulin
     if let Some(ruling) = forbidden(profile, &seen, &shell.cwd, &shell.env) {
         return Some(ruling);
     }
-    let rules = profile.exec.rules.about(seen.programs()).filter(|(_, rule)| rule.decision > Verdict::Allow);
+    let rules = profile.exec.rules.about(seen.commands()).filter(|(_, rule)| rule.decision > Verdict::Allow);
     let rules = rules.filter_map(|(number, rule)| {
         let argv = seen.commands().find(|argv| rule.prefix.matches_loosely(argv))?;
         Some((argv.first()?.as_str(), said(number, rule)))

@@ -38,6 +38,11 @@ impl Prefix {
         self.0.first().map_or(&[], Vec::as_slice)
     }
 
+    /// The permitted words of each position.
+    pub(super) fn positions(&self) -> &[Vec<String>] {
+        &self.0
+    }
+
     /// Whether `argv` begins like this *exactly*: what an `allow` demands. A bare program name also matches that name
     /// in a system directory, and nowhere else: `./cargo` is not `cargo`.
     pub fn matches_exactly<S: AsRef<str>>(&self, argv: &[S]) -> bool {
