@@ -66,7 +66,7 @@ impl Follow {
             let lines = match self.tail.from(self.next, head, most) {
                 Some(lines) => {
                     self.reader = None;
-                    Ok(lines)
+                    Ok(lines.into_iter().map(|placed| placed.line).collect())
                 }
                 None => self.read(head).await?,
             };

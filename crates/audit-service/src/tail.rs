@@ -27,46 +27,65 @@ pub(crate) struct Tail(Mutex<Recent>);
 
 #[derive(Default)]
 struct Recent {
-    lines: VecDeque<Arc<Line>>,
+    lines: VecDeque<Placed>,
     bytes: usize,
 }
 
+/// A line, and at which byte of its segment it begins.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    pub(crate) line: Arc<Line>,
+    pub(crate) place: u64,
+}
+
+impl Placed {
+    fn sequence(&self) -> u64 {
+        self.line.record.sequence
+    }
+
+    fn bytes(&self) -> usize {
+        self.line.text.len()
+    }
+}
+
 impl Recent {
-    fn push(&mut self, line: Arc<Line>) {
-        if self.lines.back().is_some_and(|last| last.record.sequence + 1 != line.record.sequence) {
+    fn push(&mut self, placed: Placed) {
+        if self.lines.back().is_some_and(|last| last.sequence() + 1 != placed.sequence()) {
             *self = Self::default();
         }
-        self.bytes += line.text.len();
-        self.lines.push_back(line);
+        self.bytes += placed.bytes();
+        self.lines.push_back(placed);
         while self.lines.len() > RECORDS || self.bytes > BYTES {
             let Some(first) = self.lines.pop_front() else { return };
-            self.bytes -= first.text.len();
+            self.bytes -= first.bytes();
         }
     }
 }
 
 impl Tail {
-    /// Adds durable records, before anybody is told that they are there.
-    pub(crate) fn push(&self, lines: &[Arc<Line>]) {
+    /// Adds durable records, before anybody is told that they are there. They are one after the other in their segment,
+    /// from its byte `place`.
+    pub(crate) fn push(&self, lines: &[Arc<Line>], mut place: u64) {
         let mut recent = self.recent();
         for line in lines {
-            recent.push(line.clone());
+            recent.push(Placed { line: line.clone(), place });
+            place += line.text.len() as u64 + 1;
         }
     }
 
     /// Forgets what was removed from the log.
     pub(crate) fn forget(&self, last: u64) {
         let mut recent = self.recent();
-        while recent.lines.front().is_some_and(|first| first.record.sequence <= last) {
+        while recent.lines.front().is_some_and(|first| first.sequence() <= last) {
             let Some(first) = recent.lines.pop_front() else { return };
-            recent.bytes -= first.text.len();
+            recent.bytes -= first.bytes();
         }
     }
 
     /// The records from `next` to `last`, as far as they are here and no more than `most`. `None`: read the segments.
-    pub(crate) fn from(&self, next: u64, last: u64, most: usize) -> Option<Vec<Arc<Line>>> {
+    pub(crate) fn from(&self, next: u64, last: u64, most: usize) -> Option<Vec<Placed>> {
         let recent = self.recent();
-        let first = recent.lines.front()?.record.sequence;
+        let first = recent.lines.front()?.sequence();
         let skip = usize::try_from(next.checked_sub(first)?).ok()?;
         let count = usize::try_from(last.saturating_sub(next).saturating_add(1)).unwrap_or(most).min(most);
         let lines: Vec<_> = recent.lines.iter().skip(skip).take(count).cloned().collect();
@@ -80,15 +99,13 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use audit::{Event, Kind, Limits, Writer};
 
-    use audit::{Event, Kind, Writer};
-
-    use super::{BYTES, Line, RECORDS, Tail};
+    use super::{BYTES, Placed, RECORDS, Tail};
     use crate::thread::lines;
 
-    fn sequences(lines: Option<Vec<Arc<Line>>>) -> Option<Vec<u64>> {
-        Some(lines?.into_iter().map(|line| line.record.sequence).collect())
+    fn sequences(lines: Option<Vec<Placed>>) -> Option<Vec<u64>> {
+        Some(lines?.iter().map(Placed::sequence).collect())
     }
 
     #[test]
@@ -98,7 +115,7 @@ mod tests {
         let tail = Tail::default();
         let mut add = |count: usize| {
             let records = writer.append_all(vec![Event::new(Kind::CallIntent); count]).unwrap();
-            tail.push(&lines(records, writer.last_lines()));
+            tail.push(&lines(records, writer.last_lines()), writer.last_place());
             writer.head().unwrap().sequence
         };
         assert_eq!(sequences(tail.from(1, 5, 9)), None, "nothing was written yet");
@@ -134,14 +151,14 @@ mod tests {
         let large = Event::new(Kind::CallIntent).details(serde_json::json!({ "x": "y".repeat(32 * 1024) }));
         for _ in 0..4 {
             let records = writer.append_all(vec![large.clone(); 128]).unwrap();
-            tail.push(&lines(records, writer.last_lines()));
+            tail.push(&lines(records, writer.last_lines()), writer.last_place());
         }
         let recent = tail.recent().bytes;
         assert!(recent <= BYTES && recent > BYTES / 2, "{recent}");
         // One that nobody left here.
         writer.append(&large).unwrap();
         let records = writer.append_all(vec![large]).unwrap();
-        tail.push(&lines(records, writer.last_lines()));
+        tail.push(&lines(records, writer.last_lines()), writer.last_place());
         assert_eq!(tail.recent().lines.len(), 1);
         assert_eq!(sequences(tail.from(513, 514, 9)), None);
         assert_eq!(sequences(tail.from(514, 514, 9)), Some(vec![514]));
@@ -150,15 +167,21 @@ mod tests {
     #[test]
     fn a_line_is_the_one_on_disk() {
         let directory = tempfile::tempdir().unwrap();
-        let (mut writer, _) = Writer::open(directory.path()).unwrap();
+        let limits = Limits { segment_bytes: 2_000, segment_age: None };
+        let (mut writer, _) = Writer::open_with(directory.path(), limits).unwrap();
         let mut reader = audit::Reader::from(directory.path(), 0);
-        for count in 1..4 {
+        let tail = Tail::default();
+        for count in 1..7 {
             let event = Event::new(Kind::CallIntent).details(serde_json::json!({ "a line": "of\ntwo" }));
             let records = writer.append_all(vec![event; count]).unwrap();
-            for line in lines(records, writer.last_lines()) {
-                let (record, text) = reader.next_with_line().unwrap().unwrap();
-                assert_eq!((record.head(), text), (line.record.head(), line.text.as_str()));
-            }
+            tail.push(&lines(records, writer.last_lines()), writer.last_place());
         }
+        let mut lookup = audit::Lookup::new(directory.path()).unwrap();
+        for Placed { line, place } in tail.from(1, 21, 100).unwrap() {
+            let (record, text) = reader.next_with_line().unwrap().unwrap();
+            assert_eq!((record.head(), text), (line.record.head(), line.text.as_str()));
+            assert_eq!(lookup.line(record.sequence, place).unwrap(), Some(line.text.as_str()));
+        }
+        assert_eq!(reader.next_sequence(), 22);
     }
 }

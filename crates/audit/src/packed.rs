@@ -1,25 +1,64 @@
 //! Compressed segments: one gzip member (RFC 1952) with a fixed header, and nothing after it.
 //!
-//! Bounded memory: they are read as a stream. Going back in one means beginning again.
+//! Bounded memory: they are read as a stream. After every [`CHUNK`] of its content the compressor flushes and forgets what
+//! came before, so that reading can begin there, too. Where that is follows from the bytes alone: a flush ends with an
+//! empty stored block (RFC 1951, 3.2.4). If their number is not that of the chunks, as in a segment that another program
+//! compressed, going back means beginning again.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use flate2::Compression;
-use flate2::bufread::GzDecoder;
+use flate2::bufread::{DeflateDecoder, GzDecoder};
+use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
 use crate::lines::{ReadAt, retry};
 
 /// No name, no time, no further fields, unknown system: the same records give the same beginning everywhere.
 pub(crate) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+/// Bytes of content between two places at which reading can begin.
+pub(crate) const CHUNK: usize = 128 * 1024;
+/// What every flush ends with.
+const FLUSHED: [u8; 4] = [0, 0, 0xff, 0xff];
 const BUFFER: usize = 64 * 1024;
 
 /// A compressed segment, read as what it holds. Bytes that are no such thing are [`io::ErrorKind::InvalidData`].
 #[derive(Debug)]
 pub(crate) struct Unpacked {
-    decoder: GzDecoder<BufReader<File>>,
+    decoder: Decoder,
     position: u64,
+    /// Where the chunks after the first one begin in the file, once that was looked for.
+    chunks: Option<Vec<u64>>,
+}
+
+#[derive(Debug)]
+enum Decoder {
+    /// From the beginning. At the end it has compared content and checksum.
+    Whole(GzDecoder<BufReader<File>>),
+    /// From a later chunk: for who proves each line.
+    Part(DeflateDecoder<BufReader<File>>),
+}
+
+impl Decoder {
+    fn file(&self) -> &File {
+        match self {
+            Self::Whole(decoder) => decoder.get_ref().get_ref(),
+            Self::Part(decoder) => decoder.get_ref().get_ref(),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Part(decoder) => decoder.read(buffer),
+            Self::Whole(decoder) => {
+                let count = decoder.read(buffer)?;
+                if count == 0 && !decoder.get_mut().fill_buf()?.is_empty() {
+                    return Err(invalid("bytes after its end"));
+                }
+                Ok(count)
+            }
+        }
+    }
 }
 
 impl Unpacked {
@@ -31,7 +70,8 @@ impl Unpacked {
             return Err(invalid("an unknown header"));
         }
         file.seek(SeekFrom::Start(0))?;
-        Ok(Self { decoder: GzDecoder::new(BufReader::with_capacity(BUFFER, file)), position: 0 })
+        let decoder = Decoder::Whole(GzDecoder::new(BufReader::with_capacity(BUFFER, file)));
+        Ok(Self { decoder, position: 0, chunks: None })
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -39,20 +79,41 @@ impl Unpacked {
             return Ok(0);
         }
         let count = retry(|| self.decoder.read(buffer)).map_err(spoilt)?;
-        if count == 0 && !self.decoder.get_mut().fill_buf()?.is_empty() {
-            return Err(invalid("bytes behind its end"));
-        }
         self.position += count as u64;
         Ok(count)
+    }
+
+    /// Goes to the last place at or before `offset` at which reading can begin, unless what is read next is nearer.
+    fn approach(&mut self, offset: u64) -> io::Result<()> {
+        let is_ahead = self.position <= offset;
+        if is_ahead && offset - self.position < CHUNK as u64 {
+            return Ok(());
+        }
+        let mut file = self.decoder.file().try_clone()?;
+        let chunks = match self.chunks.take() {
+            Some(chunks) => chunks,
+            None => chunks(&mut file)?,
+        };
+        let chunk = usize::try_from(offset / CHUNK as u64).unwrap_or(usize::MAX).min(chunks.len());
+        let begins = (chunk * CHUNK) as u64;
+        if !is_ahead || begins > self.position {
+            *self = match chunk.checked_sub(1) {
+                None => Self::new(file)?,
+                Some(later) => {
+                    file.seek(SeekFrom::Start(chunks[later]))?;
+                    let decoder = DeflateDecoder::new(BufReader::with_capacity(BUFFER, file));
+                    Self { decoder: Decoder::Part(decoder), position: begins, chunks: None }
+                }
+            };
+        }
+        self.chunks = Some(chunks);
+        Ok(())
     }
 }
 
 impl ReadAt for Unpacked {
     fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        if offset < self.position {
-            let file = self.decoder.get_ref().get_ref().try_clone()?;
-            *self = Self::new(file)?;
-        }
+        self.approach(offset)?;
         let mut scratch = [0; 8192];
         while self.position < offset {
             let room = usize::try_from(offset - self.position).unwrap_or(usize::MAX).min(scratch.len());
@@ -62,6 +123,35 @@ impl ReadAt for Unpacked {
         }
         self.read(buffer)
     }
+}
+
+/// Where in a file the chunks after the first one begin. None, unless they are as many as its length tells. By position,
+/// since the decoder has the same file with the same cursor.
+fn chunks(file: &mut File) -> io::Result<Vec<u64>> {
+    let mut length = [0; 4];
+    let end = file.metadata()?.len().saturating_sub(length.len() as u64);
+    if retry(|| ReadAt::read_at(file, &mut length, end))? < length.len() {
+        return Ok(Vec::new());
+    }
+    // How many bytes at the beginning of the buffer are read already, and where in the file they begin.
+    let (mut found, mut kept, mut begins) = (Vec::new(), 0, 0_u64);
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let count = retry(|| ReadAt::read_at(file, &mut buffer[kept..], begins + kept as u64))?;
+        if count == 0 {
+            break;
+        }
+        let bytes = &buffer[..kept + count];
+        let ends = memchr::memmem::find_iter(bytes, &FLUSHED).map(|at| begins + (at + FLUSHED.len()) as u64);
+        found.extend(ends);
+        // One may begin here and end in what is read next.
+        let rest = bytes.len().min(FLUSHED.len() - 1);
+        let read = bytes.len() - rest;
+        buffer.copy_within(read..read + rest, 0);
+        (begins, kept) = (begins + read as u64, rest);
+    }
+    let expected = u32::from_le_bytes(length) as usize / CHUNK;
+    Ok(if found.len() == expected { found } else { Vec::new() })
 }
 
 /// Reads all of it and says how much it holds, in bytes. `None`: it cannot be unpacked whole.
@@ -81,12 +171,27 @@ pub(crate) fn length(path: &Path) -> io::Result<Option<u64>> {
 
 /// Compresses what is in `from` and appends it to `to`.
 pub(crate) fn pack(from: &mut File, to: &mut File) -> io::Result<()> {
-    let builder = flate2::GzBuilder::new().mtime(0).operating_system(HEADER[9]);
-    let mut encoder = builder.write(to, Compression::new(6));
+    let (mut deflate, mut sum) = (Compress::new(Compression::new(6), false), Crc::new());
+    let (mut chunk, mut packed) = (Vec::with_capacity(CHUNK), Vec::with_capacity(2 * CHUNK));
     from.seek(SeekFrom::Start(0))?;
-    io::copy(from, &mut encoder)?;
-    encoder.finish()?;
-    Ok(())
+    to.write_all(&HEADER)?;
+    loop {
+        chunk.clear();
+        Read::by_ref(from).take(CHUNK as u64).read_to_end(&mut chunk)?;
+        sum.update(&chunk);
+        let is_last = chunk.len() < CHUNK;
+        packed.clear();
+        let flush = if is_last { FlushCompress::Finish } else { FlushCompress::Full };
+        let status = deflate.compress_vec(&chunk, &mut packed, flush)?;
+        if is_last != (status == Status::StreamEnd) || packed.len() == packed.capacity() {
+            return Err(io::Error::other("a chunk of a segment is not whole when compressed"));
+        }
+        to.write_all(&packed)?;
+        if is_last {
+            break;
+        }
+    }
+    to.write_all(&[sum.sum().to_le_bytes(), sum.amount().to_le_bytes()].concat())
 }
 
 /// What the decoder complains of is the file's fault; what the disk says stays what it is.
@@ -116,20 +221,70 @@ mod tests {
         (dir, path)
     }
 
+    /// Content that does not repeat itself, longer than a few chunks.
+    fn content(chunks: usize, more: usize) -> Vec<u8> {
+        let text: Vec<u8> =
+            (0..u32::MAX).flat_map(|n| n.to_string().into_bytes()).take(chunks * CHUNK + more).collect();
+        assert_eq!(text.len(), chunks * CHUNK + more);
+        text
+    }
+
+    /// Reads at places that go forth and back.
+    fn reads_anywhere(path: &Path, text: &[u8]) -> Unpacked {
+        let mut unpacked = Unpacked::new(File::open(path).unwrap()).unwrap();
+        let middle = text.len() / 2;
+        for offset in [
+            0,
+            middle,
+            middle.saturating_sub(1),
+            7,
+            CHUNK,
+            CHUNK - 1,
+            text.len().saturating_sub(3),
+            2 * CHUNK - 5,
+            text.len(),
+            text.len() + 9,
+            12,
+        ] {
+            let (mut buffer, mut read) = ([0; 64], 0);
+            loop {
+                let count = unpacked.read_at(&mut buffer[read..], (offset + read) as u64).unwrap();
+                read += count;
+                if count == 0 {
+                    break;
+                }
+            }
+            let expected = &text[offset.min(text.len())..];
+            assert_eq!(buffer[..read], expected[..expected.len().min(64)], "{offset}");
+        }
+        unpacked
+    }
+
     #[test]
     fn any_place_can_be_read_in_any_order() {
-        let text: Vec<u8> = (0..200_000_u32).flat_map(|n| n.to_string().into_bytes()).collect();
-        let (_dir, path) = packed(&text);
-        assert_eq!(fs::read(&path).unwrap()[..10], HEADER);
-        assert_eq!(length(&path).unwrap(), Some(text.len() as u64));
-        let mut unpacked = Unpacked::new(File::open(&path).unwrap()).unwrap();
-        for offset in [0, 500_000, 499_999, 7, text.len() - 3, text.len(), text.len() + 9, 12] {
-            let mut buffer = [0; 64];
-            let count = unpacked.read_at(&mut buffer, offset as u64).unwrap();
-            let expected = &text[offset.min(text.len())..];
-            assert_eq!(buffer[..count], expected[..count]);
-            assert_eq!(count == 0, expected.is_empty());
+        for (chunks, more) in [(0, 0), (0, 100_000), (1, 0), (2, 0), (5, 1_000)] {
+            let text = content(chunks, more);
+            let (_dir, path) = packed(&text);
+            assert_eq!(fs::read(&path).unwrap()[..10], HEADER);
+            assert_eq!(length(&path).unwrap(), Some(text.len() as u64));
+            let unpacked = reads_anywhere(&path, &text);
+            assert_eq!(unpacked.chunks.map(|found| found.len()), Some(chunks), "{chunks} and {more}");
+            // One whole member for every other program.
+            let mut whole = Vec::new();
+            GzDecoder::new(fs::read(&path).unwrap().as_slice()).read_to_end(&mut whole).unwrap();
+            assert!(whole == text);
         }
+    }
+
+    #[test]
+    fn what_another_program_compressed_is_read_from_its_beginning() {
+        let text = content(3, 500);
+        let (_dir, path) = packed(b"");
+        let builder = flate2::GzBuilder::new().operating_system(HEADER[9]);
+        let mut other = builder.write(File::create(&path).unwrap(), Compression::new(6));
+        other.write_all(&text).unwrap();
+        other.finish().unwrap();
+        assert_eq!(reads_anywhere(&path, &text).chunks, Some(Vec::new()));
     }
 
     #[test]

@@ -74,6 +74,12 @@ impl Reader {
         Ok(Some(std::str::from_utf8(line).unwrap_or_default()))
     }
 
+    /// The same, and at which byte of its segment it begins: where [`crate::Lookup`] finds it.
+    pub fn next_placed(&mut self) -> Result<Option<(&str, u64)>, ReadError> {
+        let Some(Found { offset, at, .. }) = self.step()? else { return Ok(None) };
+        Ok(Some((std::str::from_utf8(self.bytes(&at)).unwrap_or_default(), offset)))
+    }
+
     /// The next record, and its line as [`Self::next_line`] gives it.
     pub fn next_with_line(&mut self) -> Result<Option<(Record, &str)>, ReadError> {
         let Some(Found { envelope, offset, at }) = self.step()? else { return Ok(None) };

@@ -121,6 +121,12 @@ impl Writer {
         &self.lines
     }
 
+    /// At which byte of their segment, which is the same for all of them, these lines begin.
+    pub fn last_place(&self) -> u64 {
+        let end = self.tail.as_ref().map_or(0, |tail| tail.length);
+        end.saturating_sub(self.lines.len() as u64)
+    }
+
     /// Whether an append failed, so that nothing can be recorded until the log is opened again.
     pub fn is_poisoned(&self) -> bool {
         self.poison.is_some()

@@ -50,7 +50,7 @@ impl Filler {
         let status = number(Field::Status, row.status)?;
         let reason = number(Field::Reason, row.reason.as_deref())?;
         connection
-            .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
+            .prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")?
             .execute(params![
                 sequence,
                 time,
@@ -62,16 +62,13 @@ impl Filler {
                 status,
                 reason,
                 row.call,
-                row.approval
+                row.approval,
+                row.place.cast_signed()
             ])?;
-        connection
-            .prepare_cached("INSERT INTO lines VALUES (?1, ?2)")?
-            .execute(params![sequence, row.line])?;
         if let Some(last) = row.removed {
             // What the log no longer has, nobody finds here.
             let before = last.cast_signed().min(sequence - 1);
             connection.execute("DELETE FROM events WHERE sequence <= ?1", [before])?;
-            connection.execute("DELETE FROM lines WHERE sequence <= ?1", [before])?;
         }
         let span = self.spans.entry(row.sequence / SPAN).or_insert((time, time));
         *span = (span.0.min(time), span.1.max(time));

@@ -45,6 +45,8 @@ const CATCH_UP: Duration = Duration::from_secs(2);
 const TURN: Duration = Duration::from_secs(10);
 
 pub struct Index {
+    /// The log's.
+    directory: PathBuf,
     path: PathBuf,
     head: watch::Receiver<Option<Head>>,
     state: watch::Receiver<State>,
@@ -75,7 +77,8 @@ impl Index {
         };
         std::thread::Builder::new().name("audit-index".to_owned()).spawn(move || thread.run())?;
         let turns = Semaphore::new(READERS);
-        Ok(Self { path, head, state, shared, turns, idle: Mutex::default() })
+        let directory = directory.to_owned();
+        Ok(Self { directory, path, head, state, shared, turns, idle: Mutex::default() })
     }
 
     /// The log's last durable record.
@@ -113,6 +116,15 @@ impl Index {
         let answered = tokio::task::spawn_blocking(move || index.answer(&query)).await;
         match answered.map_err(|error| Refusal::internal("querying the audit log", &error))? {
             Ok(page) => Ok(page),
+            // Another index would not help.
+            Err(IndexError::Log(error)) => {
+                tracing::error!(error = %chain(&error), "a record of the audit log that a query found cannot be read");
+                Err(Refusal::new(
+                    Reason::AuditUnavailable,
+                    "a record that this query finds cannot be read from the audit log, which may be damaged: verify the \
+                     log (`coffer audit verify`)",
+                ))
+            }
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "the audit log's index is damaged and is made anew");
                 self.idle().clear();
@@ -130,7 +142,7 @@ impl Index {
             Some((_, connection)) => connection,
             None => schema::open_for_reading(&self.path)?,
         };
-        let page = query::answer(&mut connection, query)?;
+        let page = query::answer(&mut connection, &self.directory, query)?;
         self.idle().push((made, connection));
         Ok(page)
     }

@@ -1,14 +1,15 @@
 //! Answering a query from the index.
 //!
 //! Of all conditions the one that the fewest records meet is looked up, in the order of the log; what it leaves is held
-//! against the others, and every line that is answered is proved and held against the filter once more. A query that
-//! finds little in much looks for a while, and goes on with the next page.
+//! against the others. The lines are read from the log's segments, and every line that is answered is proved and held
+//! against the filter once more. A query that finds little in much looks for a while, and goes on with the next page.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use audit::Record;
-use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
+use audit::{Lookup, Reader, Record};
+use rusqlite::{Connection, params_from_iter};
 
 use super::fill::SPAN;
 use super::names::{self, Field, digest};
@@ -53,8 +54,12 @@ pub(super) struct Condition {
     count: u64,
 }
 
-/// Answers a page. Blocks.
-pub(super) fn answer(connection: &mut Connection, query: &Query) -> Result<Page, IndexError> {
+/// Answers a page with lines of the log in `directory`. Blocks.
+pub(super) fn answer(
+    connection: &mut Connection,
+    directory: &Path,
+    query: &Query,
+) -> Result<Page, IndexError> {
     // All of it from one state of the index.
     let snapshot = connection.transaction()?;
     let through = schema::through(&snapshot)?.map_or(0, |through| through.sequence);
@@ -70,13 +75,16 @@ pub(super) fn answer(connection: &mut Connection, query: &Query) -> Result<Page,
         (Some(start), false) => low = low.max(start),
         (None, _) => {}
     }
-    let mut search = Search::new(&snapshot, query, conditions);
+    // After the snapshot: the segments of all records that it has are there by now.
+    let mut search = Search::new(&snapshot, directory, query, conditions)?;
     let stopped = search.run(low, high)?;
     Ok(Page { lines: search.lines, next: stopped.filter(|next| (low..=high).contains(next)), through })
 }
 
 struct Search<'a> {
     connection: &'a Connection,
+    directory: &'a Path,
+    log: Lookup,
     query: &'a Query,
     select: String,
     values: Vec<i64>,
@@ -87,11 +95,18 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(connection: &'a Connection, query: &'a Query, conditions: Vec<Condition>) -> Self {
+    fn new(
+        connection: &'a Connection,
+        directory: &'a Path,
+        query: &'a Query,
+        conditions: Vec<Condition>,
+    ) -> Result<Self, IndexError> {
         let fewest = conditions.iter().map(|condition| condition.count).min();
         let (select, values) = select(query, conditions);
-        Self {
+        Ok(Self {
             connection,
+            directory,
+            log: Lookup::new(directory)?,
             query,
             select,
             values,
@@ -99,7 +114,7 @@ impl<'a> Search<'a> {
             lines: Vec::new(),
             bytes: 0,
             until: Instant::now() + PATIENCE,
-        }
+        })
     }
 
     /// Looks through the range. Where to go on, when it was not all looked through.
@@ -126,19 +141,15 @@ impl<'a> Search<'a> {
 
     fn look(&mut self, (low, high): (u64, u64)) -> Result<Option<u64>, IndexError> {
         let mut select = self.connection.prepare_cached(&self.select)?;
-        let mut line = self.connection.prepare_cached("SELECT line FROM lines WHERE sequence = ?1")?;
         let bounds = [low.cast_signed(), high.cast_signed()];
         let mut rows = select.query(params_from_iter(bounds.iter().chain(&self.values)))?;
         let mut looked = 0_u32;
         while let Some(row) = rows.next()? {
-            let sequence: i64 = row.get(0)?;
-            let text: String =
-                line.query_row([sequence], |row| row.get(0)).optional()?.ok_or(IndexError::Inconsistent)?;
-            let sequence = sequence.cast_unsigned();
-            self.take(sequence, text)?;
+            let sequence = row.get::<_, i64>(0)?.cast_unsigned();
+            self.take(sequence, row.get::<_, i64>(1)?.cast_unsigned())?;
             looked += 1;
             let full = self.lines.len() >= self.query.size || self.bytes >= PAGE_BYTES;
-            if full || (looked.is_multiple_of(256) && Instant::now() >= self.until) {
+            if full || (looked.is_multiple_of(64) && Instant::now() >= self.until) {
                 return Ok(if self.query.newest_first {
                     sequence.checked_sub(1)
                 } else {
@@ -150,21 +161,35 @@ impl<'a> Search<'a> {
     }
 
     /// Takes a record into the page if it is meant.
-    fn take(&mut self, sequence: u64, text: String) -> Result<(), IndexError> {
+    fn take(&mut self, sequence: u64, place: u64) -> Result<(), IndexError> {
         let filter = &self.query.filter;
+        let Some(text) = self.log.line(sequence, place).map_err(IndexError::of_log)? else {
+            return self.missing(sequence);
+        };
         // Before the costly proof: most lines do not hold it.
-        if filter.text.as_ref().is_some_and(|needle| !needle.is_in(&text)) {
+        if filter.text.as_ref().is_some_and(|needle| !needle.is_in(text)) {
             return Ok(());
         }
-        let record = Record::from_line(&text).map_err(|_| IndexError::Inconsistent)?;
-        if record.sequence != sequence {
-            return Err(IndexError::Inconsistent);
+        match Record::from_line(text) {
+            Ok(record) if record.sequence == sequence => {
+                if filter.matches(&record, text) {
+                    self.bytes += text.len();
+                    self.lines.push(Line { record, text: text.to_owned() });
+                }
+                Ok(())
+            }
+            _ => self.missing(sequence),
         }
-        if filter.matches(&record, &text) {
-            self.bytes += text.len();
-            self.lines.push(Line { record, text });
+    }
+
+    /// The line of a record is not where the index has it. Nothing is wrong if the record was removed meanwhile;
+    /// otherwise the log itself tells which of the two is.
+    fn missing(&self, sequence: u64) -> Result<(), IndexError> {
+        if self.log.was_removed(sequence).map_err(IndexError::of_log)? {
+            return Ok(());
         }
-        Ok(())
+        Reader::from(self.directory, sequence.saturating_sub(1)).next_placed()?;
+        Err(IndexError::Inconsistent)
     }
 }
 
@@ -221,7 +246,7 @@ fn range(connection: &Connection, filter: &Filter, through: u64) -> Result<Optio
 pub(super) fn select(query: &Query, conditions: Vec<Condition>) -> (String, Vec<i64>) {
     let best = conditions.iter().min_by_key(|condition| condition.count);
     let by = best.map_or("NOT INDEXED".to_owned(), |best| format!("INDEXED BY by_{}", best.column));
-    let mut select = format!("SELECT sequence FROM events {by} WHERE sequence BETWEEN ?1 AND ?2");
+    let mut select = format!("SELECT sequence, place FROM events {by} WHERE sequence BETWEEN ?1 AND ?2");
     let mut values = Vec::new();
     let mut add = |text: String, value| {
         values.push(value);

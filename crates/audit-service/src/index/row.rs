@@ -27,7 +27,8 @@ pub(super) struct Row {
     pub(super) approval: Option<i64>,
     /// Records up to this one are gone, as it says.
     pub(super) removed: Option<u64>,
-    pub(super) line: String,
+    /// At which byte of its segment the record begins.
+    pub(super) place: u64,
 }
 
 #[derive(Deserialize)]
@@ -81,8 +82,8 @@ struct Removed {
 }
 
 impl Row {
-    /// Of a record that was read already, and its line.
-    pub(super) fn with(record: &Record, line: &str) -> Self {
+    /// Of a record that was read already.
+    pub(super) fn with(record: &Record, place: u64) -> Self {
         let event = &record.event;
         let removed = match event.kind {
             Kind::SegmentsRemoved => {
@@ -104,12 +105,12 @@ impl Row {
             call: event.call_id.as_deref().map(digest),
             approval: event.approval_id.as_deref().map(digest),
             removed,
-            line: line.to_owned(),
+            place,
         }
     }
 
     /// Of a line that was proved.
-    pub(super) fn of(line: &str) -> Result<Self, IndexError> {
+    pub(super) fn of(line: &str, place: u64) -> Result<Self, IndexError> {
         let odd = |_| IndexError::Inconsistent;
         let said: Said<'_> = serde_json::from_str(line).map_err(odd)?;
         let time: Time = said.time.parse().map_err(|_| IndexError::Inconsistent)?;
@@ -139,7 +140,7 @@ impl Row {
             call: said.call_id.as_deref().map(digest),
             approval: said.approval_id.as_deref().map(digest),
             removed,
-            line: line.to_owned(),
+            place,
         })
     }
 }
@@ -175,11 +176,11 @@ mod tests {
         let mut reader = Reader::from(directory.path(), 0);
         let mut rows = Vec::new();
         while let Some((record, line)) = reader.next_with_line().unwrap() {
-            let row = Row::of(line).unwrap();
-            assert_eq!(row, Row::with(&record, line));
+            let row = Row::of(line, record.sequence).unwrap();
+            assert_eq!(row, Row::with(&record, record.sequence));
             rows.push(row);
         }
         assert_eq!(rows.iter().map(|row| row.removed).collect::<Vec<_>>()[4..], [None, Some(3), None]);
-        assert!(Row::of("{}").is_err());
+        assert!(Row::of("{}", 0).is_err());
     }
 }

@@ -10,9 +10,10 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use super::state::IndexError;
 
 /// Changes with whatever a row means.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// `events` is narrow, so that what a query looks at is in memory; a record's line is looked up for what it answers.
+/// `events` is narrow, so that what a query looks at is in memory; of a record's line it has the place alone: the byte of
+/// its segment at which it begins. The segment follows from the sequence number.
 const TABLES: &str = "
 CREATE TABLE progress (
     one     INTEGER PRIMARY KEY CHECK (one = 0),
@@ -37,11 +38,8 @@ CREATE TABLE events (
     status    INTEGER,
     reason    INTEGER,
     call      INTEGER,
-    approval  INTEGER
-) STRICT;
-CREATE TABLE lines (
-    sequence INTEGER PRIMARY KEY,
-    line     TEXT NOT NULL
+    approval  INTEGER,
+    place     INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE spans (
     span     INTEGER PRIMARY KEY,
@@ -63,8 +61,8 @@ CREATE INDEX by_call ON events (call) WHERE call IS NOT NULL;
 CREATE INDEX by_approval ON events (approval) WHERE approval IS NOT NULL;
 ";
 
-/// Pages of the database that a connection keeps in memory, KiB.
-const CACHE_KIB: i32 = 32 * 1024;
+/// Pages of the database that a connection keeps in memory, KiB. The rest is in the system's cache.
+const CACHE_KIB: i32 = 8 * 1024;
 
 /// How far an index is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +78,7 @@ pub(super) fn create(path: &Path) -> Result<Connection, IndexError> {
     connection.pragma_update(None, "journal_mode", "OFF")?;
     connection.pragma_update(None, "synchronous", "OFF")?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-    connection.pragma_update(None, "cache_size", -2 * CACHE_KIB)?;
+    connection.pragma_update(None, "cache_size", -8 * CACHE_KIB)?;
     connection.execute_batch(TABLES)?;
     Ok(connection)
 }

@@ -18,6 +18,12 @@ pub enum IndexError {
     File(#[from] std::io::Error),
 }
 
+impl IndexError {
+    pub(super) fn of_log(error: std::io::Error) -> Self {
+        Self::Log(error.into())
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// It is made anew, and has the records up to this one.

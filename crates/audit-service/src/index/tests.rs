@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use audit::{Decision, Event, Head, Kind, Outcome, Record, Status, Verdict, Writer};
+use audit::{Decision, Event, Head, Kind, Limits, Outcome, Policy, Record, Status, Verdict, Writer};
 use ops::Reason;
 use refusal::Refusal;
 use tokio::sync::watch;
@@ -23,8 +23,12 @@ struct Log {
 
 impl Log {
     fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    fn with(limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (writer, _) = Writer::open(directory.path()).unwrap();
+        let (writer, _) = Writer::open_with(directory.path(), limits).unwrap();
         Self { directory, writer, head: watch::Sender::new(None), records: Vec::new(), random: 7 }
     }
 
@@ -261,12 +265,17 @@ async fn an_index_that_is_gone_behind_odd_or_damaged_is_mended() {
                 file.set_len(file.metadata().unwrap().len() / 2).unwrap();
             }),
         ),
+        ("with places within lines", true, Box::new(run("UPDATE events SET place = place + 1"))),
         (
-            "with an edited line",
+            "with the place of another record",
             true,
-            Box::new(run("UPDATE lines SET line = replace(line, 'uid:0', 'uid:9')")),
+            Box::new(run("UPDATE events SET place = 0 WHERE sequence = 17")),
         ),
-        ("with a missing line", true, Box::new(run("DELETE FROM lines WHERE sequence = 17"))),
+        (
+            "with a place that no file has",
+            true,
+            Box::new(run("UPDATE events SET place = -1 WHERE sequence = 9")),
+        ),
     ];
     for (harm, made_anew, inflict) in harms {
         inflict(&path);
@@ -277,6 +286,65 @@ async fn an_index_that_is_gone_behind_odd_or_damaged_is_mended() {
         assert_eq!(index.made() > 0, made_anew, "{harm}");
         end(&mut log, index).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_of_the_log_is_told_by_the_queries_that_find_it_and_no_index_is_made_for_it() {
+    let mut log = Log::new();
+    log.add(300);
+    let index = log.index();
+    patiently(&index).await.unwrap();
+    let segment = log.directory.path().join(format!("{:020}.jsonl", 1));
+    let text = std::fs::read_to_string(&segment).unwrap();
+    let (before, after) = text.split_at(text.match_indices('\n').nth(98).unwrap().0 + 1);
+    // Record 100, by as many bytes.
+    std::fs::write(&segment, [before, &after.replacen("\"kind\"", "\"king\"", 1)].concat()).unwrap();
+    let any = EventFilter::default();
+    let made = index.made();
+    let unread = index.query(query(&any, false, 10, Some(95))).await.map(drop).unwrap_err();
+    assert_eq!(unread.reason, Reason::AuditUnavailable, "{unread:?}");
+    let read = index.query(query(&any, false, 99, None)).await.unwrap();
+    assert_eq!(sequences(&read), (1..=99).collect::<Vec<_>>());
+    assert_eq!((index.made(), *index.states().borrow()), (made, State::Ready(300)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_are_found_in_compressed_segments_and_not_after_their_removal() {
+    let mut log = Log::with(Limits { segment_bytes: 200_000, segment_age: None });
+    let directory = log.directory.path().to_owned();
+    let signer = log.writer.signer(&directory.join("key")).unwrap();
+    for _ in 0..20 {
+        log.add(100);
+    }
+    log.writer.checkpoint(&signer).unwrap();
+    log.add(1);
+    let index = log.index();
+    let filters = filters(&log.records);
+    let covered = log.writer.covered();
+    let now = Some(Duration::ZERO);
+    let mut compressed = 0;
+    let policy = Policy { compress_after: now, ..Policy::default() };
+    while audit::compress_next(&directory, &policy, covered).unwrap().is_some() {
+        compressed += 1;
+    }
+    assert!(compressed > 2, "{compressed}");
+    for filter in &filters {
+        for newest_first in [true, false] {
+            let expected = log.expected(filter, newest_first);
+            let found = all(&index, filter, newest_first, 1_000).await;
+            let ours = |sequence: &u64| log.records.iter().any(|record| record.sequence == *sequence);
+            assert_eq!(found.into_iter().filter(ours).collect::<Vec<_>>(), expected, "{filter:?}");
+        }
+    }
+    // The index does not know of it yet: no query fails for that, and none finds what is gone.
+    let policy = Policy { remove_after: now, ..Policy::default() };
+    let removal = audit::removal(&directory, &policy, covered).unwrap().unwrap();
+    log.writer.remove(&removal).unwrap();
+    audit::sweep(&directory).unwrap();
+    let made = index.made();
+    let left = all(&index, &EventFilter::default(), true, 1_000).await;
+    assert!(!left.is_empty() && left.len() < log.records.len());
+    assert!(left.windows(2).all(|pair| pair[0] == pair[1] + 1) && index.made() == made);
 }
 
 #[tokio::test(flavor = "multi_thread")]

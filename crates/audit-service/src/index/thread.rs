@@ -19,7 +19,7 @@ use super::fill::Filler;
 use super::row::Row;
 use super::schema::{self, Through};
 use super::state::{IndexError, Shared, State};
-use crate::tail::{Line, Tail};
+use crate::tail::{Placed, Tail};
 
 /// Records of one transaction.
 const BATCH: usize = 4_096;
@@ -224,8 +224,8 @@ fn fill(filler: &mut Filler, rows: &[Row]) -> Result<Option<u64>, IndexError> {
 fn rows(reader: &mut Reader, head: u64) -> Result<Vec<Row>, IndexError> {
     let mut rows = Vec::new();
     while rows.len() < BATCH && reader.next_sequence() <= head {
-        let Some(line) = reader.next_line()? else { break };
-        rows.push(Row::of(line)?);
+        let Some((line, place)) = reader.next_placed()? else { break };
+        rows.push(Row::of(line, place)?);
     }
     Ok(rows)
 }
@@ -255,8 +255,8 @@ fn read_ahead(
 }
 
 /// The same with records that were at hand.
-fn fill_with(filler: &mut Filler, lines: &[Arc<Line>]) -> Result<Option<u64>, IndexError> {
-    let rows: Vec<_> = lines.iter().map(|line| Row::with(&line.record, &line.text)).collect();
+fn fill_with(filler: &mut Filler, lines: &[Placed]) -> Result<Option<u64>, IndexError> {
+    let rows: Vec<_> = lines.iter().map(|Placed { line, place }| Row::with(&line.record, *place)).collect();
     fill(filler, &rows)
 }
 

@@ -1,0 +1,165 @@
+//! Lines by their places, in any order: for who has noted where each record is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::canonical::MAX_LINE;
+use crate::lines::{ReadAt as _, retry};
+use crate::packed::CHUNK;
+use crate::removal::{self, Removed};
+use crate::segment::{self, Segment, SegmentName, Source};
+use crate::storage;
+
+/// Bytes that are read at once, from a multiple of as many: records that are near each other are in few blocks, and a
+/// block of a compressed segment is what it can be read from the beginning of.
+const BLOCK: usize = CHUNK;
+
+/// No segment is so long, and no file can be.
+const FARTHEST: u64 = 1 << 62;
+
+/// Finds lines of the segments that were there when it was made. Not for long: it keeps one of them open.
+#[derive(Debug)]
+pub struct Lookup {
+    dir: PathBuf,
+    segments: Vec<Segment>,
+    current: Option<(SegmentName, Source)>,
+    /// Bytes of the current segment,
+    block: Vec<u8>,
+    /// and where in it they begin.
+    start: u64,
+}
+
+impl Lookup {
+    pub fn new(dir: &Path) -> io::Result<Self> {
+        let segments = segment::list(dir)?;
+        Ok(Self { dir: dir.to_owned(), segments, current: None, block: Vec::new(), start: 0 })
+    }
+
+    /// The line that begins at byte `place` of the segment that has the record `sequence`, without its newline. Nothing is
+    /// proved of it, not even that it is that record's. `None`: no line of a segment is there.
+    pub fn line(&mut self, sequence: u64, place: u64) -> io::Result<Option<&str>> {
+        let Some(&Segment { name, .. }) = self.segments.iter().rfind(|segment| segment.name.0 <= sequence)
+        else {
+            return Ok(None);
+        };
+        if self.current.as_ref().is_none_or(|(current, _)| *current != name) {
+            self.block.clear();
+            self.current = segment::open(&self.dir, name)?.map(|source| (name, source));
+        }
+        let found = match line_in(&self.block, self.start, place) {
+            Some(found) => Some(found),
+            None => self.load(place)?,
+        };
+        Ok(found.and_then(|(from, to)| std::str::from_utf8(&self.block[from..to]).ok()))
+    }
+
+    /// Whether the record `sequence` was removed, and that is on record.
+    pub fn was_removed(&self, sequence: u64) -> io::Result<bool> {
+        let file = storage::load(&self.dir, removal::FILE)?;
+        let removed = file.as_deref().and_then(Removed::parse);
+        Ok(removed.is_some_and(|removed| sequence <= removed.last_sequence))
+    }
+
+    /// Reads the block that has the place, and as much more as the line is long.
+    fn load(&mut self, place: u64) -> io::Result<Option<(usize, usize)>> {
+        let Some((_, source)) = self.current.as_mut().filter(|_| place < FARTHEST) else { return Ok(None) };
+        self.start = place - place % BLOCK as u64;
+        self.block.clear();
+        let mut wanted = BLOCK;
+        loop {
+            let at = self.block.len();
+            self.block.resize(wanted, 0);
+            let offset = self.start + at as u64;
+            let count = retry(|| source.read_at(&mut self.block[at..], offset));
+            self.block.truncate(at + *count.as_ref().unwrap_or(&0));
+            let is_end = count? == 0;
+            if self.block.len() == wanted || is_end {
+                let found = line_in(&self.block, self.start, place);
+                if found.is_some() || is_end || wanted > BLOCK {
+                    return Ok(found);
+                }
+                wanted += MAX_LINE;
+            }
+        }
+    }
+}
+
+/// From and to where in a block, which begins at `start`, the line at a place is, without its newline.
+fn line_in(block: &[u8], start: u64, place: u64) -> Option<(usize, usize)> {
+    let from = usize::try_from(place.checked_sub(start)?).ok()?;
+    let length = memchr::memchr(b'\n', block.get(from..)?)?;
+    (length < MAX_LINE).then_some((from, from + length))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::Lookup;
+    use crate::event::Event;
+    use crate::packed;
+    use crate::reader::Reader;
+    use crate::segment;
+    use crate::testing::call;
+    use crate::writer::{Limits, Writer};
+
+    #[test]
+    fn every_line_is_found_forth_and_back_in_plain_and_in_compressed_segments() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = Limits { segment_bytes: 300_000, segment_age: None };
+        let (mut writer, _) = Writer::open_with(dir.path(), limits).unwrap();
+        for batch in 0..60 {
+            let long = serde_json::json!({ "long": "x".repeat(batch * 200) });
+            let events: Vec<Event> = (0..40).map(|n| call(n).details(long.clone())).collect();
+            let records = writer.append_all(events).unwrap();
+            // What the writer says of its places is what a reader finds.
+            let mut reader = Reader::from(dir.path(), records[0].sequence - 1);
+            assert_eq!(reader.next_placed().unwrap().unwrap().1, writer.last_place());
+        }
+        let mut reader = Reader::from(dir.path(), 0);
+        let mut lines = Vec::new();
+        while let Some((line, place)) = reader.next_placed().unwrap() {
+            lines.push((lines.len() as u64 + 1, place, line.to_owned()));
+        }
+        assert_eq!(lines.len(), 2_400);
+        let segments = segment::list(dir.path()).unwrap();
+        assert!(segments.len() > 3);
+        for pack in [false, true] {
+            if pack {
+                for segment in &segments[..3] {
+                    let (plain, to) = (segment.path(dir.path()), segment.name.packed_path(dir.path()));
+                    packed::pack(&mut File::open(&plain).unwrap(), &mut File::create(to).unwrap()).unwrap();
+                    fs::remove_file(plain).unwrap();
+                }
+            }
+            let mut lookup = Lookup::new(dir.path()).unwrap();
+            let scattered = (0..lines.len()).map(|n| &lines[n * 1_009 % lines.len()]);
+            for (sequence, place, line) in lines.iter().chain(lines.iter().rev()).chain(scattered.take(300)) {
+                assert_eq!(lookup.line(*sequence, *place).unwrap(), Some(line.as_str()));
+            }
+        }
+    }
+
+    #[test]
+    fn where_no_line_is_none_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, _) = Writer::open(dir.path()).unwrap();
+        assert_eq!(
+            Lookup::new(&dir.path().join("none")).map_err(|error| error.kind()).err(),
+            Some(std::io::ErrorKind::NotFound)
+        );
+        writer.append_batch(&[call(1), call(2)]).unwrap();
+        let mut lookup = Lookup::new(dir.path()).unwrap();
+        let second = lookup.line(1, 0).unwrap().unwrap().len() as u64 + 1;
+        assert!(lookup.line(1, 5).unwrap().is_some(), "a part of a line is one, until it is proved");
+        assert!(lookup.line(2, second).unwrap().is_some());
+        for place in [2 * second + 500, 1 << 40, u64::MAX] {
+            assert_eq!(lookup.line(2, place).unwrap(), None, "{place}");
+        }
+        assert_eq!(lookup.line(0, 0).unwrap(), None);
+        assert!(!lookup.was_removed(1).unwrap());
+        let mut lookup = Lookup::new(dir.path()).unwrap();
+        fs::remove_file(segment::list(dir.path()).unwrap()[0].path(dir.path())).unwrap();
+        assert_eq!(lookup.line(1, 0).unwrap(), None);
+    }
+}
