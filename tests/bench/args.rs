@@ -6,7 +6,7 @@ use std::time::Duration;
 const USAGE: &str = "\
 The benchmark of both lanes, of the audit log, and of runs.
 
-  tests/bench.sh [--lane container|host|audit|runs] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|writes|audit|runs] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
                  [--plot FILE] [--costs FILE] [--ratios] [--write-baseline] [--record-trace]
 
   --lane LANE       only this one; runs is measured only when it is named
@@ -28,6 +28,8 @@ The benchmark of both lanes, of the audit log, and of runs.
 pub(crate) enum Lane {
     Container,
     Host,
+    /// Of the host lane, the durable writes alone.
+    Writes,
     /// None of both: the audit log.
     Audit,
     /// None of both: runs, from their making to their end.
@@ -103,7 +105,7 @@ impl Args {
 
     /// Whether this lane is measured. Runs take minutes and fetch what they are compared with, so they have to be named.
     pub(crate) fn has(&self, lane: Lane) -> bool {
-        self.lane.map_or(lane != Lane::Runs, |only| only == lane)
+        self.lane.map_or(!matches!(lane, Lane::Runs | Lane::Writes), |only| only == lane)
     }
 }
 
@@ -111,6 +113,7 @@ fn lane(name: &str) -> Result<Lane, String> {
     match name {
         "container" => Ok(Lane::Container),
         "host" => Ok(Lane::Host),
+        "writes" => Ok(Lane::Writes),
         "audit" => Ok(Lane::Audit),
         "runs" => Ok(Lane::Runs),
         _ => Err(format!("{name}: no lane\n\n{USAGE}")),

