@@ -6,9 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use jail::{GitReads, Jail, Mount, Private, Protection, Root, Whose};
-use ops::{Bounds, Operation, Outcome, Preview, Reason, Recovered, ToolFailure};
+use ops::{Bounds, Go, Operation, Outcome, Preview, Reason, Recovered, ToolFailure};
 use prost::Message;
 use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stdin, stdin};
 use wire::v1::operation::Kind;
@@ -41,6 +42,11 @@ pub(crate) enum Work {
 }
 
 impl Work {
+    /// Whether it takes effect only after a word.
+    pub(crate) fn awaits_go(&self) -> bool {
+        matches!(self, Self::Call(start) if start.awaits_go)
+    }
+
     fn is_transfer(&self) -> bool {
         let Self::Call(start) = self else { return false };
         let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
@@ -48,11 +54,19 @@ impl Work {
     }
 }
 
-/// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes.
-pub(crate) fn run(work: Work, number: u64, deadline: Instant, terms: &Terms, result: OwnedFd) -> ! {
-    let done = restrict(terms, &result)
-        .and_then(|()| answer_to(result))
-        .and_then(|()| perform(work, number, deadline));
+/// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes, and over `orders` comes
+/// the word that a call may take effect, if it awaits one.
+pub(crate) fn run(
+    (work, orders): (Work, Option<OwnedFd>),
+    number: u64,
+    deadline: Instant,
+    terms: &Terms,
+    result: OwnedFd,
+) -> ! {
+    let done = orders
+        .map_or(Ok(()), listen_to)
+        .and_then(|()| restrict(terms, &result))
+        .and_then(|()| perform(work, number, deadline, result));
     sys::exit_now(i32::from(done.is_err()))
 }
 
@@ -63,23 +77,30 @@ pub(crate) fn wait(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> ! {
 }
 
 fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()> {
+    listen_to(orders)?;
+    restrict(terms, &result)?;
+    let Some(Order { number, deadline, start }) = Order::receive(stdin())? else { return Ok(()) };
+    perform(Work::Call(Box::new(start)), number, deadline, result)
+}
+
+/// Until [`answer_to`] standard input is where orders come from.
+fn listen_to(orders: OwnedFd) -> io::Result<()> {
     fcntl_setfl(&orders, OFlags::empty())?;
     dup2_stdin(&orders)?;
     std::mem::forget(orders);
-    restrict(terms, &result)?;
-    let Some(Order { number, deadline, start }) = Order::receive(stdin())? else { return Ok(()) };
-    answer_to(result)?;
-    perform(Work::Call(Box::new(start)), number, deadline)
+    Ok(())
 }
 
-fn perform(work: Work, number: u64, deadline: Instant) -> io::Result<()> {
+fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::Result<()> {
+    let orders = work.awaits_go().then(|| fcntl_dupfd_cloexec(stdin(), 0)).transpose()?;
+    answer_to(result)?;
     limit_time(deadline)?;
     if !work.is_transfer() {
         limit_file_size()?;
     }
     match work {
         Work::Call(start) => {
-            let execute = AssertUnwindSafe(|| execute(*start, number));
+            let execute = AssertUnwindSafe(|| execute(*start, number, orders));
             let outcome = catch_unwind(execute).unwrap_or_else(|_| {
                 outcome_to_wire(Err(ToolFailure::new(
                     Reason::Internal,
@@ -124,7 +145,7 @@ fn answer_to(result: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn execute(start: Start, number: u64) -> wire::worker::v1::Outcome {
+fn execute(start: Start, number: u64, orders: Option<OwnedFd>) -> wire::worker::v1::Outcome {
     let bounds = bounds_from_wire(start.bounds);
     let operation = start
         .operation
@@ -147,15 +168,34 @@ fn execute(start: Start, number: u64) -> wire::worker::v1::Outcome {
     });
     match admitted {
         Ok((operation, jail)) if start.preview => preview_to_wire(foresee(&jail, &operation, &bounds)),
-        Ok((operation, jail)) => outcome_to_wire(effect(&jail, &operation, &bounds)),
+        Ok((operation, jail)) => {
+            let mut go = || await_go(orders.as_ref());
+            let go: Option<Go<'_>> = if orders.is_some() { Some(&mut go) } else { None };
+            outcome_to_wire(effect(&jail, &operation, &bounds, go))
+        }
         Err(failure) => outcome_to_wire(Err(failure)),
     }
 }
 
-fn effect(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outcome {
+/// Waits for the word that the call may take effect.
+fn await_go(orders: Option<&OwnedFd>) -> Result<(), ToolFailure> {
+    let word = orders.map(|orders| retry_on_intr(|| rustix::io::read(orders, &mut [0; 1])));
+    match word {
+        Some(Ok(1)) => Ok(()),
+        _ => Err(ToolFailure::new(Reason::Cancelled, "the operation was ended before it could take effect")),
+    }
+}
+
+fn effect(jail: &Jail, operation: &Operation, bounds: &Bounds, go: Option<Go<'_>>) -> Outcome {
+    let go = match operation {
+        Operation::Write(write) => return ops::write(jail, write, bounds, go),
+        Operation::Edit(edit) => return ops::edit(jail, edit, bounds, go),
+        _ => go,
+    };
+    if let Some(go) = go {
+        go()?;
+    }
     match operation {
-        Operation::Write(write) => ops::write(jail, write, bounds),
-        Operation::Edit(edit) => ops::edit(jail, edit, bounds),
         Operation::Patch(patch) => ops::patch(jail, patch, bounds),
         Operation::Delete(delete) => ops::delete(jail, delete, bounds),
         Operation::Git(command) => git::run(jail, command, bounds),

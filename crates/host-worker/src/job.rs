@@ -1,7 +1,7 @@
 //! One operation in a process of its own, seen from the host worker.
 //!
 //! ```text
-//! begin ──► at work ──► result complete, exited 0 ──► its outcome
+//! begin ──► at work ─(go)─► result complete, exited 0 ──► its outcome
 //!              │  └───► anything else ─────────────► INTERNAL              } what it left is recovered
 //!              └─ stop (deadline, cancel) ─ SIGKILL ─ exited ─► TIMED_OUT, … } before that is answered
 //! ```
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use ops::{Reason, ToolFailure};
 use prost::Message;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use wire::v1::{git_request, operation};
@@ -22,7 +22,7 @@ use wire::worker::v1::{Outcome, Start};
 use worker_protocol::convert::outcome_to_wire;
 
 use crate::child::{Terms, Work};
-use crate::ready::Ready;
+use crate::ready::{Ordered, Ready};
 use crate::sys::Exit;
 use crate::{child, sys};
 
@@ -75,6 +75,8 @@ pub(crate) struct Job {
     pipe: Option<OwnedFd>,
     result: Vec<u8>,
     stopped: Option<Stop>,
+    /// For the word that it may take effect, while it awaits that.
+    orders: Option<OwnedFd>,
 }
 
 impl Job {
@@ -87,27 +89,43 @@ impl Job {
         ready: Option<Ready>,
     ) -> io::Result<Self> {
         match ready.and_then(|ready| ready.order(number, &start, deadline)) {
-            Some((process, result)) => Ok(Self::of(number, deadline, process, result)),
+            Some(Ordered { process, orders, result }) => {
+                Ok(Self::of(number, deadline, process, result).listening(start.awaits_go.then_some(orders)))
+            }
             None => Self::begin(number, Work::Call(Box::new(start)), deadline, terms),
         }
     }
 
     /// Forks. In the new process this does not return.
     pub(crate) fn begin(number: u64, work: Work, deadline: Instant, terms: &Terms) -> io::Result<Self> {
-        let (pipe, result) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let (pipe, result) = pipe_with(flags)?;
+        let (theirs, orders) = work.awaits_go().then(|| pipe_with(flags)).transpose()?.unzip();
         match sys::fork()? {
-            sys::Fork::Child => child::run(work, number, deadline, terms, result),
+            sys::Fork::Child => child::run((work, theirs), number, deadline, terms, result),
             sys::Fork::Parent(pid) => {
-                drop(result);
+                drop((result, theirs));
                 // Not reaped yet, so the id cannot belong to anybody else.
                 let process = pidfd_open(pid, PidfdFlags::empty())?;
-                Ok(Self::of(number, deadline, process, pipe))
+                Ok(Self::of(number, deadline, process, pipe).listening(orders))
             }
         }
     }
 
     fn of(number: u64, deadline: Instant, process: OwnedFd, pipe: OwnedFd) -> Self {
-        Self { number, deadline, process, pipe: Some(pipe), result: Vec::new(), stopped: None }
+        Self { number, deadline, process, pipe: Some(pipe), result: Vec::new(), stopped: None, orders: None }
+    }
+
+    fn listening(self, orders: Option<OwnedFd>) -> Self {
+        Self { orders, ..self }
+    }
+
+    /// Tells it that it may take effect, if it awaits that.
+    pub(crate) fn go(&mut self) {
+        if let Some(orders) = self.orders.take() {
+            // Fails only when the process is over already.
+            let _ = retry_on_intr(|| rustix::io::write(&orders, b"G"));
+        }
     }
 
     /// Whose its leftovers are.

@@ -24,6 +24,15 @@ pub(crate) struct Ready {
     result: OwnedFd,
 }
 
+/// The same with its work.
+#[derive(Debug)]
+pub(crate) struct Ordered {
+    pub(crate) process: OwnedFd,
+    /// For the word that it may take effect.
+    pub(crate) orders: OwnedFd,
+    pub(crate) result: OwnedFd,
+}
+
 impl Ready {
     /// Forks. In the new process this does not return.
     pub(crate) fn fork(terms: &Terms) -> io::Result<Self> {
@@ -38,15 +47,17 @@ impl Ready {
         }
     }
 
-    /// Gives it its work: its pidfd and the pipe of its result. `None` where the work does not fit or the process is gone;
-    /// it has not begun then.
-    pub(crate) fn order(self, number: u64, start: &Start, deadline: Instant) -> Option<(OwnedFd, OwnedFd)> {
+    /// Gives it its work. `None` where the work does not fit or the process is gone; it has not begun then.
+    pub(crate) fn order(self, number: u64, start: &Start, deadline: Instant) -> Option<Ordered> {
         let Some(order) = order::encode(number, start, deadline) else {
             self.dismiss();
             return None;
         };
         match retry_on_intr(|| rustix::io::write(&self.orders, &order)) {
-            Ok(written) if written == order.len() => Some((self.process, self.result)),
+            Ok(written) if written == order.len() => {
+                let Self { process, orders, result } = self;
+                Some(Ordered { process, orders, result })
+            }
             // An order that is cut off is none.
             _ => {
                 self.dismiss();

@@ -116,7 +116,8 @@ impl Server<'_> {
         wanted.set(PollFlags::IN, self.outbox.len() < UNREAD);
         wanted.set(PollFlags::OUT, !self.outbox.is_empty());
         let running = self.worker_pool.jobs().filter_map(Job::deadline);
-        let next = running.chain(self.waiting.iter().map(|call| call.deadline)).min();
+        let waiting = self.waiting.iter().map(|call| call.deadline);
+        let next = running.chain(waiting).chain(self.worker_pool.ready_until()).min();
         wait_for(Some(PollFd::from_borrowed_fd(self.channel, wanted)), &self.worker_pool, next)
     }
 
@@ -177,8 +178,11 @@ impl Server<'_> {
             to_worker::Body::Ping(_) => self.send(id, from_worker::Body::Pong(Pong {})),
             to_worker::Body::Start(start) => self.enqueue(id, start),
             to_worker::Body::Cancel(_) => self.cancel(id),
-            to_worker::Body::Go(_)
-            | to_worker::Body::Credit(_)
+            to_worker::Body::Go(_) => {
+                self.go(id);
+                Ok(())
+            }
+            to_worker::Body::Credit(_)
             | to_worker::Body::Input(_)
             | to_worker::Body::Resize(_)
             | to_worker::Body::Signal(_)
@@ -205,6 +209,14 @@ impl Server<'_> {
         }
         self.worker_pool.cancel(id);
         Ok(())
+    }
+
+    /// The call may take effect. One that is over by now needs no word.
+    fn go(&mut self, id: u64) {
+        match self.waiting.iter_mut().find(|call| call.id == id) {
+            Some(call) => call.start.awaits_go = false,
+            None => self.worker_pool.go(id),
+        }
     }
 
     fn collect(&mut self) -> Result<(), ServeError> {

@@ -1,12 +1,12 @@
 //! The host worker's processes: operations at work, and recoveries of those that were killed.
 //!
 //! ```text
-//! begin ──► at work ──► over by itself ─────────────────► answer
+//! begin ──► at work ─(go)─► over by itself ─────────────► answer
 //!              └──────► killed or crashed ─► recovery ──► answer
 //! ```
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::worker::v1::{Start, Usage};
 
@@ -17,6 +17,9 @@ use crate::recovery::{self, Answer, Progress, Recovery};
 
 /// Operations at work at the same time.
 const AT_WORK: usize = 16;
+
+/// How long a process waits for an operation.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// A call at work.
 struct Current {
@@ -30,8 +33,10 @@ struct Current {
 pub(crate) struct WorkerPool {
     current: Vec<Current>,
     recoveries: Vec<Recovery>,
-    /// Waits for the next operation.
-    ready: Option<Ready>,
+    /// Waits for the next operation, until it is not worth its memory any longer.
+    ready: Option<(Ready, Instant)>,
+    /// An operation has come since one was given up.
+    is_busy: bool,
     /// Of the last job.
     number: u64,
     terms: Terms,
@@ -40,7 +45,7 @@ pub(crate) struct WorkerPool {
 impl WorkerPool {
     /// Nobody. `terms` hold for each process.
     pub(crate) fn new(terms: Terms) -> Self {
-        Self { current: Vec::new(), recoveries: Vec::new(), ready: None, number: 0, terms }
+        Self { current: Vec::new(), recoveries: Vec::new(), ready: None, is_busy: true, number: 0, terms }
     }
 
     /// Begins a recovery of everything, where the private directory asks for one. Until it is over, nothing else begins.
@@ -69,17 +74,24 @@ impl WorkerPool {
     pub(crate) fn begin(&mut self, id: u64, start: Start, deadline: Instant) -> io::Result<()> {
         let (writes_repository, leaves_traces) = (writes_repository(&start), leaves_traces(&start));
         let number = self.next_number();
-        let job = Job::begin_call(number, start, deadline, &self.terms, self.ready.take())?;
+        let ready = self.ready.take().map(|(ready, _)| ready);
+        self.is_busy = true;
+        let job = Job::begin_call(number, start, deadline, &self.terms, ready)?;
         self.current.push(Current { id, writes_repository, leaves_traces, job });
         Ok(())
     }
 
     /// Makes the process that waits for the next operation, when there is nothing else to do.
     pub(crate) fn prepare(&mut self) {
-        if self.ready.is_none() && self.is_idle() {
+        if self.ready.is_none() && self.is_busy && self.is_idle() {
             // Where it cannot be made, the next operation tries for itself and says so.
-            self.ready = Ready::fork(&self.terms).ok();
+            self.ready = Ready::fork(&self.terms).ok().map(|ready| (ready, Instant::now() + IDLE));
         }
+    }
+
+    /// Until when the process that waits may wait.
+    pub(crate) fn ready_until(&self) -> Option<Instant> {
+        self.ready.as_ref().map(|(_, until)| *until)
     }
 
     /// Ends the operation of a call, if it is at work. What it left is put right all the same.
@@ -89,16 +101,31 @@ impl WorkerPool {
         }
     }
 
+    /// Lets the operation of a call take effect, if it is at work and awaits that.
+    pub(crate) fn go(&mut self, id: u64) {
+        if let Some(call) = self.current.iter_mut().find(|call| call.id == id) {
+            call.job.go();
+        }
+    }
+
     /// Ends all operations, and the process that waits for one.
     pub(crate) fn cancel_all(&mut self) {
         self.current.iter_mut().for_each(|call| call.job.stop(Stop::Cancelled));
-        if let Some(ready) = self.ready.take() {
+        self.dismiss();
+    }
+
+    fn dismiss(&mut self) {
+        if let Some((ready, _)) = self.ready.take() {
             ready.dismiss();
         }
     }
 
     /// Ends what is over its time.
     pub(crate) fn expire(&mut self, now: Instant) {
+        if self.ready_until().is_some_and(|until| until <= now) {
+            self.dismiss();
+            self.is_busy = false;
+        }
         for call in &mut self.current {
             if call.job.deadline().is_some_and(|deadline| deadline <= now) {
                 call.job.stop(Stop::TimedOut);
@@ -150,5 +177,29 @@ impl WorkerPool {
     fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_nobody_needs_goes_and_comes_again_with_the_next_operation() {
+        let mut pool = WorkerPool::new(Terms::new().unwrap());
+        pool.prepare();
+        let until = pool.ready_until().unwrap();
+        pool.expire(until - Duration::from_secs(1));
+        assert_eq!(pool.ready_until(), Some(until));
+        pool.expire(until);
+        pool.prepare();
+        assert_eq!(pool.ready_until(), None);
+        pool.begin(1, Start::default(), until).unwrap();
+        while pool.collect().is_empty() {
+            std::thread::yield_now();
+        }
+        pool.prepare();
+        assert!(pool.ready_until().is_some());
+        pool.cancel_all();
     }
 }

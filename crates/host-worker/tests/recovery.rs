@@ -132,12 +132,7 @@ fn a_host_worker_killed_at_any_moment_leaves_files_old_or_new_and_nothing_else()
 
 /// Kills whatever operation is at work in a host worker.
 fn kill_operations(host_worker: &Hand) -> usize {
-    let children = |pid: &str| -> Vec<String> {
-        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        list.split_whitespace().map(str::to_owned).collect()
-    };
-    let keeper = host_worker.process.pid().to_string();
-    let operations: Vec<_> = children(&keeper).iter().flat_map(|pid| children(pid)).collect();
+    let operations = host_worker.operations();
     for pid in &operations {
         if let Some(pid) = rustix::process::Pid::from_raw(pid.parse().unwrap()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

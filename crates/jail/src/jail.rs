@@ -171,6 +171,14 @@ impl Writable<'_> {
         Ok(lineage)
     }
 
+    /// Whether this place still leads to the directory that `target` has open, and there to what `target` found.
+    pub fn is_still(&self, target: &Target) -> bool {
+        let now = self.rel.split_last().and_then(|(parent, _)| self.root.dir(&parent).ok());
+        let identity = |dir: &Dir| dir.identity().ok();
+        now.is_some_and(|now| identity(&now).is_some() && identity(&now) == identity(target.dir()))
+            && target.is_unchanged()
+    }
+
     pub(crate) const fn parts(&self) -> (&Root, &RelPath) {
         (self.root, self.rel)
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! open parent (no links) → note → random name, O_EXCL, 0600 → write → owner, mode → fsync
-//!     → still what was expected? → rename within the same handle → fsync directory
+//!     → may it be? → still what was expected? → rename within the same handle → fsync directory
 //! ```
 //!
 //! - What the name stood for is replaced, never opened for writing: other names of a hard link keep their content, and
@@ -34,6 +34,8 @@ use text::excerpt;
 
 const NEW_FILE_MODE: u32 = 0o644;
 const NEW_DIRECTORY_MODE: u32 = 0o755;
+/// Directories that are open because they have yet to be synced.
+const UNSYNCED: usize = 32;
 
 /// Whether missing directories on the way are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -142,11 +144,24 @@ impl Target {
         permissions: Option<u32>,
         mode: WriteMode,
     ) -> Result<Written, WriteError> {
+        self.write_when(filling, permissions, mode, |_| Ok(()))
+    }
+
+    /// As [`Self::write_from`], for an effect that somebody else allows: `may` is asked when the content is durable under its
+    /// temporary name, and may wait. After an error of it nothing has changed.
+    pub fn write_when<E: From<WriteError>>(
+        self,
+        filling: Filling<'_>,
+        permissions: Option<u32>,
+        mode: WriteMode,
+        may: impl FnOnce(&Self) -> Result<(), E>,
+    ) -> Result<Written, E> {
         if mode == WriteMode::CreateOnly && self.found != Found::Absent {
-            return Err(WriteError::Exists { path: self.path() });
+            return Err(WriteError::Exists { path: self.path() }.into());
         }
         let prepared = self.prepare_from(filling, None, permissions);
-        let temporary = prepared.map_err(|kind| OpenError::new(self.path(), kind))?;
+        let temporary = prepared.map_err(|kind| WriteError::from(OpenError::new(self.path(), kind)))?;
+        may(&self)?;
         self.rename(temporary, mode)?;
         // From here on the file is there, so nothing is undone.
         if self.syncs {
@@ -266,21 +281,35 @@ fn find(dir: &Dir, name: &EntryName) -> Result<Found, OpenErrorKind> {
     }
 }
 
-/// Opens `rel`, making what is missing. Each directory that was made is synced into the one above it, if `syncs`.
+/// Opens `rel`, making what is missing. Each directory that was made is synced into the one above it, if `syncs`: many at
+/// once, since a journalling file system makes them durable together.
 pub(crate) fn make_directories(root: &Root, rel: &RelPath, syncs: bool) -> Result<Dir, OpenErrorKind> {
     let mut at = RelPath::root();
     let mut dir = root.dir(&at)?;
+    let mut changed = Vec::new();
     for component in rel.components() {
         let name = EntryName::new(component.as_bytes()).ok_or(OpenErrorKind::Inexpressible)?;
-        match mkdirat(&dir, name.as_bytes(), Mode::from_raw_mode(NEW_DIRECTORY_MODE)) {
-            Ok(()) if syncs => fsync(&dir)?,
-            Ok(()) | Err(Errno::EXIST) => {}
+        let made = match mkdirat(&dir, name.as_bytes(), Mode::from_raw_mode(NEW_DIRECTORY_MODE)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
             Err(errno) => return Err(errno.into()),
-        }
+        };
         at = at.join(&name).ok_or(OpenErrorKind::Inexpressible)?;
-        dir = Dir::new(resolve::open_directory(&dir, name.as_bytes())?, root.describe(&at));
+        let next = Dir::new(resolve::open_directory(&dir, name.as_bytes())?, root.describe(&at));
+        let above = std::mem::replace(&mut dir, next);
+        if made && syncs {
+            changed.push(above);
+        }
+        if changed.len() == UNSYNCED {
+            sync(&mut changed)?;
+        }
     }
+    sync(&mut changed)?;
     Ok(dir)
+}
+
+fn sync(directories: &mut Vec<Dir>) -> Result<(), Errno> {
+    directories.drain(..).try_for_each(|directory| fsync(&directory))
 }
 
 /// Gives the new file the old one's owner and group where that is permitted and they can be expressed here.

@@ -59,6 +59,6 @@ pub use wire::v1::{
 };
 #[cfg(feature = "write")]
 pub use write::{
-    Recovered, delete, edit, patch, preview_delete, preview_edit, preview_patch, preview_write, recover,
+    Go, Recovered, delete, edit, patch, preview_delete, preview_edit, preview_patch, preview_write, recover,
     write,
 };

@@ -20,7 +20,7 @@ use ops::{
 };
 use tempfile::TempDir;
 use wire::v1::{self, git_request};
-use wire::worker::v1::{Cancel, FromWorker, Hello, Ping, Start, ToWorker, from_worker, to_worker};
+use wire::worker::v1::{Cancel, FromWorker, Go, Hello, Ping, Start, ToWorker, from_worker, to_worker};
 use worker_protocol::convert::{bounds_to_wire, outcome_from_wire};
 use worker_protocol::frame::{FrameBuffer, encode};
 
@@ -244,6 +244,25 @@ impl Hand {
 
     /// Sends a call and returns its id.
     pub fn begin(&mut self, operation: &Operation, deadline: Duration, preview: bool) -> u64 {
+        self.start_call(operation, deadline, preview, false)
+    }
+
+    /// The same for a call that takes effect only after [`Self::go`].
+    pub fn begin_awaiting(&mut self, operation: &Operation) -> u64 {
+        self.start_call(operation, DEADLINE, false, true)
+    }
+
+    pub fn go(&mut self, id: u64) {
+        self.send(id, to_worker::Body::Go(Go { evidence: None }));
+    }
+
+    fn start_call(
+        &mut self,
+        operation: &Operation,
+        deadline: Duration,
+        preview: bool,
+        awaits_go: bool,
+    ) -> u64 {
         let id = self.next;
         self.next += 1;
         let start = Start {
@@ -255,9 +274,20 @@ impl Hand {
             output_window: u64::MAX,
             terminal: None,
             prepared: 0,
+            awaits_go,
         };
         self.send(id, to_worker::Body::Start(start));
         id
+    }
+
+    /// The host worker's own processes on this host: operations at work, and the one that waits for the next.
+    pub fn operations(&self) -> Vec<String> {
+        let children = |pid: &str| -> Vec<String> {
+            let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+            list.split_whitespace().map(str::to_owned).collect()
+        };
+        let keeper = self.process.pid().to_string();
+        children(&keeper).iter().flat_map(|pid| children(pid)).collect()
     }
 
     pub fn cancel(&mut self, id: u64) {

@@ -1,5 +1,7 @@
 //! `edit`: a change of one text file, and everything there is to say when it does not fit.
 
+use std::io::Write as _;
+
 use jail::{Jail, SandboxPath, Then, WriteMode};
 
 use super::change::{Changed, Misfit, insert, replace};
@@ -7,6 +9,7 @@ use super::diff::unified;
 use super::file::as_text;
 use super::location::{Location, within};
 use super::nearest::{Candidate, Nearest};
+use super::when::{Go, Undone, when};
 use crate::digest::sha256;
 use crate::{
     Binder, Bound, Bounds, Edit, EditChange, EditResult, Hint, OpResult, Outcome, Preview, Reason,
@@ -16,22 +19,36 @@ use crate::{
 /// Longest file that is read to be changed.
 const MAX_EDITED_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Changes the file. How text is found and inserted is said in `change`.
-pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Outcome {
+/// Changes the file. How text is found and inserted is said in `change`. The effect comes after `go`, if that is given.
+pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds, go: Option<Go<'_>>) -> Outcome {
     let held_to = bounds.held_to.as_ref();
-    let plan = plan(jail, edit, bounds).map_err(|failure| before_effect(held_to, failure))?;
-    if held_to.is_some() {
-        bound(&plan)?.demand(held_to)?;
-        let then = Then::Put { content: plan.text.into_bytes(), like: None };
-        jail.commit(vec![plan.place.into_held_change(then)])?;
-        return Ok(OpResult::Edit(plan.result));
+    if held_to.is_none() {
+        return when(|go| put(jail, edit, bounds, go), go);
     }
-    plan.place.put(plan.text.as_bytes(), plan.mode).map_err(|failure| match edit.change {
-        // Somebody else was faster.
-        EditChange::Create { .. } if failure.reason == Reason::PreconditionFailed => exists(&edit.path),
-        _ => failure,
-    })?;
+    if let Some(go) = go {
+        go()?;
+    }
+    let plan = plan(jail, edit, bounds).map_err(|failure| before_effect(held_to, failure))?;
+    bound(&plan)?.demand(held_to)?;
+    let then = Then::Put { content: plan.text.into_bytes(), like: None };
+    jail.commit(vec![plan.place.into_held_change(then)])?;
     Ok(OpResult::Edit(plan.result))
+}
+
+/// Makes a change that nobody was asked about.
+fn put(jail: &Jail, edit: &Edit, bounds: &Bounds, go: Option<Go<'_>>) -> Result<OpResult, Undone> {
+    let Plan { place, text, mode, result } = plan(jail, edit, bounds)?;
+    let done = place.put(&mut |file| file.write_all(text.as_bytes()), None, mode, go);
+    done.map_err(|undone| match (undone, &edit.change) {
+        // Somebody else was faster.
+        (Undone::Failed(failure), EditChange::Create { .. })
+            if failure.reason == Reason::PreconditionFailed =>
+        {
+            exists(&edit.path).into()
+        }
+        (undone, _) => undone,
+    })?;
+    Ok(OpResult::Edit(result))
 }
 
 /// What [`edit()`] would do. Fails as [`edit()`] would, and changes nothing.

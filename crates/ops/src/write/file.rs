@@ -6,6 +6,7 @@ use jail::{Fill, Jail, Then, WriteMode};
 
 use super::diff::{Diff, sizes, unified};
 use super::location::{Location, within};
+use super::when::{Go, Undone, when};
 use super::{unpack, upload};
 use crate::digest::sha256;
 use crate::{
@@ -16,45 +17,71 @@ use crate::{
 /// Longest old content that a preview compares with the new one.
 const MAX_COMPARED_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Writes the file, exactly the bytes that were given: no newline is added. Directories that lead to it are made.
-pub fn write(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
-    if let Some(archive) = write.uploaded.as_ref().filter(|uploaded| uploaded.archive) {
-        return unpack::unpack(jail, write, archive, bounds);
+/// Writes the file, exactly the bytes that were given: no newline is added. Directories that lead to it are made. The effect
+/// comes after `go`, if that is given.
+pub fn write(jail: &Jail, write: &Write, bounds: &Bounds, go: Option<Go<'_>>) -> Outcome {
+    let archive = write.uploaded.as_ref().filter(|uploaded| uploaded.archive);
+    if archive.is_none() && bounds.held_to.is_none() {
+        return when(|go| put(jail, write, bounds, go), go);
     }
-    let held_to = bounds.held_to.as_ref();
-    let place = admit(jail, write, bounds, 0).map_err(|failure| before_effect(held_to, failure))?;
-    if held_to.is_some() {
-        bound(&place)?.demand(held_to)?;
+    if let Some(go) = go {
+        go()?;
     }
+    match archive {
+        Some(archive) => unpack::unpack(jail, write, archive, bounds),
+        None => commit(jail, write, bounds),
+    }
+}
+
+/// Writes what nobody was asked about.
+fn put(jail: &Jail, write: &Write, bounds: &Bounds, go: Option<Go<'_>>) -> Result<OpResult, Undone> {
+    let place = admit(jail, write, bounds, 0)?;
     let mode = match (write.create_only, &write.if_match_sha256) {
         (true, _) => WriteMode::CreateOnly,
         (false, Some(_)) => WriteMode::ReplaceUnchanged,
         (false, None) => WriteMode::Replace,
     };
-    let mut fill = if let Some(uploaded) = &write.uploaded {
-        upload::fill(upload::open(jail, uploaded)?.file, uploaded)
-    } else {
-        let content = write.content.clone();
-        Fill::new(move |file| file.write_all(&content))
-    };
-    let result = WriteResult {
+    let mut fill = fill(jail, write)?;
+    let result = result(&place, write);
+    place.put(fill.filling(), write.mode, mode, go)?;
+    Ok(written(jail, write, result))
+}
+
+/// Writes what was consented to, if it is still that.
+fn commit(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
+    let held_to = bounds.held_to.as_ref();
+    let place = admit(jail, write, bounds, 0).map_err(|failure| before_effect(held_to, failure))?;
+    bound(&place)?.demand(held_to)?;
+    let then = Then::Fill { fill: fill(jail, write)?, permissions: write.mode };
+    let result = result(&place, write);
+    jail.commit(vec![place.into_held_change(then)])?;
+    Ok(written(jail, write, result))
+}
+
+fn fill(jail: &Jail, write: &Write) -> Result<Fill, ToolFailure> {
+    if let Some(uploaded) = &write.uploaded {
+        return Ok(upload::fill(upload::open(jail, uploaded)?.file, uploaded));
+    }
+    let content = write.content.clone();
+    Ok(Fill::new(move |file| file.write_all(&content)))
+}
+
+fn result(place: &Location<'_>, write: &Write) -> WriteResult {
+    WriteResult {
         path: write.path.to_string(),
         bytes_written: write.size(),
         sha256_before: place.sha256_before(),
         sha256_after: sha256_after(write),
         created: place.before.is_none(),
         entries: 0,
-    };
-    if held_to.is_some() {
-        let then = Then::Fill { fill, permissions: write.mode };
-        jail.commit(vec![place.into_held_change(then)])?;
-    } else {
-        place.put_from(fill.filling(), write.mode, mode)?;
     }
+}
+
+fn written(jail: &Jail, write: &Write, result: WriteResult) -> OpResult {
     if let Some(uploaded) = &write.uploaded {
         upload::forget(jail, uploaded);
     }
-    Ok(OpResult::Write(result))
+    OpResult::Write(result)
 }
 
 fn sha256_after(write: &Write) -> String {

@@ -1,12 +1,13 @@
 //! The place of a write: what is there now, and how the new content gets there.
 
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 
 use jail::{
     Change, Filling, Found, Jail, Metadata, OpenError, OpenErrorKind, Parents, RegularFile, SandboxPath,
     Target, Then, Writable, WriteMode,
 };
 
+use super::when::{Go, Undone};
 use crate::digest::Digest;
 use crate::{Binder, FileState, Reason, ToolFailure};
 
@@ -123,31 +124,38 @@ impl<'j> Location<'j> {
         }
     }
 
-    /// Puts `content` there as a whole, with the directories that lead to it.
-    pub(super) fn put(self, content: &[u8], mode: WriteMode) -> Result<(), ToolFailure> {
-        self.put_from(&mut |file| file.write_all(content), None, mode)
-    }
-
-    /// The same with what writes the content, and permission bits.
-    pub(super) fn put_from(
+    /// Puts there what `filling` writes, as a whole and with these permission bits, with the directories that lead to it; after
+    /// `go` if that is given. What has changed while that waited is stale, and nothing is done.
+    pub(super) fn put(
         self,
         filling: Filling<'_>,
         permissions: Option<u32>,
         mode: WriteMode,
-    ) -> Result<(), ToolFailure> {
-        let target = if let Some(target) = self.target {
-            target
-        } else {
-            let target = self.writable.target(Parents::Create)?;
-            if target.found() != Found::Absent {
-                return Err(ToolFailure::new(
-                    Reason::PreconditionFailed,
-                    format!("{} was created by someone else in the meantime", self.path.excerpt()),
-                ));
+        go: Option<Go<'_>>,
+    ) -> Result<(), Undone> {
+        let writable = self.writable;
+        match (self.target, go) {
+            (Some(target), None) => target.write_from(filling, permissions, mode)?,
+            (Some(target), Some(go)) => target.write_when(filling, permissions, mode, |target| {
+                go()?;
+                if writable.is_still(target) { Ok(()) } else { Err(Undone::Stale) }
+            })?,
+            (None, None) => {
+                let target = writable.target(Parents::Create).map_err(ToolFailure::from)?;
+                if target.found() != Found::Absent {
+                    return Err(Undone::Failed(ToolFailure::new(
+                        Reason::PreconditionFailed,
+                        format!("{} was created by someone else in the meantime", self.path.excerpt()),
+                    )));
+                }
+                target.write_from(filling, permissions, mode)?
             }
-            target
+            // The directories would be an effect, so that nothing can be prepared.
+            (None, Some(go)) => {
+                go()?;
+                return Err(Undone::Stale);
+            }
         };
-        target.write_from(filling, permissions, mode)?;
         Ok(())
     }
 }

@@ -14,12 +14,14 @@ mod recover;
 mod trash;
 mod unpack;
 mod upload;
+mod when;
 
 pub use delete::{delete, preview_delete};
 pub use edit::{edit, preview_edit};
 pub use file::{preview_write, write};
 pub use patch::{patch, preview_patch};
 pub use recover::{Recovered, recover};
+pub use when::Go;
 
 #[cfg(test)]
 mod tests;

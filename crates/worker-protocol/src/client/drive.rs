@@ -15,7 +15,7 @@ use crate::client::line::Line;
 use crate::client::shared::Shared;
 use crate::client::table::{Beginning, Event};
 use crate::client::window::WINDOW;
-use crate::client::{CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement, Prepared};
+use crate::client::{self, CallSpec, CloseReason, Finished, LaneError, OutputSink, Placement, Prepared};
 use crate::convert::bounds_to_wire;
 use crate::frame::encode;
 
@@ -31,6 +31,8 @@ pub(super) struct Driver {
     start: Vec<u8>,
     events: mpsc::Receiver<Event>,
     placement: Option<Placed>,
+    /// Until it may take effect; `None` when that has been said, or need not be.
+    go: Option<client::Go>,
     cancel: CancellationToken,
     /// When its outcome is not waited for any longer.
     until: Instant,
@@ -49,6 +51,8 @@ pub(super) struct Request<'a> {
     pub(super) placement: Option<Arc<dyn Placement>>,
     /// A process for the command, which brings its own placement.
     pub(super) prepared: Option<Prepared>,
+    /// What its effect awaits.
+    pub(super) go: Option<client::Go>,
     pub(super) cancel: CancellationToken,
     pub(super) slot: OwnedSemaphorePermit,
 }
@@ -67,7 +71,7 @@ struct Placed {
 impl Driver {
     /// Enters the call in the table.
     pub(super) fn new(shared: &Arc<Shared>, request: Request<'_>) -> Result<Self, LaneError> {
-        let Request { spec, terminal, placement, prepared, cancel, slot } = request;
+        let Request { spec, terminal, placement, prepared, go, cancel, slot } = request;
         let is_command = spec.operation.command_timeout().is_some();
         let has_output = is_command || spec.operation.is_download();
         let placement = placement.filter(|_| is_command);
@@ -84,6 +88,7 @@ impl Driver {
             output_window: if has_output { WINDOW } else { 0 },
             terminal,
             prepared: prepared.as_ref().map_or(0, Prepared::id),
+            awaits_go: go.is_some(),
         };
         let start =
             encode(&ToWorker { id, body: Some(Body::Start(start)) }).map_err(|_| LaneError::TooLarge)?;
@@ -92,6 +97,7 @@ impl Driver {
             spec: &spec,
             placed,
             prepared: prepared.is_some(),
+            awaits_go: go.is_some(),
             bytes_in: start.len() as u64,
             backlog: &backlog,
             line,
@@ -106,6 +112,7 @@ impl Driver {
             start,
             events,
             placement,
+            go,
             cancel,
             until: Instant::now() + spec.deadline.min(LONGEST) + shared.options.grace,
             output: has_output.then(|| Output { backlog, sink: spec.output.map(Arc::clone) }),
@@ -163,6 +170,16 @@ impl Driver {
                 event = self.events.recv() => event.ok_or_else(|| self.shared.lost())?,
                 () = self.cancel.cancelled(), if cancelled.is_none() => {
                     self.cancel(&mut cancelled, LaneError::Cancelled).await?;
+                    continue;
+                }
+                may = allowed(&mut self.go) => {
+                    self.go = None;
+                    if may && cancelled.is_none() {
+                        self.shared.table(|table| table.allow(self.id));
+                        self.shared.say(self.id, Body::Go(Go { evidence: None })).await?;
+                    } else if cancelled.is_none() {
+                        self.cancel(&mut cancelled, LaneError::Cancelled).await?;
+                    }
                     continue;
                 }
                 () = sleep_until(self.until) => return Err(self.abandon(cancelled).await),
@@ -224,12 +241,20 @@ impl Driver {
     }
 
     /// Nothing came in time.
-    async fn abandon(&self, cancelled: Option<LaneError>) -> LaneError {
+    async fn abandon(&mut self, cancelled: Option<LaneError>) -> LaneError {
         if self.shared.table(|table| table.abandon(self.id)) > MAX_ABANDONED {
             self.shared.close(CloseReason::Unresponsive);
         } else if cancelled.is_none() {
             let _ = self.shared.say(self.id, Body::Cancel(Cancel {})).await;
         }
         cancelled.unwrap_or(LaneError::TimedOut)
+    }
+}
+
+/// Whether it may take effect. Nothing comes of it where that is not awaited.
+async fn allowed(go: &mut Option<client::Go>) -> bool {
+    match go {
+        Some(go) => go.await,
+        None => std::future::pending().await,
     }
 }

@@ -38,6 +38,7 @@ mod tests;
 mod window;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -70,6 +71,9 @@ const MOST_MEMORY: u64 = 1 << 50;
 
 /// Bytes at the beginning of a download: the size of the file in 8 bytes and its permission bits in 4, both big-endian.
 pub const DOWNLOAD_HEADER: usize = 12;
+
+/// Says when a call may take effect, or that it may not.
+pub type Go = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// How patient to be with a worker.
 #[derive(Debug, Clone)]
@@ -218,7 +222,18 @@ impl Client {
         placement: Option<Arc<dyn Placement>>,
         cancel: CancellationToken,
     ) -> Result<Finished, LaneError> {
-        self.start(spec, placement, None, cancel).await
+        self.start(spec, placement, None, None, cancel).await
+    }
+
+    /// As [`Client::call`], for an operation of the host lane that takes effect only after `go`, and prepares what it can
+    /// meanwhile. Where that says no, the call is ended without an effect.
+    pub async fn call_after(
+        &self,
+        spec: CallSpec<'_>,
+        go: Go,
+        cancel: CancellationToken,
+    ) -> Result<Finished, LaneError> {
+        self.start(spec, None, None, Some(go), cancel).await
     }
 
     /// As [`Client::call`] for a command, whose process is there already.
@@ -231,7 +246,7 @@ impl Client {
         if !prepared.is_of(&self.inner.shared) {
             return Err(self.inner.shared.lost());
         }
-        self.start(spec, None, Some(prepared), cancel).await
+        self.start(spec, None, Some(prepared), None, cancel).await
     }
 
     async fn start(
@@ -239,6 +254,7 @@ impl Client {
         spec: CallSpec<'_>,
         placement: Option<Arc<dyn Placement>>,
         prepared: Option<Prepared>,
+        go: Option<Go>,
         cancel: CancellationToken,
     ) -> Result<Finished, LaneError> {
         let shared = &self.inner.shared;
@@ -255,7 +271,7 @@ impl Client {
         let cancel = cancel.child_token();
         let _dropped = cancel.clone().drop_guard();
         let driver =
-            Driver::new(shared, Request { spec, terminal: None, placement, prepared, cancel, slot })?;
+            Driver::new(shared, Request { spec, terminal: None, placement, prepared, go, cancel, slot })?;
         DetachOnDrop::new(shared.drivers.track_future(driver.run())).await
     }
 

@@ -5,6 +5,7 @@
 //!                                       └──────────────────────────────► Outcome      one that ended by itself
 //! prepared ─► Output* ─► Ended ─(cleared)─► Output* ─► Outcome         one whose process was there, or as above
 //! begun ─► Output* ─► Outcome                                                          one that is not placed
+//! begun ─(allowed)─► Outcome                                            an operation that takes effect after a word
 //! begun ─► Outcome                                                                     everything else
 //! ```
 //!
@@ -63,6 +64,8 @@ pub(super) struct Beginning<'a> {
     pub(super) placed: bool,
     /// A process that has been placed already is to become its command.
     pub(super) prepared: bool,
+    /// It takes effect only after a word.
+    pub(super) awaits_go: bool,
     /// Bytes of its Start.
     pub(super) bytes_in: u64,
     pub(super) backlog: &'a Arc<Backlog>,
@@ -90,12 +93,14 @@ struct Entry {
     abandoned: bool,
     /// It only looks at what a call would do.
     preview: bool,
+    /// It may have no effect so far.
+    awaits_go: bool,
     began: Instant,
 }
 
 impl Table {
     pub(super) fn begin(&mut self, id: u64, call: &Beginning<'_>) -> mpsc::Receiver<Event> {
-        let Beginning { spec, placed, prepared, bytes_in, backlog, line } = *call;
+        let Beginning { spec, placed, prepared, awaits_go, bytes_in, backlog, line } = *call;
         let (events, receiver) = mpsc::channel(EVENTS);
         let command = spec
             .operation
@@ -116,7 +121,7 @@ impl Table {
             _ => None,
         };
         let entry = Entry::begun(operation, command, events, bytes_in);
-        self.calls.insert(id, Entry { preview: spec.preview, download, ..entry });
+        self.calls.insert(id, Entry { preview: spec.preview, awaits_go, download, ..entry });
         receiver
     }
 
@@ -127,6 +132,13 @@ impl Table {
         let command = Some(Command::new(&bounds, true, Arc::default(), None));
         self.calls.insert(id, Entry::begun(PREPARE, command, events, 0));
         receiver
+    }
+
+    /// The call may take effect, and its worker is about to be told.
+    pub(super) fn allow(&mut self, id: u64) {
+        if let Some(entry) = self.calls.get_mut(&id) {
+            entry.awaits_go = false;
+        }
     }
 
     /// The command has been placed and is about to be let run.
@@ -255,6 +267,7 @@ impl Entry {
             bytes_out: 0,
             abandoned: false,
             preview: false,
+            awaits_go: false,
             began,
         }
     }
@@ -264,6 +277,7 @@ impl Entry {
         match (outcome, &self.command) {
             (Err(_), None) => true,
             (Err(_), Some(command)) => command.may_fail(),
+            (Ok(_), _) if self.awaits_go => false,
             (Ok(result), None) => {
                 answers(result, self.operation)
                     && self.download.as_ref().is_none_or(|download| download.may_end(result))

@@ -96,6 +96,7 @@ impl Client {
             terminal: Some((terminal, &line)),
             placement,
             prepared: None,
+            go: None,
             cancel,
             slot,
         };

@@ -17,10 +17,13 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use jail::{Change, Jail, Then, WriteMode};
+use std::io::Write as _;
+
+use jail::{Change, Fill, Jail, Then, WriteMode};
 
 use super::location::Location;
 use super::trash::{self, Kept};
+use super::when::Undone;
 use crate::{Binder, Bound, Bounds, OpResult, Outcome, Patch, Preview, Reason, ToolFailure, before_effect};
 
 use plan::{Planned, plan};
@@ -116,7 +119,10 @@ fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>, held: bool) -> Result<(
         && file.content.is_some()
     {
         let Some(file) = planned.pop() else { return Ok(()) };
-        return file.place.put(&file.content.unwrap_or_default(), WriteMode::ReplaceUnchanged);
+        let content = file.content.unwrap_or_default();
+        let mut whole = Fill::new(move |new| new.write_all(&content));
+        let done = file.place.put(whole.filling(), None, WriteMode::ReplaceUnchanged, None);
+        return done.map_err(Undone::failure);
     }
     let mut changes = Vec::new();
     for file in planned {

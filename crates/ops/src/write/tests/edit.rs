@@ -23,7 +23,7 @@ fn create(at: &str, content: &str) -> Edit {
 }
 
 fn attempt(scene: &Scene, request: &Edit) -> Outcome {
-    edit(&scene.jail, request, &Bounds::default())
+    edit(&scene.jail, request, &Bounds::default(), None)
 }
 
 /// The result, which the preview has to foretell without changing anything.

@@ -65,8 +65,8 @@ impl Location {
     fn execute(&self, what: What, held_to: Option<Held>) -> Outcome {
         let (jail, bounds) = (&self.scene.jail, Bounds { held_to, ..Bounds::default() });
         match what {
-            What::Write => write(jail, &a_write(), &bounds),
-            What::Edit => edit(jail, &an_edit(), &bounds),
+            What::Write => write(jail, &a_write(), &bounds, None),
+            What::Edit => edit(jail, &an_edit(), &bounds, None),
             What::Delete => delete(jail, &a_delete(), &bounds),
             What::Patch | What::Several | What::DeleteByPatch => patch(jail, &a_patch(what), &bounds),
         }

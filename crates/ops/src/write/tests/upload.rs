@@ -55,13 +55,15 @@ fn it_is_written_whole_with_its_mode_and_taken_once() {
     let content = vec![7; 3_000_000];
     let scene = Scene::new(&content);
     let request = Write { mode: Some(0o751), ..request("d/f", &content) };
-    let Ok(OpResult::Write(result)) = write(&scene.jail, &request, &Bounds::default()) else { panic!() };
+    let Ok(OpResult::Write(result)) = write(&scene.jail, &request, &Bounds::default(), None) else {
+        panic!()
+    };
     assert_eq!((result.bytes_written, result.sha256_after), (3_000_000, sha256(&content)));
     let file = scene.inside.join("d/f");
     assert_eq!(fs::read(&file).unwrap(), content);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o751);
     assert!(!scene.upload.exists());
-    let again = write(&scene.jail, &request, &Bounds::default()).unwrap_err();
+    let again = write(&scene.jail, &request, &Bounds::default(), None).unwrap_err();
     assert_eq!(again.reason, Reason::NotFound);
 }
 
@@ -70,7 +72,7 @@ fn one_that_is_not_what_the_call_says_changes_nothing() {
     let scene = Scene::new(b"abc");
     fs::write(scene.inside.join("f"), "old").unwrap();
     for other in [&b"abd"[..], b"ab", b"abcd"] {
-        let refused = write(&scene.jail, &request("f", other), &Bounds::default()).unwrap_err();
+        let refused = write(&scene.jail, &request("f", other), &Bounds::default(), None).unwrap_err();
         assert_eq!(refused.reason, Reason::PreconditionFailed, "{}", refused.message);
         assert_eq!(fs::read(scene.inside.join("f")).unwrap(), b"old");
         assert_eq!(fs::read_dir(&scene.inside).unwrap().count(), 1, "nothing is left beside it");
@@ -81,9 +83,9 @@ fn one_that_is_not_what_the_call_says_changes_nothing() {
 fn the_bound_is_that_of_transfers() {
     let scene = Scene::new(b"abc");
     let bounds = |max_transfer_bytes| Bounds { max_write_bytes: 1, max_transfer_bytes, ..Bounds::default() };
-    let refused = write(&scene.jail, &request("f", b"abc"), &bounds(2)).unwrap_err();
+    let refused = write(&scene.jail, &request("f", b"abc"), &bounds(2), None).unwrap_err();
     assert_eq!(refused.reason, Reason::WriteLimit);
-    assert!(write(&scene.jail, &request("f", b"abc"), &bounds(3)).is_ok());
+    assert!(write(&scene.jail, &request("f", b"abc"), &bounds(3), None).is_ok());
 }
 
 #[test]
@@ -98,8 +100,8 @@ fn it_is_previewed_by_size_and_held_to_what_was_seen() {
     let held = preview.bound.held().map(|held| Held { ..held });
     let bounds = Bounds { held_to: held, ..Bounds::default() };
     fs::write(scene.inside.join("f"), "new").unwrap();
-    assert_eq!(write(&scene.jail, &request, &bounds).unwrap_err().reason, Reason::PreconditionFailed);
+    assert_eq!(write(&scene.jail, &request, &bounds, None).unwrap_err().reason, Reason::PreconditionFailed);
     fs::write(scene.inside.join("f"), "old").unwrap();
-    assert!(write(&scene.jail, &request, &bounds).is_ok());
+    assert!(write(&scene.jail, &request, &bounds, None).is_ok());
     assert_eq!(fs::read(scene.inside.join("f")).unwrap(), b"abc");
 }

@@ -19,7 +19,7 @@ fn request(at: &str, content: impl AsRef<[u8]>) -> Write {
 }
 
 fn attempt(scene: &Scene, request: &Write) -> Outcome {
-    write(&scene.jail, request, &Bounds::default())
+    write(&scene.jail, request, &Bounds::default(), None)
 }
 
 fn preview(scene: &Scene, request: &Write) -> EditResult {

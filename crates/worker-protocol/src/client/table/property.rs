@@ -368,6 +368,7 @@ impl World {
             spec: &spec,
             placed,
             prepared: false,
+            awaits_go: false,
             bytes_in: 1,
             backlog: &backlog,
             line: typed_at,

@@ -3,5 +3,6 @@
 mod calls;
 mod fake;
 mod flow;
+mod go;
 mod hostile;
 mod terminals;
