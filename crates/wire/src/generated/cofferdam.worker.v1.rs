@@ -20,7 +20,7 @@ pub mod to_worker {
         /// Begin a call.
         #[prost(message, tag = "3")]
         Start(super::Start),
-        /// The spawned command has been put into its cgroup: let it run.
+        /// The spawned command has been put into its cgroup: let it run. Or: the call that awaits this may take effect.
         #[prost(message, tag = "4")]
         Go(super::Go),
         /// End the call.
@@ -170,6 +170,9 @@ pub struct Start {
     /// that process is gone or does not fit, another is made and announced with Spawned.
     #[prost(uint64, tag = "8")]
     pub prepared: u64,
+    /// The call may prepare what it does, and takes effect only after Go. In the host lane.
+    #[prost(bool, tag = "9")]
+    pub awaits_go: bool,
 }
 impl ::prost::Name for Start {
     const NAME: &'static str = "Start";
@@ -248,7 +251,7 @@ impl ::prost::Name for Spawned {
         "/cofferdam.worker.v1.Spawned".into()
     }
 }
-/// Let the command run, or: what is left has been ended.
+/// Let the command run, or let the call take effect, or: what is left has been ended.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Go {
     /// After Ended: what was found. Absent after Spawned.
