@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Invariants: one intent and one receipt for each call, refused ones included; the intent of a call with an effect is
-//! durable before the effect, its receipt before the answer; nothing is executed without a permit. A client that goes away
+//! durable before the effect, which the host lane prepares meanwhile, its receipt before the answer; nothing is executed
+//! without a permit. A client that goes away
 //! leaves nothing half done: its call goes on in a task of its own. One that breaks has its receipt as well.
 
 mod access;
@@ -59,7 +60,7 @@ pub use stream::{Events, stream};
 
 use begin::{CallOptions, Lookup};
 use decode::{Decoded, ResponseFormat};
-use record::{Journal, Times};
+use record::{Intent, Journal, Times};
 use slot::Slot;
 use standstill::Standstill;
 
@@ -145,6 +146,8 @@ struct Admitted {
     room: Slot,
     /// Its run may stand still for it until it is over.
     still: Standstill,
+    /// What its effect has to wait for. Elsewhere the intent is on disk by now.
+    intent: Option<Intent>,
 }
 
 /// What came of an operation of a process, whose own use is counted when it ends.
@@ -323,9 +326,14 @@ impl CallTask {
                 run.lanes_for(permit.operation())?;
                 self.calls.quotas.check(&run.disk, permit.operation())?;
                 journal.decided(permit.decision());
-                journal.open(&self.calls.audit, times).await?;
+                let intent = if permit.operation().lane() == Lane::Host && journal.has_effect() {
+                    Some(journal.begin(&self.calls.audit, times).await?)
+                } else {
+                    journal.open(&self.calls.audit, times).await?;
+                    None
+                };
                 let room = self.room(&run, &caller, permit.operation(), Turn::Ordinary, times).await?;
-                Ok(self.admitted(run, permit, room))
+                Ok(Admitted { intent, ..self.admitted(run, permit, room) })
             }
             Admission::Ask(ticket) => {
                 self.calls.quotas.check(&run.disk, ticket.operation())?;
@@ -387,7 +395,7 @@ impl CallTask {
 
     /// A call that may be executed without asking anybody.
     fn admitted(&self, run: Arc<Run>, permit: Permit, room: Slot) -> Admitted {
-        Admitted { run, permit, room, still: Standstill::none(&self.calls, self.call.run) }
+        Admitted { run, permit, room, still: Standstill::none(&self.calls, self.call.run), intent: None }
     }
 
     /// Only dialects tell them.
@@ -409,13 +417,19 @@ impl CallTask {
 
     /// Spends the permit in its lane. A run that stood still for the call goes on afterwards.
     async fn execute(&self, admitted: Admitted, journal: &mut Journal, times: &mut Times) -> Close {
-        let Admitted { run, permit, room, mut still } = admitted;
+        let Admitted { run, permit, room, mut still, intent } = admitted;
         let _busy = run.busy();
         let cancel = self.call.cancel.child_token();
         let limit = journal.limit();
         let began = Instant::now();
-        let mut finished = match permit.operation().lane() {
-            Lane::Upstream => self.calls.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await,
+        let mut finished = match (permit.operation().lane(), &intent) {
+            (Lane::Host, Some(intent)) => {
+                let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
+                room.lanes.execute_after(permit, limit, go, cancel).await
+            }
+            (Lane::Upstream, _) => {
+                self.calls.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await
+            }
             _ if matches!(permit.operation(), Operation::Process(_)) => {
                 finished(self.calls.processes.start(&run, &room.lanes, permit).await)
             }
@@ -428,7 +442,7 @@ impl CallTask {
                     Err(failure) => Err(failure),
                 })
             }
-            Lane::Container | Lane::Host => match self.output(permit.operation()) {
+            (Lane::Container | Lane::Host, _) => match self.output(permit.operation()) {
                 Ok(output) => room.lanes.execute(permit, limit, output, cancel).await,
                 Err(failure) => finished(Err(failure)),
             },
@@ -436,6 +450,11 @@ impl CallTask {
         drop(room);
         times.executed();
         still.end().await;
+        if let Some(intent) = intent
+            && let Err(unavailable) = intent.await
+        {
+            return Close::Refused(unavailable.into());
+        }
         if run.disk.is_over() {
             self.calls.quotas.look_again();
         }

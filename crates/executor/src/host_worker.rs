@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use tokio::net::UnixStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
-use worker_protocol::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, LaneError};
+use worker_protocol::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, Go, LaneError};
 
 use crate::directory::Directory;
 use crate::launcher::launcher;
@@ -80,10 +80,14 @@ impl HostWorkerLane {
     pub(crate) async fn call(
         &self,
         spec: CallSpec<'_>,
+        go: Option<Go>,
         cancel: CancellationToken,
     ) -> Result<Finished, LaneError> {
         let client = self.client().await?;
-        let ended = client.call(spec, None, cancel).await;
+        let ended = match go {
+            Some(go) => client.call_after(spec, go, cancel).await,
+            None => client.call(spec, None, cancel).await,
+        };
         if matches!(ended, Err(LaneError::Lost(_))) {
             // Whoever asks next finds files that are old or new. After the lane's end its own recovery has come first.
             let mut state = self.state.lock().await;
@@ -271,7 +275,7 @@ mod tests {
             preview: false,
             output: None,
         };
-        let late = host_worker.call(spec, CancellationToken::new()).await;
+        let late = host_worker.call(spec, None, CancellationToken::new()).await;
         assert!(matches!(late, Err(LaneError::Cancelled)), "{late:?}");
     }
 }

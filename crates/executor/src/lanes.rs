@@ -7,7 +7,7 @@ use containers::{Commands, Group};
 use gateway::Permit;
 use ops::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
-use worker_protocol::client::{CallSpec, Finished, OutputSink, Placement, Usage};
+use worker_protocol::client::{CallSpec, Finished, Go, OutputSink, Placement, Usage};
 
 use crate::failure::failure;
 use crate::guest::GuestLane;
@@ -53,18 +53,13 @@ impl Lanes {
         cancel: CancellationToken,
     ) -> Finished {
         let parts = permit.into_parts();
-        let command = parts.operation.command_timeout();
         let downloads = parts.operation.is_download();
-        let own = command.unwrap_or(match (downloads, parts.operation.is_transfer()) {
-            (true, _) => DOWNLOAD_DEADLINE,
-            (false, true) => UPLOAD_DEADLINE,
-            (false, false) => FILE_DEADLINE,
-        });
-        let output = Some(output).filter(|_| command.is_some() || downloads);
+        let output = Some(output).filter(|_| parts.operation.command_timeout().is_some() || downloads);
+        let deadline = deadline(&parts.operation, limit);
         let spec = CallSpec {
             operation: &parts.operation,
             bounds: &parts.bounds,
-            deadline: limit.map_or(own, |limit| limit.min(own)),
+            deadline,
             preview: false,
             output: output.as_ref(),
         };
@@ -90,8 +85,31 @@ impl Lanes {
                 }
                 Ok(finished)
             }
-            Lane::Host => self.host_worker.call(spec, cancel).await.map_err(|error| failure(&error)),
+            Lane::Host => self.host_worker.call(spec, None, cancel).await.map_err(|error| failure(&error)),
             Lane::Upstream => Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
+        };
+        finished.unwrap_or_else(failed)
+    }
+
+    /// As [`Self::execute`] for the host lane, with an effect only after `go`. What can be prepared is prepared meanwhile.
+    pub async fn execute_after(
+        &self,
+        permit: Permit,
+        limit: Option<Duration>,
+        go: Go,
+        cancel: CancellationToken,
+    ) -> Finished {
+        let parts = permit.into_parts();
+        let deadline = deadline(&parts.operation, limit);
+        let (operation, bounds) = (&parts.operation, &parts.bounds);
+        let spec = CallSpec { operation, bounds, deadline, preview: false, output: None };
+        let finished = match operation.lane() {
+            Lane::Host => {
+                self.host_worker.call(spec, Some(go), cancel).await.map_err(|error| failure(&error))
+            }
+            Lane::Container | Lane::Upstream => {
+                Err(ToolFailure::new(Reason::Internal, "only what the host lane does can be prepared"))
+            }
         };
         finished.unwrap_or_else(failed)
     }
@@ -131,7 +149,8 @@ impl Lanes {
         let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true, output: None };
         let looked = match operation.lane() {
             Lane::Host => {
-                self.host_worker.call(spec, CancellationToken::new()).await.map_err(|error| failure(&error))
+                let looked = self.host_worker.call(spec, None, CancellationToken::new()).await;
+                looked.map_err(|error| failure(&error))
             }
             Lane::Container if operation.effect() == Effect::Runs => {
                 self.guest.look(spec, CancellationToken::new()).await
@@ -184,6 +203,17 @@ impl Lanes {
     pub async fn shutdown(&self) {
         tokio::join!(self.guest.shutdown(), self.host_worker.shutdown());
     }
+}
+
+/// How long its lane has.
+fn deadline(operation: &Operation, limit: Option<Duration>) -> Duration {
+    let own =
+        operation.command_timeout().unwrap_or(match (operation.is_download(), operation.is_transfer()) {
+            (true, _) => DOWNLOAD_DEADLINE,
+            (false, true) => UPLOAD_DEADLINE,
+            (false, false) => FILE_DEADLINE,
+        });
+    limit.map_or(own, |limit| limit.min(own))
 }
 
 fn failed(failure: ToolFailure) -> Finished {

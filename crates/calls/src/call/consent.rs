@@ -46,7 +46,9 @@ impl CallTask {
             Ok(self.calls.gateway.recall(ticket, &bound).map(|permit| (permit, room)))
         };
         match recalled.await {
-            Ok(Some((permit, room))) => Ok(Some(Admitted { run: run.clone(), permit, room, still })),
+            Ok(Some((permit, room))) => {
+                Ok(Some(Admitted { run: run.clone(), permit, room, still, intent: None }))
+            }
             other => {
                 still.end().await;
                 other.map(|_| None)
@@ -153,7 +155,7 @@ impl CallTask {
             Err(refusal) => Err(refusal),
         };
         match granted {
-            Ok((permit, room)) => Ok(Admitted { run, permit, room, still }),
+            Ok((permit, room)) => Ok(Admitted { run, permit, room, still, intent: None }),
             Err(refusal) => {
                 if self.call.answer().suspended {
                     still.leave();

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use audit_service::{AuditLog, Unavailable};
 use dialects::ProcessView;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use gateway::{Approval, Caller};
 use identity::{CallId, Principal};
 use ops::{ExecResult, OpResult, Operation};
@@ -63,6 +65,9 @@ impl Times {
         self.mark = Instant::now();
     }
 }
+
+/// An intent on its way to the disk: whether it has arrived there. Clones are the same.
+pub(super) type Intent = Shared<BoxFuture<'static, Result<(), Unavailable>>>;
 
 /// Writes a call's intent and receipt, each once.
 pub(super) struct Journal {
@@ -198,6 +203,14 @@ impl Journal {
         };
         times.recorded();
         recorded
+    }
+
+    /// The intent of a call whose effect waits for it. It is on its way when this returns.
+    pub(super) async fn begin(&mut self, log: &AuditLog, times: &mut Times) -> Result<Intent, Unavailable> {
+        let event = self.intent();
+        let recorded = log.begin(event).await;
+        times.recorded();
+        Ok(recorded?.map(|recorded| recorded.unwrap_or(Err(Unavailable)).map(drop)).boxed().shared())
     }
 
     fn intent(&mut self) -> Event {
