@@ -100,7 +100,7 @@ fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::R
     }
     match work {
         Work::Call(start) => {
-            let execute = AssertUnwindSafe(|| execute(*start, number, orders));
+            let execute = AssertUnwindSafe(|| execute(*start, number, orders.as_ref()));
             let outcome = catch_unwind(execute).unwrap_or_else(|_| {
                 outcome_to_wire(Err(ToolFailure::new(
                     Reason::Internal,
@@ -145,7 +145,7 @@ fn answer_to(result: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn execute(start: Start, number: u64, orders: Option<OwnedFd>) -> wire::worker::v1::Outcome {
+fn execute(start: Start, number: u64, orders: Option<&OwnedFd>) -> wire::worker::v1::Outcome {
     let bounds = bounds_from_wire(start.bounds);
     let operation = start
         .operation
@@ -169,19 +169,17 @@ fn execute(start: Start, number: u64, orders: Option<OwnedFd>) -> wire::worker::
     match admitted {
         Ok((operation, jail)) if start.preview => preview_to_wire(foresee(&jail, &operation, &bounds)),
         Ok((operation, jail)) => {
-            let mut go = || await_go(orders.as_ref());
-            let go: Option<Go<'_>> = if orders.is_some() { Some(&mut go) } else { None };
-            outcome_to_wire(effect(&jail, &operation, &bounds, go))
+            let mut go = orders.map(|orders| move || await_go(orders));
+            outcome_to_wire(effect(&jail, &operation, &bounds, go.as_mut().map(|go| go as Go<'_>)))
         }
         Err(failure) => outcome_to_wire(Err(failure)),
     }
 }
 
 /// Waits for the word that the call may take effect.
-fn await_go(orders: Option<&OwnedFd>) -> Result<(), ToolFailure> {
-    let word = orders.map(|orders| retry_on_intr(|| rustix::io::read(orders, &mut [0; 1])));
-    match word {
-        Some(Ok(1)) => Ok(()),
+fn await_go(orders: &OwnedFd) -> Result<(), ToolFailure> {
+    match retry_on_intr(|| rustix::io::read(orders, &mut [0; 1])) {
+        Ok(1) => Ok(()),
         _ => Err(ToolFailure::new(Reason::Cancelled, "the operation was ended before it could take effect")),
     }
 }

@@ -189,7 +189,7 @@ mod tests {
         let mut pool = WorkerPool::new(Terms::new().unwrap());
         pool.prepare();
         let until = pool.ready_until().unwrap();
-        pool.expire(until - Duration::from_secs(1));
+        pool.expire(until.checked_sub(Duration::from_secs(1)).unwrap());
         assert_eq!(pool.ready_until(), Some(until));
         pool.expire(until);
         pool.prepare();

@@ -84,7 +84,7 @@ fn nothing_takes_effect_before_its_word() {
         // Its directory is an effect as well.
         write("made/f", NEW),
         // More than the pipe of the process that waits takes at once.
-        write("large", [b'l'; LARGE]),
+        write("large", vec![b'l'; LARGE]),
     ];
     let ids: Vec<_> = operations.iter().map(|operation| host_worker.begin_awaiting(operation)).collect();
     for n in 0..20 {
