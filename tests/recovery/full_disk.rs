@@ -14,6 +14,8 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::host_worker_lost::{names, notes};
+
 /// A small file system of its own for the log, which ends with the value.
 struct Small(PathBuf);
 
@@ -69,8 +71,8 @@ async fn wait_for(daemon: &Daemon, wanted: ServingStatus) {
     panic!("health never was {wanted:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_stops_every_call_and_costs_no_record() {
+/// A daemon whose log is on a small file system of its own.
+async fn on_a_small_log() -> (Daemon, Small) {
     let mut daemon = Daemon::start_with(Setup::default()).await;
     daemon.stop().await;
     let log = daemon.state_dir().join("audit");
@@ -80,6 +82,13 @@ async fn a_full_disk_stops_every_call_and_costs_no_record() {
     let copied = Command::new("cp").arg("-r").arg(aside.path().join("audit/.")).arg(&log).status().unwrap();
     assert!(copied.success());
     daemon.launch().await;
+    (daemon, small)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_stops_every_call_and_costs_no_record() {
+    let (mut daemon, small) = on_a_small_log().await;
+    let log = daemon.state_dir().join("audit");
     let mut run = daemon.run_on(requests::managed("open")).await;
     run.ok(calls::write("a.txt", "before")).await;
 
@@ -137,6 +146,39 @@ async fn a_full_disk_stops_every_call_and_costs_no_record() {
         .collect();
     assert_eq!(text.matches("\"kind\":\"daemon_stopped\"").count(), 2, "the second stop, too");
     assert!(audit::verify(&log, &mut |_| ()).unwrap().is_intact());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_intent_reaches_no_disk_has_no_effect_and_leaves_nothing() {
+    let (daemon, small) = on_a_small_log().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "0")]);
+    let mut run = daemon.run("open", &workspace).await;
+    run.ok(calls::write("first", "starts the host worker")).await;
+    for round in 0..6 {
+        small.fill_up();
+        let mut last = std::fs::read_to_string(workspace.join("a.txt")).unwrap();
+        let refused = loop {
+            // The log may have room for a call in the last page of its file system.
+            let content = format!("{last} {round}");
+            match run.call(calls::write("a.txt", &content)).await {
+                Ok(_) => last = content,
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!(reason(&refused), "AUDIT_UNAVAILABLE", "{refused}");
+        if refused.message().contains("nothing may happen") {
+            assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), last);
+        }
+        assert!(names(&workspace).iter().all(|name| !name.starts_with(".cofferdam")));
+        assert_eq!(notes(&daemon), [""; 0]);
+        small.free();
+        wait_for(&daemon, ServingStatus::Serving).await;
+    }
+    // What could not be written was kept: a call that was refused at its intent has a receipt that says so.
+    let id = run.id().to_owned();
+    let receipts = run.clients.events(&id, "call_receipt").await;
+    let denied = receipts.iter().filter(|event| record(event).to_string().contains("AUDIT_UNAVAILABLE"));
+    assert!(denied.count() > 0, "no intent failed");
 }
 
 const MIB: u64 = 1 << 20;
