@@ -121,6 +121,11 @@ async fn what_it_is_given_comes_once_in_order_and_is_recorded() {
     assert_eq!((read.text().as_str(), read.process.unwrap().exit_code), ("hello\nworld\n", Some(0)));
     let late = run.feed(&id, 12, b"late", false).await.unwrap_err();
     assert_eq!(reason(&late), "PRECONDITION_FAILED", "it has ended");
+    // What it had is no news, though it has ended: a client that lost the answer gets it.
+    for (offset, data, close) in [(0, &b"hello\n"[..], false), (8, b"rld\n", true), (12, b"", true)] {
+        let again = run.feed(&id, offset, data, close).await.unwrap();
+        assert_eq!((again.offset, again.open), (12, false));
+    }
 
     let recordings = daemon.state_dir().join("sessions").join(run.id());
     let mut recorded: Vec<_> =

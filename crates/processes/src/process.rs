@@ -167,8 +167,18 @@ impl Process {
     ) -> Result<v1::WriteStdinResponse, Refusal> {
         let _turn = self.writing.lock().await;
         let (answer, answered) = oneshot::channel();
-        self.input.send(Given { offset, data, close, answer }).await.map_err(|_| has_ended())?;
-        answered.await.map_err(|_| has_ended())?
+        let end = offset.map(|offset| offset.saturating_add(data.len() as u64));
+        if self.input.send(Given { offset, data, close, answer }).await.is_ok()
+            && let Ok(answered) = answered.await
+        {
+            return answered;
+        }
+        // It has ended. A request that is repeated has nothing new, and is answered as it was.
+        let taken = self.status.borrow().stdin_bytes;
+        if end.is_some_and(|end| end <= taken) {
+            return Ok(v1::WriteStdinResponse { offset: taken, open: false });
+        }
+        Err(has_ended().with("offset", taken.to_string()))
     }
 
     pub async fn resize(&self, size: v1::TerminalSize) -> Result<(), Refusal> {
