@@ -3,7 +3,7 @@
 use harness::process::{command, script};
 use harness::v1::ProcessRequest;
 use harness::v1::process::State;
-use harness::{Daemon, RunHandle, Setup, pid_of, processes, record, requests};
+use harness::{Daemon, RunHandle, Setup, pid_of, processes, reason, record, requests};
 
 use crate::adopted::{IDLE, outlives};
 
@@ -71,4 +71,48 @@ async fn an_orderly_stop_that_leaves_runs_leaves_their_processes() {
     // One that has ended is still there after a crash.
     let mut run = outlives(&mut daemon, run).await;
     assert_eq!(run.all_of(&id).await.text(), "one\ntwo\n");
+}
+
+/// The daemon dies while processes end: before it heard, while it ends what they left, before and after it kept the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_exit_code_is_lost_with_a_daemon_that_dies_around_the_end() {
+    const TOGETHER: i32 = 6;
+    let mut daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    for round in 0..effort::cases(20, 200) {
+        let mut ids = Vec::new();
+        for number in 0..TOGETHER {
+            // They end one after the other, so that each kill meets several places of an end.
+            let program = format!("read line; echo $line; sleep 0.00{number}; exit {}", 10 + number);
+            let id = run.start(ProcessRequest { stdin: true, ..script(&program) }).await.process_id;
+            ids.push(id);
+        }
+        for id in &ids {
+            run.feed(id, 0, b"end\n", false).await.unwrap();
+        }
+        // The moment is what is tried: any is right.
+        tokio::time::sleep(std::time::Duration::from_millis(u64::from(round % 20) * 7)).await;
+        run = outlives(&mut daemon, run).await;
+        for (number, id) in (0..).zip(&ids) {
+            let ended = run.waited(id).await;
+            assert_eq!(
+                (ended.state(), ended.exit_code, ended.ended_by.as_str()),
+                (State::Ended, Some(10 + number), ""),
+                "round {round}: {ended:?}"
+            );
+            assert_eq!(run.all_of(id).await.text(), "end\n");
+            // A client that heard nothing of it sends its bytes again.
+            let again = run.feed(id, 0, b"end\n", false).await.unwrap();
+            assert_eq!((again.offset, again.open), (4, false));
+            assert_eq!(reason(&run.feed(id, 4, b"more", false).await.unwrap_err()), "PRECONDITION_FAILED");
+        }
+        assert_eq!(processes(&run.run.container_id), IDLE);
+    }
+    let run_id = run.id().to_owned();
+    let told = run.clients.events(&run_id, "process_ended").await;
+    let codes: Vec<_> =
+        told.iter().map(|told| record(told)["outcome"]["exit_code"].as_i64().unwrap_or(-1)).collect();
+    for code in 10..10 + i64::from(TOGETHER) {
+        assert!(codes.iter().filter(|told| **told == code).count() >= 20, "each end is on record: {codes:?}");
+    }
 }

@@ -4,6 +4,9 @@
 //!  RUNNING ─ over │ killed │ timeout │ run ended │ keeper lost ─► everything ended ─► rest of the output ─► ENDED │ INTERRUPTED
 //!     └────── the daemon stops and leaves its runs, or dies ─────► stays, for the next daemon
 //! ```
+//!
+//! The keeper goes last: until the end is on record and on the disk, a daemon that dies leaves the end to be heard by the
+//! next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +76,8 @@ impl Owner {
         if matches!(why, Why::Left) {
             return;
         }
+        let (stdin_bytes, _) = self.input.state();
+        ends.status.send_modify(|status| status.stdin_bytes = stdin_bytes);
         ends.orders.close();
         ends.input.close();
         let forced = matches!(why, Why::TimedOut);
@@ -83,11 +88,6 @@ impl Owner {
         let Ok(((kill, metered), held)) = ended.await else { return };
         let said_all = matches!(why, Why::Lost(_))
             || timeout(DRAIN, self.drain(&mut state)).await.is_ok_and(|drained| drained.is_ok());
-        if let Err(error) = self.link.say(leave()).await {
-            tracing::debug!(%error, "a keeper was gone before its time");
-        }
-        let closed = tokio::task::spawn_blocking(move || held.close());
-        let _ = closed.await;
         let recording = self.input.finish().await;
         if kill.left > 0 {
             self.run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
@@ -102,12 +102,18 @@ impl Owner {
         if !said_all && status.failure.is_empty() {
             "the end of its output was not read in time".clone_into(&mut status.failure);
         }
-        let status = finish(&self.shared, &self.place, &self.known, status).await;
+        status.ended_at = Some(Timestamp::now().to_wire());
         let event = ended_event(&self.place, &self.known, &status, recording.as_ref());
         if self.shared.audit.record(event).await.is_err() {
             tracing::error!(process = %self.place.id, "a process's end waits for the audit log");
         }
-        // After the record: who hears of the end finds it there.
+        if finish(&self.shared, &self.place, &self.known, &status).await {
+            if let Err(error) = self.link.say(leave()).await {
+                tracing::debug!(%error, "a keeper was gone before its time");
+            }
+            let _ = tokio::task::spawn_blocking(move || held.close()).await;
+        }
+        // After the record: a client that hears of the end finds it there.
         let _ = ends.status.send(status);
     }
 
@@ -282,27 +288,18 @@ impl Owner {
     }
 }
 
-/// Writes down how a process ended.
-pub(crate) async fn finish(
-    shared: &Shared,
-    place: &Place,
-    known: &Known,
-    mut status: v1::Process,
-) -> v1::Process {
-    status.ended_at = Some(Timestamp::now().to_wire());
-    let (key, place, known) = (shared.key.clone(), place.clone(), known.with(&status));
+/// Keeps how a process ended, durably: whether that succeeded. Where it did not, the keeper has to stay, for the next daemon.
+pub(crate) async fn finish(shared: &Shared, place: &Place, known: &Known, status: &v1::Process) -> bool {
+    let (key, place, known) = (shared.key.clone(), place.clone(), known.with(status));
     let id = place.id;
     let written = tokio::task::spawn_blocking(move || place.write(&key, Edition::Ended, &known)).await;
     let failed = match written {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(chain(&error)),
-        Err(error) => Some(error.to_string()),
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => chain(&error),
+        Err(error) => error.to_string(),
     };
-    if let Some(error) = failed {
-        // The next daemon finds nothing of it and says that it was interrupted.
-        tracing::error!(process = %id, error, "a process's end was not kept");
-    }
-    status
+    tracing::error!(process = %id, error = failed, "a process's end was not kept");
+    false
 }
 
 async fn at(instant: Option<Instant>) {

@@ -231,11 +231,12 @@ impl Processes {
                 status.kill = Some(kill);
                 status.stdin_open = false;
                 [status.stdout_bytes, status.stderr_bytes] = output.ends();
-                let status = finish(&self.0.shared, place, &known, status).await;
+                status.ended_at = Some(Timestamp::now().to_wire());
                 let event = ended_event(place, &known, &status, None);
                 if self.0.shared.audit.enqueue(event).await.is_err() {
                     tracing::error!(process = %place.id, "a process's end is not in the audit log");
                 }
+                finish(&self.0.shared, place, &known, &status).await;
                 self.insert(Process::new(place.run, place.id, status, output).0);
             }
         }
