@@ -251,6 +251,29 @@ impl Daemon {
         }
     }
 
+    /// Whether no layer of a writable root is left. They are given time: each is removed after the end of its run was told.
+    pub fn roots_are_gone(&self) -> bool {
+        let until = Instant::now() + Duration::from_secs(20);
+        let is_left = || {
+            let roots = std::fs::read_dir(self.state_dir().join("roots"));
+            roots.is_ok_and(|mut roots| roots.next().is_some())
+        };
+        while is_left() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        !is_left()
+    }
+
+    /// Waits until the layer of one run's root is removed.
+    pub fn root_is_gone(&self, run: &str) -> bool {
+        let layer = self.state_dir().join("roots").join(run);
+        let until = Instant::now() + Duration::from_secs(20);
+        while layer.exists() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        !layer.exists()
+    }
+
     /// What runs have left: containers, mounts, and directories that the daemon made.
     pub fn leftovers(&self) -> Vec<String> {
         let made = ["workspaces", "runs", "roots", "host-worker", "mounts", "spool", "sessions"]
@@ -260,6 +283,7 @@ impl Daemon {
                 entries.map(|entry| entry.path().display().to_string())
             });
         let (containers, mounts) = self.left_by_runs();
+        self.roots_are_gone();
         containers.into_iter().chain(mounts).chain(made).collect()
     }
 

@@ -40,7 +40,28 @@ async fn a_run_with_a_writable_root_outlives_its_daemon_and_leaves_nothing() {
     let layer = daemon.state_dir().join("roots").join(run.id());
     assert_eq!(std::fs::read_to_string(layer.join("upper/etc/kept")).unwrap(), "one\ntwo\n");
     run.stop().await;
-    assert_eq!((daemon.left_by_runs(), layer.exists()), ((vec![], vec![]), false));
+    assert_eq!((daemon.left_by_runs(), daemon.root_is_gone(run.id())), ((vec![], vec![]), true));
+}
+
+/// The end of a run is told before its layer is removed. Whatever the daemon dies in, the next one sees to the rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_layer_that_was_being_removed_goes_with_the_next_daemon() {
+    let mut daemon = Daemon::start().await;
+    for pause_ms in [0, 30, 100] {
+        let mut run = run_in(&daemon).await;
+        let many =
+            "mkdir /usr/many && cd /usr/many && i=0; while [ $i -lt 4000 ]; do : >$i; i=$((i+1)); done";
+        script(&mut run, many).await;
+        assert_eq!(run.stop().await.state(), State::Stopped);
+        // The moment is what is tried: any is right.
+        tokio::time::sleep(std::time::Duration::from_millis(pause_ms)).await;
+        daemon.kill().await;
+        daemon.launch().await;
+        let mut run = RunHandle { clients: daemon.connect().await, ..run };
+        assert_eq!(run.show().await.state(), State::Stopped, "its end was told");
+        assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
+        assert_eq!(std::fs::read_dir(daemon.state_dir().join("roots")).unwrap().count(), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

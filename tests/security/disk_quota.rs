@@ -231,9 +231,8 @@ async fn a_root_fills_and_another_goes_on(by: By) {
     let open = "exec 3>/usr/a 4>/usr/b && rm /usr/a /usr/b && head -c 52428800 /dev/zero >&3 && head -c 52428800 /dev/zero >&4 && sleep 60";
     let result = filler.ran(calls::shell(open)).await;
     assert_ended(&result, by);
-    let layer = daemon.state_dir().join("roots").join(filler.id());
     filler.stop().await;
-    assert!(!layer.exists());
+    assert!(daemon.root_is_gone(filler.id()));
     assert_eq!(neighbour.ran(calls::shell(grown)).await.stdout, "goes on\n");
 }
 

@@ -126,7 +126,7 @@ async fn cannot_be_fooled(daemon: &harness::Daemon, image: &str) {
     assert!(found.iter().all(|(_, errno)| *errno != 0), "{found:?}");
     assert_eq!(bystander.run.exec(&["cat", "/etc/debian_version"]).await.exit_code, Some(0));
     inside.run.stop().await;
-    assert!(!daemon.state_dir().join("roots").join(inside.run.id()).exists());
+    assert!(daemon.root_is_gone(inside.run.id()));
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn c6_a_layer_that_is_hard_to_remove_goes_with_its_run() {
     let canary = std::fs::metadata("/etc/passwd").unwrap().len();
     let id = inside.run.id().to_owned();
     inside.run.stop().await;
-    assert!(!daemon.state_dir().join("roots").join(id).exists());
+    assert!(daemon.root_is_gone(&id));
     assert_eq!(std::fs::metadata("/etc/passwd").unwrap().len(), canary);
     assert!(Path::new("/proc/self/root/etc").exists());
     assert_eq!(daemon.left_by_runs(), (vec![], vec![]));

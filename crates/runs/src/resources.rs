@@ -28,24 +28,26 @@ impl RunResources {
         if let Some(container) = self.container.take() {
             remove_container(engine, &container).await;
         }
-        self.unmount().await;
+        if let Some(layer) = self.unmount() {
+            remove_tree(layer).await;
+        }
     }
 
-    /// Removes the mounts of a container in which no process is left, and what the run wrote to its root.
-    pub(crate) async fn unmount(&mut self) {
+    /// Removes the mounts of a container in which no process is left. What the run wrote to its root is left to be removed.
+    pub(crate) fn unmount(&mut self) -> Option<PathBuf> {
         for slot in self.slots.drain(..) {
             if let Err(error) = block_in_place(|| slot.release()) {
                 tracing::error!(error = %chain(&error), "a mount was not removed; the next start tries again");
             }
         }
-        if let Some(root) = self.root.take()
-            && let Err(error) = root.remove().await
-        {
+        let (layer, released) = self.root.take().map(RootLayer::unmount).unzip();
+        if let Some(Err(error)) = released {
             tracing::error!(error = %chain(&error), "a run's root was not removed; the next start tries again");
         }
         if let Some(directory) = self.slot_directory.take() {
             let _ = std::fs::remove_dir(directory);
         }
+        layer
     }
 
     /// Leaves everything as it is, for the next daemon.

@@ -19,8 +19,6 @@ use rustix::io::Errno;
 use store::run::{Owner, Place};
 use tokio::task::block_in_place;
 
-use crate::remove::remove_tree;
-
 /// More top directories than any image has.
 const MOST_DIRECTORIES: usize = 128;
 const DIRECTORY: OFlags =
@@ -105,13 +103,12 @@ impl RootLayer {
         Ok(())
     }
 
-    /// Unmounts it and removes the layer. The container must be gone.
-    pub(crate) async fn remove(self) -> Result<(), MountError> {
+    /// Unmounts it. Nothing may run in the container any more. The layer, which is of no use to anybody then, is the caller's to
+    /// remove.
+    pub(crate) fn unmount(self) -> (PathBuf, Result<(), MountError>) {
         let Self { slot, handle, layer } = self;
         drop(handle);
-        let released = block_in_place(|| slot.release());
-        remove_tree(layer).await;
-        released
+        (layer, block_in_place(|| slot.release()))
     }
 
     /// Leaves it where it is, for the next daemon.

@@ -1,5 +1,6 @@
 //! The owning task of a run: launches it, waits for its end, takes it away. The only one that changes its state.
 
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::freeze::end_frozen;
 use crate::launch::{Launched, Wanted};
+use crate::remove::remove_tree;
 use crate::resources::{RunResources, remove_container};
 use crate::run::Command;
 use crate::shared::Shared;
@@ -196,8 +198,8 @@ impl Shared {
         }
         self.close(lanes).await;
         if lanes.guest().end_container().await {
-            resources.unmount().await;
-            self.remove_later(resources.container.take());
+            let layer = resources.unmount();
+            self.remove_later(resources.container.take(), layer);
         } else {
             resources.take_away(self.runs.launcher.engine.as_ref()).await;
         }
@@ -205,12 +207,19 @@ impl Shared {
         self.enter(state, failure).await;
     }
 
-    /// Removes a container in which nothing is left to run, after the end of its run was told. A daemon that stops waits
-    /// for it; after a crash the next one removes it with all others that have no run.
-    fn remove_later(&self, container: Option<ContainerId>) {
-        let Some(container) = container else { return };
-        let engine = self.runs.launcher.engine.clone();
-        self.runs.tasks.spawn(async move { remove_container(engine.as_ref(), &container).await });
+    /// Removes a container in which nothing is left to run, and the layer of its root, after the end of its run was told. A
+    /// daemon that stops waits for it; after a crash the next one removes both with all others that have no run.
+    fn remove_later(&self, container: Option<ContainerId>, layer: Option<PathBuf>) {
+        let (runs, run) = (self.runs.clone(), self.record.borrow().id);
+        self.runs.tasks.spawn(async move {
+            if let Some(container) = container {
+                remove_container(runs.launcher.engine.as_ref(), &container).await;
+            }
+            if let Some(layer) = layer {
+                remove_tree(layer).await;
+                runs.launcher.projects.settle(run);
+            }
+        });
     }
 
     /// The container and its mounts stay, and so does the record: the next daemon takes them over.
