@@ -40,6 +40,7 @@ pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, Im
 pub use image::{DefaultImage, DefaultImageError, ensure_default};
 pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
 pub use mounts::root::{former_root, mount_root, root_layers, root_slot};
+pub use mounts::shared::OwnerMap;
 pub use mounts::{Access, IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
 pub use quota::{Amount, DEEPEST, Measured, ProjectId, ProjectQuotas, measure, unnamed};
 pub use seccomp::{SeccompError, seccomp_profile};

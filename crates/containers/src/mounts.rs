@@ -17,6 +17,7 @@
 pub(crate) mod mountinfo;
 pub(crate) mod overlay;
 pub(crate) mod root;
+pub(crate) mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -86,7 +87,8 @@ fn failed<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> MountE
 #[derive(Debug)]
 pub struct MountSlot {
     path: PathBuf,
-    mounted: bool,
+    /// How many mounts are on it, one on the other.
+    mounts: usize,
 }
 
 impl MountSlot {
@@ -126,24 +128,24 @@ impl MountSlot {
         let tree = detached(source, namespace, access)?;
         // From here on a failure takes the directory away again.
         let mut this = Self::empty(slot)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let place =
-            rustix::fs::open(slot, flags, Mode::empty()).map_err(failed("open the slot's directory"))?;
-        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        rustix::mount::move_mount(&tree, "", &place, "", flags).map_err(failed("attach the mount"))?;
-        this.mounted = true;
+        attach_to(tree.as_fd(), place_of(slot)?.as_fd())?;
+        this.mounts = 1;
         Ok(this)
     }
 
     /// A directory with nothing on it yet.
     fn empty(slot: &Path) -> Result<Self, MountError> {
         rustix::fs::mkdir(slot, Mode::RWXU).map_err(failed("make the slot's directory"))?;
-        Ok(Self { path: slot.to_owned(), mounted: false })
+        Ok(Self { path: slot.to_owned(), mounts: 0 })
     }
 
     /// The one at `slot` that an earlier life of this program has prepared; `None` when nothing is mounted there, or more
     /// than one thing: then it is not what was left.
     pub fn former(slot: &Path) -> Result<Option<Self>, MountError> {
+        Self::former_with(slot, 1)
+    }
+
+    fn former_with(slot: &Path, mounts: usize) -> Result<Option<Self>, MountError> {
         let parent = slot.parent().unwrap_or(slot);
         if !parent.is_dir() {
             return Ok(None);
@@ -152,12 +154,12 @@ impl MountSlot {
         let real = fs::canonicalize(parent).map_err(failed("find the slots' directory"))?;
         let point = slot.file_name().map(|name| real.join(name));
         let mounted = leftover_slots(parent)?.into_iter().filter(|found| Some(found) == point.as_ref());
-        Ok((mounted.count() == 1).then(|| Self { path: slot.to_owned(), mounted: true }))
+        Ok((mounted.count() == mounts).then(|| Self { path: slot.to_owned(), mounts }))
     }
 
     /// Leaves the mount where it is, for [`Self::former`] to find.
     pub fn leave(mut self) {
-        self.mounted = false;
+        self.mounts = 0;
         self.path.clear();
     }
 
@@ -172,7 +174,8 @@ impl MountSlot {
     }
 
     fn undo(&mut self) -> Result<(), MountError> {
-        if std::mem::take(&mut self.mounted) {
+        while self.mounts > 0 {
+            self.mounts -= 1;
             detach(&self.path)?;
         }
         if !self.path.as_os_str().is_empty() {
@@ -250,18 +253,34 @@ fn detach(point: &Path) -> Result<(), MountError> {
     rustix::mount::unmount(point, flags).map_err(failed("unmount the slot"))
 }
 
-/// A copy of `source`'s mount that is attached nowhere, with all its attributes set.
+/// What is at a slot now: its directory, or the root of what is mounted on it.
+fn place_of(slot: &Path) -> Result<OwnedFd, MountError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(slot, flags, Mode::empty()).map_err(failed("open the slot's directory"))
+}
+
+fn attach_to(tree: BorrowedFd<'_>, place: BorrowedFd<'_>) -> Result<(), MountError> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree, "", place, "", flags).map_err(failed("attach the mount"))
+}
+
+/// A copy of `source`'s mount that is attached nowhere.
+fn clone_of(source: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    rustix::mount::open_tree(source, "", flags).map_err(|error| match error {
+        Errno::NOSYS => MountError::Unsupported(error.into()),
+        error => failed("copy the mount of the source")(error),
+    })
+}
+
+/// The same, with all its attributes set.
 fn detached(
     source: BorrowedFd<'_>,
     namespace: Option<BorrowedFd<'_>>,
     access: Access,
 ) -> Result<OwnedFd, MountError> {
-    let flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
-    let tree = rustix::mount::open_tree(source, "", flags).map_err(|error| match error {
-        Errno::NOSYS => MountError::Unsupported(error.into()),
-        error => failed("copy the mount of the source")(error),
-    })?;
+    let tree = clone_of(source)?;
     let mut attr = MountAttr {
         set: sys::MOUNT_ATTR_NOSUID | sys::MOUNT_ATTR_NODEV,
         clear: 0,

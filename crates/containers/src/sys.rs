@@ -23,6 +23,7 @@ pub(crate) const MOUNT_ATTR_NOSUID: u64 = 0x2;
 pub(crate) const MOUNT_ATTR_NODEV: u64 = 0x4;
 pub(crate) const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 pub(crate) const MS_PRIVATE: u64 = 1 << 18;
+pub(crate) const MS_SHARED: u64 = 1 << 20;
 
 /// Changes the attributes of a mount that nobody sees yet.
 pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, attr: &MountAttr) -> io::Result<()> {

@@ -81,7 +81,7 @@ pub fn mount_root(
             }
         })
     })?;
-    root.mounted = true;
+    root.mounts = 1;
     drop((handles, changes));
     // The overlay has clones of its own.
     for slot in lower.into_iter().chain([upper]) {

@@ -356,3 +356,47 @@ fn a_root_needs_layers_that_can_be_seen() {
     assert!(none(&many).contains("more layers"));
     assert_eq!(fs::read_dir(&place.slots).unwrap().count(), 0);
 }
+
+#[test]
+fn what_covers_a_shared_slot_appears_where_it_was_bound_before_and_goes_with_it() {
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    let place = place();
+    let path = place.slots.join("w");
+    let mut slot = MountSlot::shared(&path).expect(NEEDS_ROOT);
+    let error = fs::write(path.join("new"), "").unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+    // As a container binds it.
+    let bound = place.slots.join("bound");
+    fs::create_dir(&bound).unwrap();
+    mount_bind(&path, &bound).unwrap();
+    mount_change(&bound, MountPropagationFlags::DOWNSTREAM).unwrap();
+    assert_eq!(fs::read_dir(&bound).unwrap().count(), 0);
+
+    fs::create_dir(place.source.join("logs")).unwrap();
+    let map = shared::OwnerMap::new(MAP).unwrap();
+    slot.cover(opened(&place.source).as_fd(), Some(&map), Access::ReadOnly).unwrap();
+    let log = tempfile::tempdir().unwrap();
+    fs::write(log.path().join("log"), "line").unwrap();
+    slot.cover_within("logs", opened(log.path()).as_fd()).unwrap();
+    let seen = fs::metadata(bound.join("file")).unwrap();
+    assert_eq!((seen.uid(), seen.gid()), (1001, 1001));
+    assert_eq!(fs::read_to_string(bound.join("logs/log")).unwrap(), "line");
+    let flags = rustix::fs::statvfs(&bound).unwrap().f_flag;
+    for flag in [
+        rustix::fs::StatVfsMountFlags::RDONLY,
+        rustix::fs::StatVfsMountFlags::NOSUID,
+        rustix::fs::StatVfsMountFlags::NODEV,
+    ] {
+        assert!(flags.contains(flag), "{flag:?}");
+    }
+    assert!(slot.cover_within("none", opened(log.path()).as_fd()).is_err());
+
+    // A later life of the program finds the two mounts, and nothing else will do.
+    slot.leave();
+    assert!(MountSlot::former(&path).unwrap().is_none());
+    let again = MountSlot::former_covered(&path).unwrap().unwrap();
+    again.release().unwrap();
+    assert!(!path.exists());
+    assert_eq!(fs::read_dir(&bound).unwrap().count(), 0, "it is gone there, too");
+    assert_eq!(clean_slots(&place.slots).unwrap(), 1);
+}

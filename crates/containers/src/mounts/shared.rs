@@ -1,0 +1,83 @@
+//! Slots that a container has bound before anything is on them.
+//!
+//! Such a slot is an empty directory, mounted read-only on itself as a shared mount. A container that bound it as `rslave` sees
+//! what the host mounts on it later, with all its attributes, and cannot change them:
+//!
+//! ```text
+//! before the container:  mkdir ─► open_tree(CLONE) ─► mount_setattr(RDONLY, …) ─► move_mount(slot) ─► shared
+//! when it is claimed:    open_tree(CLONE, source) ─► mount_setattr(IDMAP, …) ─► move_mount(slot)
+//! ```
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+use super::{Access, IdMap, MountError, MountSlot, Others, attach_to, clone_of, detached, failed, place_of};
+use crate::sys::{self, MountAttr};
+
+/// The shared mount, and what covers it.
+const COVERED: usize = 2;
+
+/// A map of owners that several mounts get.
+#[derive(Debug)]
+pub struct OwnerMap(OwnedFd);
+
+impl OwnerMap {
+    pub fn new(map: IdMap) -> Result<Self, MountError> {
+        super::user_namespace(map, Others::Nobody).map(Self)
+    }
+}
+
+impl MountSlot {
+    /// Makes `slot`, which must not exist yet and whose parent must belong to the daemon.
+    pub fn shared(slot: &Path) -> Result<Self, MountError> {
+        let mut this = Self::empty(slot)?;
+        let place = place_of(slot)?;
+        let tree = clone_of(place.as_fd())?;
+        let attr = MountAttr {
+            set: sys::MOUNT_ATTR_NOSUID | sys::MOUNT_ATTR_NODEV | sys::MOUNT_ATTR_RDONLY,
+            clear: 0,
+            propagation: 0,
+            userns_fd: 0,
+        };
+        sys::mount_setattr(tree.as_fd(), &attr).map_err(failed("restrict the mount"))?;
+        attach_to(tree.as_fd(), place.as_fd())?;
+        this.mounts = 1;
+        // Attached, because a mount that is not has no peers.
+        let attr = MountAttr { set: 0, clear: 0, propagation: sys::MS_SHARED, userns_fd: 0 };
+        sys::mount_setattr(tree.as_fd(), &attr).map_err(failed("share the mount"))?;
+        Ok(this)
+    }
+
+    /// Mounts `source` on a shared slot. Containers that have bound the slot see it from then on.
+    pub fn cover(
+        &mut self,
+        source: BorrowedFd<'_>,
+        map: Option<&OwnerMap>,
+        access: Access,
+    ) -> Result<(), MountError> {
+        let tree = detached(source, map.map(|map| map.0.as_fd()), access)?;
+        attach_to(tree.as_fd(), place_of(&self.path)?.as_fd())?;
+        self.mounts = COVERED;
+        Ok(())
+    }
+
+    /// Mounts `source` read-only on the directory `name` of what covers the slot. It goes with that. Nobody else may have access to
+    /// the directory yet.
+    pub fn cover_within(&self, name: &str, source: BorrowedFd<'_>) -> Result<(), MountError> {
+        let tree = detached(source, None, Access::ReadOnly)?;
+        let (flags, resolve) = (
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
+        );
+        let place = rustix::fs::openat2(place_of(&self.path)?, name, flags, Mode::empty(), resolve)
+            .map_err(failed("open a directory of the mount"))?;
+        attach_to(tree.as_fd(), place.as_fd())
+    }
+
+    /// As [`Self::former`], for a shared slot that is covered.
+    pub fn former_covered(slot: &Path) -> Result<Option<Self>, MountError> {
+        Self::former_with(slot, COVERED)
+    }
+}
