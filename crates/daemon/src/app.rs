@@ -17,7 +17,7 @@ use oidc::Issuers;
 use processes::Processes;
 use refusal::chain;
 use runs::{
-    Carried, Directories, DiskWatch, GuestBinary, Launcher, Projects, Quotas, Roots, Runs, Uploads,
+    Carried, Directories, DiskWatch, GuestBinary, Launcher, Pool, Projects, Quotas, Roots, Runs, Uploads,
     execution_log,
 };
 use store::spool::Spool;
@@ -54,7 +54,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let disk = StateDisk::of(&config.state_dir);
     disk.make_room().await;
     startup::kernel(&config).await?;
-    let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
+    let policy = startup::policy(&config)?;
     let (engine, host) = startup::engine(&config).await?;
     let directories = Directories { state: config.state_dir.clone() };
     let guest = GuestBinary::place(&directories.bin(), GUEST).context("cannot place the guest's binary")?;
@@ -79,6 +79,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         directories: directories.clone(),
         roots: Roots::new(config.workspace_roots.clone(), config.harness_on_bind),
         projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
+        pool: Pool::new(config.pool.clone()),
     };
     let spool = startup::spool(&store, &config).await?;
     let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.runs)
@@ -137,6 +138,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         services(&calls, &config, tokens, (Arc::new(index), alerts, grants.clone(), loader.clone()))?;
     let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
     let watches = watches(&calls, grants, disk);
+    calls.runs.keep_pool(calls.gateway.clone(), calls.stop.clone());
     let anomalies = detection.spawn(&calls.stop);
     keep_log(&calls, config.audit.maintenance.clone(), cursor.clone());
     let marking = tokio::spawn(cursor.clone().keep(calls.stop.clone()));

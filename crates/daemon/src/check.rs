@@ -5,17 +5,16 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use oidc::Issuers;
 use refusal::chain;
 use webhook::{Sender, Tls};
 
 use crate::config::Config;
-use crate::{policy, startup};
+use crate::startup;
 
 /// Checks what `file` says, and what it names.
 pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
-    policy::load(config.policy_dir.as_ref()).context("the policy")?;
+    startup::policy(config)?;
     if !config.webhooks.is_empty() || config.audit.hooks.webhook.is_some() {
         Sender::new().map_err(|why| anyhow::anyhow!("webhooks: {why}"))?;
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use containers::{DefaultImage, DockerEngine, Engine, EngineFacts};
+use gateway::Policy;
 use processes::{Former, Settings};
 use refusal::chain;
 use runs::DefaultImageSource;
@@ -18,7 +19,8 @@ use store::Store;
 use store::spool::{Bounds, Spool};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::Config;
+use crate::config::{Config, check_pool};
+use crate::policy;
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
@@ -31,6 +33,13 @@ pub(crate) fn log(config: &Config) {
     } else {
         subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
     }
+}
+
+/// The policy, under which the pool of the configuration has to be possible.
+pub(crate) fn policy(config: &Config) -> anyhow::Result<Policy> {
+    let policy = policy::load(config.policy_dir.as_ref()).context("the policy")?;
+    check_pool(&config.pool, &policy)?;
+    Ok(policy)
 }
 
 /// Takes as many file descriptors as the daemon may have: each run needs about a dozen, and the usual limit is 1,024.

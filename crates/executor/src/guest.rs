@@ -291,7 +291,13 @@ impl GuestLane {
         tokio::task::spawn_blocking(move || first.kill(ALL_GONE)).await.unwrap_or(false)
     }
 
-    pub(crate) async fn shutdown(&self) {
+    /// Whether the worker serves, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        !self.serving().client.is_closed()
+    }
+
+    /// Ends the worker, and starts no other.
+    pub async fn shutdown(&self) {
         self.ended.cancel();
         let client = self.serving().client;
         client.shutdown().await;

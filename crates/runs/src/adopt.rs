@@ -8,8 +8,6 @@
 //!  terms of today ─► directories ─► mounts ─► container as described? ─► former processes ended ─► guest ─► host worker
 //! ```
 
-#![expect(clippy::disallowed_methods, reason = "the host's /proc")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -17,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containers::{
-    Access, Boundary, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
+    Boundary, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
     Inspection, MountSlot, RunUser, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
@@ -28,8 +26,8 @@ use store::run::{LaunchFingerprint, Ownership, Place, Record, Spec, Started};
 use tokio::task::block_in_place;
 
 use crate::boundary;
-use crate::launch::{Launcher, Wanted, differs, source, wanted};
-use crate::mounting::{Shown, arrived, bind};
+use crate::launch::{Launcher, Wanted, differs, pool, source, wanted};
+use crate::mounting::{Opened, Shown, are_restricted, arrived, bind};
 use crate::resources::RunResources;
 use crate::{variables, workspace};
 
@@ -71,7 +69,7 @@ pub(crate) fn terms(
     if variables::refused(profile, &environment).is_some() {
         return Err(format!("profile {} no longer allows its environment variables", spec.profile));
     }
-    wanted(profile, spec, environment).map_err(|refusal| refusal.message)
+    wanted(profile, &spec.image, &spec.limits, environment).map_err(|refusal| refusal.message)
 }
 
 /// The record has the image that was chosen at last; empty is the daemon's default one.
@@ -97,15 +95,6 @@ fn above(profile: &Profile, spec: &Spec) -> Option<&'static str> {
     .find_map(|(name, is_above)| is_above.then_some(name))
 }
 
-/// The run's directories, opened again.
-struct Found {
-    workspace: Directory,
-    state: Directory,
-    private: Directory,
-    log: Directory,
-    pkg: Option<Directory>,
-}
-
 impl Launcher {
     /// Takes the run over, with the processes that `spared` names. When it fails, its container and mounts are still there for the caller to remove.
     pub(crate) async fn adopt(
@@ -120,12 +109,15 @@ impl Launcher {
         let run = record.id.to_string();
         let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
         let found = block_in_place(|| self.found(record, started, fingerprint))?;
-        let directories = mounted(&found, wanted.workspace_access);
-        let slots = block_in_place(|| slots(&self.directories.slots(&run), &directories))?;
+        let directories = found.shown(wanted.workspace_access);
+        // What the container was made as.
+        let made_as = fingerprint.made_as(record.id).to_string();
+        let parent = self.directories.slots(&made_as);
+        let slots = block_in_place(|| slots(&parent, &directories, fingerprint.warm.is_some()))?;
         let root = fingerprint.root.map(|was| block_in_place(|| self.former_root(&run, was))).transpose()?;
         let resources = RunResources {
             container: Some(container.clone()),
-            slot_directory: Some(self.directories.slots(&run)),
+            slot_directory: Some(parent.clone()),
             slots,
             root,
             made: Vec::new(),
@@ -141,14 +133,18 @@ impl Launcher {
         })?;
         let first = alive(&inspection, fingerprint)?;
         let user = user(started, fingerprint)?;
-        let mut mounts = bind(&resources.slots, &directories).map_err(|refusal| refusal.message)?;
+        let mounts = match fingerprint.warm {
+            Some(_) => pool::mounts(&parent, wanted.workspace_access),
+            None => bind(&resources.slots, &directories),
+        };
+        let mut mounts = mounts.map_err(|refusal| refusal.message)?;
         let root = resources.root.as_ref();
         if let Some(root) = root {
             mounts.extend(block_in_place(|| root.mounts()).map_err(|refusal| refusal.message)?);
         }
         let image = self.image_again(started).await?;
         let spec = self
-            .describe(record, wanted, image, user, mounts, fingerprint.guest.clone())
+            .describe(&made_as, wanted, image, user, mounts, fingerprint.guest.clone())
             .map_err(|refusal| refusal.message)?;
         if let Some(fields) = differs(&run, &spec, &inspection) {
             return Err(format!(
@@ -162,7 +158,7 @@ impl Launcher {
         };
 
         let pid = inspection.host_pid.unwrap_or_default();
-        block_in_place(|| has_no_network(pid))?;
+        block_in_place(|| boundary::has_no_network(pid))?;
         let pid = match boundary {
             Boundary::HostKernel => pid,
             Boundary::OwnKernel => block_in_place(|| boundary::file_server(&inspection, &container))
@@ -170,7 +166,10 @@ impl Launcher {
         };
         let accounts = self.accounts(user, wanted.hardening.root).map_err(|refusal| refusal.message)?;
         let arrived = |pid| {
-            let arrived = block_in_place(|| arrived(pid, &directories, &accounts, root));
+            let arrived = block_in_place(|| {
+                arrived(pid, &directories, &accounts, root)?;
+                if fingerprint.warm.is_some() { are_restricted(pid, &directories) } else { Ok(()) }
+            });
             arrived.map_err(|refusal| refusal.message)
         };
         arrived(pid)?;
@@ -209,7 +208,7 @@ impl Launcher {
         record: &Record,
         started: &Started,
         fingerprint: &LaunchFingerprint,
-    ) -> Result<Found, Misfit> {
+    ) -> Result<Opened, Misfit> {
         let run = record.id.to_string();
         let own = |path: &Path, was: Place, what: &str| {
             let directory = workspace::open_own(path).map_err(|error| {
@@ -233,7 +232,7 @@ impl Launcher {
             }
             _ => None,
         };
-        Ok(Found { workspace, state, private, log, pkg })
+        Ok(Opened { workspace, state, private, log, pkg })
     }
 
     fn workspace_again(
@@ -246,8 +245,8 @@ impl Launcher {
         let handle = if let Some(layer) = started.layer {
             source::beneath_again(&path, layer, &self.roots)?;
             // The overlay that is mounted: another one on the same layer would be one too many.
-            let slot =
-                self.directories.slots(&record.id.to_string()).join(&Mount::Project.container_path()[1..]);
+            let made_as = fingerprint.made_as(record.id).to_string();
+            let slot = self.directories.slots(&made_as).join(&Mount::Project.container_path()[1..]);
             workspace::open_own(&slot).map_err(|_| "its overlay is no longer mounted")?.handle
         } else if path.starts_with(self.directories.workspaces()) {
             workspace::open_own(&path).map_err(|_| "its workspace no longer exists")?.handle
@@ -268,36 +267,26 @@ impl Launcher {
     }
 }
 
-/// Mount points, and what belongs there.
-fn mounted(found: &Found, access: Access) -> Vec<Shown<'_>> {
-    let mut directories = vec![
-        Shown::new(Mount::Project, &found.workspace, access),
-        Shown::new(Mount::State, &found.state, Access::ReadWrite),
-        Shown::log(&found.log),
-    ];
-    if let Some(pkg) = &found.pkg {
-        directories.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
-    }
-    directories
-}
-
 /// The slots that the former daemon has made, each with the directory on it that belongs there.
-fn slots(parent: &Path, directories: &[Shown<'_>]) -> Result<Vec<MountSlot>, Misfit> {
-    directories
-        .iter()
-        .map(|shown| {
-            let alias = shown.name;
-            let slot = MountSlot::former(&shown.slot(parent));
-            let slot = slot.map_err(|error| chain(&error))?;
-            let slot = slot.ok_or_else(|| format!("the directory of {alias} is no longer mounted"))?;
-            let there = workspace::open_own(slot.path()).map_err(|error| error.to_string())?;
-            let place = |handle: &std::os::fd::OwnedFd| Place::of(handle).map_err(|error| chain(&error));
-            if !place(&there.handle)?.is(place(&shown.directory.handle)?) {
-                return Err(format!("something else is mounted for {alias}"));
-            }
-            Ok(slot)
-        })
-        .collect()
+fn slots(parent: &Path, directories: &[Shown<'_>], is_warm: bool) -> Result<Vec<MountSlot>, Misfit> {
+    let mut slots = Vec::new();
+    for shown in directories {
+        let alias = shown.name;
+        let slot = if is_warm { pool::former(parent, shown) } else { MountSlot::former(&shown.slot(parent)) };
+        let slot = slot.map_err(|error| chain(&error))?;
+        let slot = slot.ok_or_else(|| format!("the directory of {alias} is no longer mounted"))?;
+        let there = workspace::open_own(slot.path()).map_err(|error| error.to_string())?;
+        let place = |handle: &std::os::fd::OwnedFd| Place::of(handle).map_err(|error| chain(&error));
+        if !place(&there.handle)?.is(place(&shown.directory.handle)?) {
+            return Err(format!("something else is mounted for {alias}"));
+        }
+        if is_warm && pool::goes_with_another(shown) {
+            slot.leave();
+        } else {
+            slots.push(slot);
+        }
+    }
+    Ok(slots)
 }
 
 fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Misfit> {
@@ -354,14 +343,4 @@ async fn end_former(
         0 => Ok(ended),
         left => Err(format!("{left} processes that were left running in it could not be ended")),
     }
-}
-
-/// What the engine says of networks is its own record; this is the kernel's.
-fn has_no_network(pid: u32) -> Result<(), Misfit> {
-    let devices = std::fs::read_to_string(format!("/proc/{pid}/net/dev"))
-        .map_err(|_| "its network cannot be looked at".to_owned())?;
-    // Two lines of headings.
-    let strange =
-        devices.lines().skip(2).filter_map(|line| line.split_once(':')).any(|(name, _)| name.trim() != "lo");
-    if strange { Err("its container has a network".to_owned()) } else { Ok(()) }
 }

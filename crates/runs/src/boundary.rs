@@ -43,3 +43,14 @@ pub(crate) fn file_server(inspection: &Inspection, container: &ContainerId) -> R
     })?;
     cgroup.file_server().ok_or_else(|| refused("no process of the runtime serves the container's files"))
 }
+
+/// What the engine says of networks is its own record; this is the kernel's.
+#[expect(clippy::disallowed_methods, reason = "the host's /proc")]
+pub(crate) fn has_no_network(pid: u32) -> Result<(), String> {
+    let devices = std::fs::read_to_string(format!("/proc/{pid}/net/dev"))
+        .map_err(|_| "its network cannot be looked at".to_owned())?;
+    // Two lines of headings.
+    let strange =
+        devices.lines().skip(2).filter_map(|line| line.split_once(':')).any(|(name, _)| name.trim() != "lo");
+    if strange { Err("its container has a network".to_owned()) } else { Ok(()) }
+}

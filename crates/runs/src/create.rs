@@ -35,7 +35,8 @@ impl Runs {
         // The limit that will be in force is the one to show.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
         let record = Record::new(id, spec);
-        let wanted = wanted(profile, &record.spec, variables::environment(&record.spec, &secrets))?;
+        let environment = variables::environment(&record.spec, &secrets);
+        let wanted = wanted(profile, &record.spec.image, &record.spec.limits, environment)?;
         let (record_sender, record_receiver) = watch::channel(record.clone());
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));

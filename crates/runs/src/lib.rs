@@ -40,6 +40,7 @@ pub use deny_list::HarnessOnBind;
 pub use directories::Directories;
 pub use disk_watch::DiskWatch;
 pub use launch::Launcher;
+pub use launch::pool::{Pool, PoolEntry};
 pub use placed::{Carried, GuestBinary};
 pub use quota::{Account, Projects, Quotas, Thresholds};
 pub use reattach::TakenOver;

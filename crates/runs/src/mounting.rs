@@ -1,7 +1,5 @@
 //! A run's mounts: made by us, bound by the engine, and checked from the container's side.
 
-#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
-
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -13,35 +11,68 @@ use executor::Directory;
 use jail::Mount;
 use ops::Reason;
 use refusal::{Refusal, chain};
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
 use store::run::Ownership;
 
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
 
+/// A run's directories.
+pub(crate) struct Opened {
+    pub(crate) workspace: Directory,
+    pub(crate) state: Directory,
+    pub(crate) private: Directory,
+    pub(crate) log: Directory,
+    pub(crate) pkg: Option<Directory>,
+}
+
+impl Opened {
+    /// Mount points, and what belongs there.
+    pub(crate) fn shown(&self, access: Access) -> Vec<Shown<'_>> {
+        let mut shown = vec![
+            Shown::new(Mount::Project, &self.workspace, access),
+            Shown::new(Mount::State, &self.state, Access::ReadWrite),
+            Shown::log(&self.log),
+        ];
+        if let Some(pkg) = &self.pkg {
+            shown.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
+        }
+        shown
+    }
+}
+
 /// A directory, and where the container sees it.
 pub(crate) struct Shown<'d> {
     /// Its mount point's name among the run's slots.
     slot: &'static str,
     /// In the container.
-    target: &'static str,
+    pub(crate) target: &'static str,
     /// In messages.
     pub(crate) name: &'static str,
     pub(crate) directory: &'d Directory,
-    access: Access,
+    pub(crate) access: Access,
 }
 
 impl<'d> Shown<'d> {
-    pub(crate) fn new(mount: Mount, directory: &'d Directory, access: Access) -> Self {
+    fn new(mount: Mount, directory: &'d Directory, access: Access) -> Self {
         let target = mount.container_path();
         Self { slot: &target[1..], target, name: mount.alias(), directory, access }
     }
 
     /// The run's log, which nobody in the container can write, whoever they are.
-    pub(crate) fn log(directory: &'d Directory) -> Self {
+    fn log(directory: &'d Directory) -> Self {
         let (slot, target, name) = ("log", "/state/logs", "@state/logs");
         Self { slot, target, name, directory, access: Access::ReadOnly }
+    }
+
+    /// What its mount has in the container.
+    fn flags(&self) -> StatVfsMountFlags {
+        let every = StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV;
+        match self.access {
+            Access::ReadOnly => every | StatVfsMountFlags::RDONLY,
+            Access::ReadWrite => every,
+        }
     }
 
     /// Its mount point.
@@ -58,8 +89,7 @@ pub(crate) fn mount(
     boundary: Boundary,
     resources: &mut RunResources,
 ) -> Result<(Vec<MountSpec>, RunUser, Ownership), Refusal> {
-    std::fs::create_dir_all(slots).map_err(|error| Refusal::internal("making the mount points", &error))?;
-    resources.slot_directory = Some(slots.to_owned());
+    resources.make_slots(slots)?;
     match prepare(slots, directories, Some(RunUser::DEFAULT), boundary) {
         Ok(prepared) => {
             let mounts = bind(&prepared, directories)?;
@@ -122,6 +152,24 @@ pub(crate) fn bind(slots: &[MountSlot], directories: &[Shown<'_>]) -> Result<Vec
                 .map_err(|error| Refusal::internal("describing a mount", &error))
         })
         .collect()
+}
+
+/// Makes sure that mounts which came into a container while it ran have their flags there. Nobody inside can change them.
+pub(crate) fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result<(), Refusal> {
+    let failed = |error: Errno| Refusal::internal("looking at the flags of the container's mounts", &error);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(format!("/proc/{host_pid}/root"), flags, Mode::empty()).map_err(failed)?;
+    for shown in directories {
+        let place = &shown.target[1..];
+        let seen =
+            rustix::fs::openat(&root, place, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
+        let has = rustix::fs::fstatvfs(&seen).map_err(failed)?.f_flag;
+        if !has.contains(shown.flags()) {
+            let message = format!("the mount at {} has not the flags that were asked for", shown.name);
+            return Err(Refusal::new(Reason::EngineUnavailable, message));
+        }
+    }
+    Ok(())
 }
 
 /// Makes sure that what the container sees at its mount points is what was meant to be there.

@@ -157,7 +157,8 @@ impl Runs {
         let containers =
             living.iter().filter_map(|(_, _, adopted)| adopted.resources.container.clone()).collect();
         self.remove_others(&containers).await?;
-        self.clean_others(taken.keys().copied().collect()).await?;
+        let made_as = living.iter().filter_map(|(record, _, _)| record.made_as());
+        self.clean_others(made_as.collect()).await?;
         self.remove_roots(&taken).await;
         for (record, end) in over {
             self.is_over(record, end).await?;
@@ -211,7 +212,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Removes the mounts of all runs but `kept`. The slots are two levels down: `mounts/RUN/workspace`.
+    /// Removes the mounts of all containers but those that were made as `kept`. The slots are two levels down:
+    /// `mounts/RUN/workspace`.
     async fn clean_others(&self, kept: BTreeSet<RunId>) -> anyhow::Result<()> {
         let mounts = self.launcher.directories.mounts();
         let cleaned = tokio::task::spawn_blocking(move || {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use audit_service::AuditLog;
+use gateway::Gateway;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -12,6 +13,7 @@ use store::Store;
 use store::run::{Kept, Record, Spec, State, Workspace};
 use store::spool::Spool;
 use tokio::sync::{Semaphore, broadcast, oneshot};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::launch::Launcher;
@@ -129,6 +131,13 @@ impl Runs {
             max_ttl: bounds.max_ttl,
         };
         Ok((runs, former))
+    }
+
+    /// Keeps containers that wait for runs, until the daemon stops.
+    pub fn keep_pool(self: &Arc<Self>, gateway: Arc<Gateway>, stop: CancellationToken) {
+        let runs = self.clone();
+        let is_busy = move || runs.living().values().any(|run| run.is_waited_for());
+        self.tasks.spawn(self.launcher.clone().keep_pool(gateway, is_busy, stop));
     }
 
     /// All that live.

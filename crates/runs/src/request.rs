@@ -247,7 +247,7 @@ fn writable_paths(asked: Vec<String>, profile: &Profile) -> Result<Vec<String>, 
 }
 
 /// The profile's limits, lowered where the client asks for less. More is refused, not clipped: nobody is surprised.
-fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
+pub(crate) fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
     let most = &profile.limits;
     let disk_bytes = lowered("limits.disk_bytes", asked.disk_bytes, 1 << 20, most.disk_mib << 20)?;
     Ok(Limits {

@@ -2,10 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use containers::{ContainerId, Engine, MountSlot};
-use refusal::chain;
+use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
 use crate::remove::remove_tree;
@@ -23,6 +23,21 @@ pub(crate) struct RunResources {
 }
 
 impl RunResources {
+    /// Makes the directory of the container's mount points.
+    pub(crate) fn make_slots(&mut self, slots: &Path) -> Result<(), Refusal> {
+        std::fs::create_dir_all(slots)
+            .map_err(|error| Refusal::internal("making the mount points", &error))?;
+        self.slot_directory = Some(slots.to_owned());
+        Ok(())
+    }
+
+    /// Removes it, if nothing is in it.
+    pub(crate) fn remove_slots(&mut self) {
+        if let Some(directory) = self.slot_directory.take() {
+            let _ = std::fs::remove_dir(directory);
+        }
+    }
+
     /// Removes the container, the mounts and what the run wrote to its root. What the run made elsewhere stays for its reader.
     pub(crate) async fn take_away(&mut self, engine: &dyn Engine) {
         if let Some(container) = self.container.take() {
@@ -44,9 +59,7 @@ impl RunResources {
         if let Some(Err(error)) = released {
             tracing::error!(error = %chain(&error), "a run's root was not removed; the next start tries again");
         }
-        if let Some(directory) = self.slot_directory.take() {
-            let _ = std::fs::remove_dir(directory);
-        }
+        self.remove_slots();
         layer
     }
 

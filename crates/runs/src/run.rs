@@ -205,6 +205,11 @@ impl Run {
         activity.under_way > 0 || activity.last >= at
     }
 
+    /// Whether somebody waits for the run, or for a call of it.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.record.borrow().state == State::Creating || self.activity().under_way > 0
+    }
+
     /// Ends all commands of the run. Whoever asks does not wait.
     pub(crate) fn end_commands(&self) {
         // With so much to do already it ends, or will be asked again.

@@ -32,6 +32,9 @@ impl Shared {
         } else {
             tracing::info!(run = %record.id, state = state.as_str(), "run");
         }
+        if state == State::Ready {
+            details["start_kind"] = record.start_kind().as_str_name().into();
+        }
         if let Some(cause) = record.end_cause {
             details["cause"] = cause.as_str().into();
         }

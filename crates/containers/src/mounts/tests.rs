@@ -164,6 +164,50 @@ fn a_slot_made_in_another_mount_namespace_reaches_the_host_through_a_shared_dire
     assert!(gone);
 }
 
+/// The same, of what is mounted when the container runs already.
+#[test]
+fn what_covers_a_slot_of_another_mount_namespace_appears_in_what_the_host_has_bound_of_it() {
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    let place = place();
+    mount_bind(&place.slots, &place.slots).expect(NEEDS_ROOT);
+    mount_change(&place.slots, MountPropagationFlags::SHARED).unwrap();
+    let bound = tempfile::tempdir().unwrap();
+    let (source, path) = (place.source.clone(), place.slots.join("w"));
+    let (told, tell) = (std::sync::mpsc::sync_channel(0), std::sync::mpsc::sync_channel::<()>(0));
+    let daemon = std::thread::spawn({
+        let (path, told, tell) = (path.clone(), told.0, tell.1);
+        move || {
+            #[allow(unsafe_code)] // No library offers it for one thread as a safe call.
+            // SAFETY: takes a flag and no pointer; only this thread gets the new namespace.
+            let result = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+            assert_eq!(result, 0, "{NEEDS_ROOT}");
+            let mut slot = MountSlot::shared(&path).unwrap();
+            told.send(()).unwrap();
+            tell.recv().unwrap();
+            let map = shared::OwnerMap::new(MAP).unwrap();
+            slot.cover(opened(&source).as_fd(), Some(&map), Access::ReadOnly).unwrap();
+            told.send(()).unwrap();
+            tell.recv().unwrap();
+            slot.release().unwrap();
+        }
+    });
+    told.1.recv().unwrap();
+    mount_bind(&path, bound.path()).unwrap();
+    mount_change(bound.path(), MountPropagationFlags::DOWNSTREAM).unwrap();
+    tell.0.send(()).unwrap();
+    told.1.recv().unwrap();
+    let owner = fs::metadata(bound.path().join("file")).map(|meta| meta.uid());
+    let written = fs::write(bound.path().join("new"), "");
+    tell.0.send(()).unwrap();
+    daemon.join().unwrap();
+    let left = fs::read_dir(bound.path()).unwrap().count();
+    rustix::mount::unmount(bound.path(), UnmountFlags::DETACH).unwrap();
+    rustix::mount::unmount(&place.slots, UnmountFlags::DETACH).unwrap();
+    assert_eq!(owner.unwrap(), 1001);
+    assert_eq!(written.unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(left, 0);
+}
+
 #[test]
 fn two_ids_change_places_and_all_others_stay() {
     assert_eq!(exchanged(5, 5), "0 0 5\n5 5 1\n6 6 4294967289\n");

@@ -10,6 +10,7 @@ mod endpoint;
 mod mcp;
 mod oidc;
 mod parse;
+mod pool;
 mod read;
 mod tcp;
 mod values;
@@ -23,7 +24,7 @@ use gateway::document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
 use identity::{Certified, Roles};
-use runs::{HarnessOnBind, OnStop, RunBounds, Thresholds};
+use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds, Thresholds};
 use serde_json::json;
 use store::OutcomeBounds;
 
@@ -33,6 +34,7 @@ use crate::terminal::Limits;
 pub(crate) use alerts::Webhook;
 pub(crate) use mcp::Http;
 pub(crate) use parse::load;
+pub(crate) use pool::check as check_pool;
 pub(crate) use tcp::{DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 
 /// What is in force.
@@ -82,6 +84,8 @@ pub(crate) struct Config {
     pub(crate) max_connections: usize,
     /// What becomes of runs when the daemon stops in good order.
     pub(crate) on_stop: OnStop,
+    /// What waits for runs.
+    pub(crate) pool: Vec<PoolEntry>,
     /// What commands wrote is kept up to so many bytes in all.
     pub(crate) spool_max_total: u64,
     /// Bytes that this leaves free of its file system.
@@ -159,6 +163,7 @@ impl fmt::Display for Config {
                 "connections": self.max_connections,
             },
             "runs": { "on_stop": self.on_stop.name() },
+            "pool": pool::shown(&self.pool),
             "spool": {
                 "max_total": values::show_size(self.spool_max_total),
                 "min_free": values::show_size(self.spool_min_free),

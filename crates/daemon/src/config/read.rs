@@ -18,7 +18,7 @@ use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
-use super::{Config, access, alerts, audit, mcp, oidc, tcp};
+use super::{Config, access, alerts, audit, mcp, oidc, pool, tcp};
 use crate::images::ImageBounds;
 use crate::terminal::Limits;
 
@@ -67,7 +67,6 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let limits = top.section("limits", &["runs", "calls", "calls_waiting", "connections"]);
     let spool = top.section("spool", &["max_total", "min_free"]);
     let log = top.section("log", &["level", "format"]);
-    no_pool(&top);
     let (access, certified) = access::read(&top);
     Config {
         socket: socket(&unix),
@@ -101,6 +100,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
         },
         max_connections: number_or(&limits, "connections", 1..=65_536, 256) as usize,
         on_stop: on_stop(&runs),
+        pool: pool::read(&top),
         spool_max_total: size_or(&spool, "max_total", 1 << 20, 4 << 30),
         spool_min_free: size_or(&spool, "min_free", 0, 256 << 20),
         outcomes: outcomes(&top),
@@ -171,15 +171,6 @@ fn roots(top: &Fields<'_>, state_dir: &Path) -> Vec<PathBuf> {
         Some(root)
     };
     top.items("workspace_roots").iter().filter_map(read).collect()
-}
-
-/// Both numbers are there for what is to come.
-fn no_pool(top: &Fields<'_>) {
-    let pool = top.section("pool", &["min", "max"]);
-    if number_or(&pool, "min", 0..=u32::MAX, 0) > 0 || number_or(&pool, "max", 0..=u32::MAX, 0) > 0 {
-        top.at("pool")
-            .problem("warm containers are not there yet: set min and max to 0, every start is a cold one");
-    }
 }
 
 fn accepted_jail(top: &Fields<'_>) -> Option<WeakerForm> {
@@ -286,7 +277,7 @@ workspace_roots: [/, /no/such/directory]
 docker: { endpoint: \"tcp://1.2.3.4:2375\" }
 default_image: { busybox: bin/busybox }
 host_lane: { accept: anything }
-pool: { min: 1, max: 2 }
+pool: { min: 3, max: 2 }
 approvals: { timeout: soon }
 access: [{ uid: 5, roles: [king] }, { uid: 5, roles: [] }]
 limits: { runs: 0, calls: 0, calls_waiting: 65537 }
@@ -309,7 +300,7 @@ log: { format: xml }
                 "docker.endpoint",
                 "default_image.busybox",
                 "host_lane.accept",
-                "pool",
+                "pool.min",
                 "approvals.timeout",
                 "access[0].roles[0]",
                 "access[1].uid",

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!  workspace ─► state directory ─► mounts ─► create ─► start ─► read back & compare ─► guest ─► hello ─► READY
+//!                             └──► claimed from the pool ─► mounts ─► read back & compare ──────────────┘
 //! ```
 
+pub(crate) mod pool;
 mod root;
 pub(crate) mod source;
 
@@ -20,16 +22,15 @@ use containers::{
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use gateway::Profile;
 use gateway::policy::{RootMode, TmpMode, WorkspaceMode};
-use identity::Principal;
-use jail::Mount;
+use identity::{Principal, RunId};
 use ops::{Environment, Reason};
 use refusal::Refusal;
-use store::run::{LaunchFingerprint, Owner, Place, Record, Spec, Started};
+use store::run::{LaunchFingerprint, Layer, Limits, Owner, Ownership, Place, Record, Started};
 use tokio::task::block_in_place;
 
 use crate::default_image::DefaultImageSource;
 use crate::directories::Directories;
-use crate::mounting::{Shown, arrived, mount};
+use crate::mounting::{Opened, Shown, arrived, mount};
 use crate::placed::{self, GuestBinary};
 use crate::quota::Projects;
 use crate::resources::RunResources;
@@ -37,6 +38,7 @@ use crate::root_layer::RootLayer;
 use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, execution_log};
 
+use pool::Pool;
 use source::Source;
 
 /// What an operator does about an image that is missing.
@@ -45,6 +47,7 @@ const MISSING: &str = "an operator imports it with `coffer image import FILE NAM
 const UNUSABLE: &str = "build it again without VOLUME, as with `coffer image build DIRECTORY NAME`";
 
 /// How a run's container is to be, from the policy.
+#[derive(Clone)]
 pub(crate) struct Wanted {
     pub(crate) hardening: Hardening,
     /// The image; `None` is the default image.
@@ -65,6 +68,20 @@ pub struct Launcher {
     pub directories: Directories,
     pub roots: Roots,
     pub projects: Projects,
+    pub pool: Pool,
+}
+
+/// A container whose guest answers, and which shows what it is to show.
+pub(crate) struct Contained {
+    pub(crate) container: ContainerId,
+    /// When its first process started, in the engine's words.
+    pub(crate) started_at: String,
+    /// What the engine confirmed.
+    pub(crate) hardening: Vec<(String, String)>,
+    pub(crate) ownership: Ownership,
+    pub(crate) guest: GuestLane,
+    /// What it was made as, if not as this run.
+    pub(crate) warm: Option<RunId>,
 }
 
 /// A run that takes calls.
@@ -100,10 +117,58 @@ impl Launcher {
         principal: &Principal,
         resources: &mut RunResources,
     ) -> Result<(Started, Arc<Lanes>), Refusal> {
-        let run = record.id.to_string();
-        let boundary = wanted.hardening.boundary;
         boundary::is_named(wanted.hardening.runtime.as_deref(), &self.host)?;
         let (image, busybox) = self.image(wanted.image.as_ref()).await?;
+        let (opened, layer) = self.open(record, principal, resources).await?;
+        let shown = opened.shown(wanted.workspace_access);
+        let contained = match self.claim(record, wanted, &image, &shown, resources).await {
+            Some(contained) => contained,
+            None => self.cold(record, wanted, principal, &image, &shown, resources).await?,
+        };
+        let Contained { container, started_at, hardening, ownership, guest, warm } = contained;
+        let place = |directory: &Directory| {
+            Place::of(&directory.handle)
+                .map_err(|error| Refusal::internal("looking at the run's directories", &error))
+        };
+        let Opened { workspace, state, private, log, pkg } = &opened;
+        let fingerprint = LaunchFingerprint {
+            container_started: started_at,
+            guest: self.guest.of(wanted.hardening.boundary).to_owned(),
+            owner: workspace.owner,
+            is_mapped: workspace.is_mapped,
+            workspace: place(workspace)?,
+            state: place(state)?,
+            private: place(private)?,
+            pkg: pkg.as_ref().map(place).transpose()?,
+            log: Some(place(log)?),
+            root: resources.root.as_ref().map(RootLayer::place).transpose()?,
+            warm,
+        };
+        let host_worker = HostWorkerLane::new(workspace, state, pkg.as_ref(), private)
+            .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
+        let started = Started {
+            image_id: image.id().to_string(),
+            container_id: container.to_string(),
+            hardening: hardening
+                .into_iter()
+                .chain(busybox.map(|digest| ("busybox".to_owned(), digest)))
+                .collect(),
+            ownership,
+            workspace_path: workspace.path.clone(),
+            layer,
+            fingerprint: Some(fingerprint),
+        };
+        Ok((started, Arc::new(Lanes::new(guest, host_worker))))
+    }
+
+    /// Opens the run's directories, and makes those that are the daemon's own.
+    async fn open(
+        &self,
+        record: &Record,
+        principal: &Principal,
+        resources: &mut RunResources,
+    ) -> Result<(Opened, Option<Layer>), Refusal> {
+        let run = record.id.to_string();
         let pkg = match &record.spec.pkg_path {
             Some(path) => {
                 Some(block_in_place(|| self.roots.open("pkg_path", path, Purpose::Show, principal))?)
@@ -129,28 +194,32 @@ impl Launcher {
         let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's private directory", &error))?;
         resources.made.push(private_path);
+        Ok((Opened { workspace, state, private, log, pkg }, layer))
+    }
 
-        let mut directories = vec![
-            Shown::new(Mount::Project, &workspace, wanted.workspace_access),
-            Shown::new(Mount::State, &state, Access::ReadWrite),
-            Shown::log(&log),
-        ];
-        if let Some(pkg) = &pkg {
-            directories.push(Shown::new(Mount::Pkg, pkg, Access::ReadOnly));
-        }
+    /// A container that is made for the run.
+    async fn cold(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        principal: &Principal,
+        image: &UsableImage,
+        shown: &[Shown<'_>],
+        resources: &mut RunResources,
+    ) -> Result<Contained, Refusal> {
+        let run = record.id.to_string();
+        let boundary = wanted.hardening.boundary;
         let (mut mounts, user, ownership) =
-            block_in_place(|| mount(&self.directories.slots(&run), &run, &directories, boundary, resources))?;
+            block_in_place(|| mount(&self.directories.slots(&run), &run, shown, boundary, resources))?;
         if wanted.hardening.root == Root::WritableLayer {
             let guest = self.guest.of(boundary).to_owned();
-            let bare = self.describe(record, wanted, image.clone(), user, Vec::new(), guest)?;
-            let layers = self.layers_of(&bare, &image, &run, resources).await?;
+            let bare = self.describe(&run, wanted, image.clone(), user, Vec::new(), guest)?;
+            let layers = self.layers_of(&bare, image, &run, resources).await?;
             mounts.extend(block_in_place(|| self.root_layer(record, &layers, user, principal, resources))?);
         }
-
-        let guest_binary = self.guest.of(boundary).to_owned();
-        let spec = self.describe(record, wanted, image.clone(), user, mounts, guest_binary.clone())?;
+        let guest = self.guest.of(boundary).to_owned();
+        let spec = self.describe(&run, wanted, image.clone(), user, mounts, guest)?;
         let (container, inspection) = self.contain(&spec, &run, resources).await?;
-        let report = containers::report(&spec, &inspection);
 
         let file_server = match boundary {
             Boundary::HostKernel => None,
@@ -161,45 +230,15 @@ impl Launcher {
             GuestLane::connect(self.engine.clone(), container.clone(), user, environment, boundary).await?;
         if let Some(pid) = file_server.or_else(|| guest.host_pid()) {
             let accounts = self.accounts(user, wanted.hardening.root)?;
-            block_in_place(|| arrived(pid, &directories, &accounts, resources.root.as_ref()))?;
+            block_in_place(|| arrived(pid, shown, &accounts, resources.root.as_ref()))?;
         }
-        let place = |directory: &Directory| {
-            Place::of(&directory.handle)
-                .map_err(|error| Refusal::internal("looking at the run's directories", &error))
-        };
-        let fingerprint = LaunchFingerprint {
-            container_started: inspection.started_at,
-            guest: guest_binary,
-            owner: workspace.owner,
-            is_mapped: workspace.is_mapped,
-            workspace: place(&workspace)?,
-            state: place(&state)?,
-            private: place(&private)?,
-            pkg: pkg.as_ref().map(place).transpose()?,
-            log: Some(place(&log)?),
-            root: resources.root.as_ref().map(RootLayer::place).transpose()?,
-        };
-        let host_worker = HostWorkerLane::new(&workspace, &state, pkg.as_ref(), &private)
-            .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
-        let started = Started {
-            image_id: image.id().to_string(),
-            container_id: container.to_string(),
-            hardening: report
-                .lines
-                .into_iter()
-                .map(|line| (line.name, line.value))
-                .chain(busybox.map(|digest| ("busybox".to_owned(), digest)))
-                .collect(),
-            ownership,
-            workspace_path: workspace.path.clone(),
-            layer,
-            fingerprint: Some(fingerprint),
-        };
-        Ok((started, Arc::new(Lanes::new(guest, host_worker))))
+        let hardening = confirmed(&spec, &inspection);
+        let started_at = inspection.started_at;
+        Ok(Contained { container, started_at, hardening, ownership, guest, warm: None })
     }
 
     /// Makes and starts the container, and reads back what is in force.
-    async fn contain(
+    pub(crate) async fn contain(
         &self,
         spec: &ContainerSpec,
         run: &str,
@@ -229,10 +268,10 @@ impl Launcher {
         Ok(made)
     }
 
-    /// The run's container: a function of profile and facts, at its launch and whenever it is looked at again.
+    /// The container that was made as `run`: a function of profile and facts, at its launch and whenever it is looked at again.
     pub(crate) fn describe(
         &self,
-        record: &Record,
+        run: &str,
         wanted: &Wanted,
         image: UsableImage,
         user: RunUser,
@@ -240,7 +279,7 @@ impl Launcher {
         guest: PathBuf,
     ) -> Result<ContainerSpec, Refusal> {
         let facts = RunFacts {
-            run_id: record.id.to_string(),
+            run_id: run.to_owned(),
             instance_id: self.instance.clone(),
             image,
             user,
@@ -260,7 +299,7 @@ impl Launcher {
     }
 
     /// The image, and of the default image what it is made of.
-    async fn image(
+    pub(crate) async fn image(
         &self,
         reference: Option<&ImageReference>,
     ) -> Result<(UsableImage, Option<String>), Refusal> {
@@ -282,6 +321,12 @@ impl Launcher {
     }
 }
 
+/// What the engine confirmed, by name.
+pub(crate) fn confirmed(spec: &ContainerSpec, inspection: &Inspection) -> Vec<(String, String)> {
+    let report = containers::report(spec, inspection);
+    report.lines.into_iter().map(|line| (line.name, line.value)).collect()
+}
+
 /// The fields in which the container is not as described; `None` when it is. Values are for the operator's log alone.
 pub(crate) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) -> Option<String> {
     let mismatches = containers::verify(spec, inspection);
@@ -295,18 +340,23 @@ pub(crate) fn differs(run: &str, spec: &ContainerSpec, inspection: &Inspection) 
 }
 
 /// The profile's container, with what the client lowered.
-pub(crate) fn wanted(profile: &Profile, spec: &Spec, environment: Environment) -> Result<Wanted, Refusal> {
-    let image = match spec.image.as_str() {
+pub(crate) fn wanted(
+    profile: &Profile,
+    image: &str,
+    limits: &Limits,
+    environment: Environment,
+) -> Result<Wanted, Refusal> {
+    let image = match image {
         "" => None,
         image => Some(ImageReference::parse(image).map_err(|error| Refusal::invalid("image", error))?),
     };
     Ok(Wanted {
         hardening: Hardening {
-            memory_bytes: spec.limits.memory_bytes,
-            cpu_millis: spec.limits.cpu_millis,
-            pids: spec.limits.pids,
-            open_files: u64::from(spec.limits.open_files),
-            file_size_bytes: spec.limits.file_size_bytes,
+            memory_bytes: limits.memory_bytes,
+            cpu_millis: limits.cpu_millis,
+            pids: limits.pids,
+            open_files: u64::from(limits.open_files),
+            file_size_bytes: limits.file_size_bytes,
             tmp_bytes: profile.limits.tmp_mib << 20,
             tmp: match profile.tmp {
                 TmpMode::NoExec => Tmp::NoExec,

@@ -6,6 +6,7 @@
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
+use identity::RunId;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,16 @@ pub struct LaunchFingerprint {
     /// The writable root, of a run that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<Place>,
+    /// What a warm container was made as, before it was this run's: its slots and its label have this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm: Option<RunId>,
+}
+
+impl LaunchFingerprint {
+    /// What the container of `run` was made as.
+    pub fn made_as(&self, run: RunId) -> RunId {
+        self.warm.unwrap_or(run)
+    }
 }
 
 /// A directory, for as long as it is there.

@@ -340,6 +340,21 @@ impl Record {
         }
     }
 
+    /// What its container was made as; `None` before it was launched, or by a daemon that kept too little.
+    pub fn made_as(&self) -> Option<RunId> {
+        let fingerprint = self.started.as_ref()?.fingerprint.as_ref()?;
+        Some(fingerprint.made_as(self.id))
+    }
+
+    /// Whether its container was there before anybody asked for the run.
+    pub fn start_kind(&self) -> v1::run::StartKind {
+        match (self.ready_at, self.made_as()) {
+            (None, _) => v1::run::StartKind::Unspecified,
+            (Some(_), Some(made_as)) if made_as != self.id => v1::run::StartKind::Warm,
+            (Some(_), _) => v1::run::StartKind::Cold,
+        }
+    }
+
     /// The layer of an overlay that was launched.
     pub fn layer(&self) -> Option<Layer> {
         self.started.as_ref().and_then(|started| started.layer)
@@ -371,11 +386,7 @@ impl Record {
             failure: self.failure.clone().unwrap_or_default(),
             created_at: Some(self.created_at.to_wire()),
             ready_at: self.ready_at.map(Timestamp::to_wire),
-            start_kind: match self.ready_at {
-                Some(_) => v1::run::StartKind::Cold,
-                None => v1::run::StartKind::Unspecified,
-            }
-            .into(),
+            start_kind: self.start_kind().into(),
             hardening: hardening
                 .map(|(name, value)| v1::HardeningFact { name: name.clone(), value: value.clone() })
                 .collect(),

@@ -287,6 +287,11 @@ impl Client {
         }
     }
 
+    /// Whether the stream is closed, as far as is known.
+    pub fn is_closed(&self) -> bool {
+        self.inner.shared.closed.borrow().is_some()
+    }
+
     /// Closes the stream, which makes the worker end, and waits for the calls in flight to be lost and cleaned up.
     pub async fn shutdown(&self) {
         self.inner.shared.close(CloseReason::Shutdown);

@@ -1,0 +1,264 @@
+//! A warm container, from its making to the run that gets it.
+
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use containers::{
+    Access, Boundary, ContainerId, ContainerSpec, ContainerState, IdMap, Inspection, MountError, MountSlot,
+    MountSpec, Propagation, Root, RunUser, UsableImage,
+};
+use executor::{GuestLane, engine_refusal};
+use identity::RunId;
+use jail::Mount;
+use ops::{Environment, Reason};
+use refusal::{Refusal, chain};
+use store::run::{Ownership, Record};
+use tokio::task::block_in_place;
+
+use super::owner_maps::OwnerMaps;
+use crate::boundary::has_no_network;
+use crate::launch::{Contained, Launcher, Wanted, confirmed, differs};
+use crate::mounting::{Shown, are_restricted, arrived};
+use crate::resources::RunResources;
+
+/// What waits. Whoever has it has to use or remove it.
+pub(super) struct Warm {
+    id: RunId,
+    container: ContainerId,
+    spec: ContainerSpec,
+    started_at: String,
+    host_pid: Option<u32>,
+    guest: GuestLane,
+    resources: RunResources,
+}
+
+impl Warm {
+    pub(super) fn is_connected(&self) -> bool {
+        self.guest.is_connected()
+    }
+
+    /// Removes it.
+    pub(super) async fn discard(mut self, launcher: &Launcher) {
+        self.guest.shutdown().await;
+        self.resources.take_away(launcher.engine.as_ref()).await;
+    }
+
+    /// Whether it still is what was verified, and started, before it waited.
+    fn is_same(&self, inspection: &Inspection) -> bool {
+        inspection.state == ContainerState::Running
+            && inspection.started_at == self.started_at
+            && inspection.host_pid == self.host_pid
+    }
+}
+
+/// The mounts of a warm container: its shared slots below `slots`.
+pub(crate) fn mounts(slots: &Path, workspace: Access) -> Result<Vec<MountSpec>, Refusal> {
+    let each = [(Mount::Project, workspace), (Mount::State, Access::ReadWrite)];
+    let mounts = each.into_iter().map(|(mount, access)| {
+        let read_only = access == Access::ReadOnly;
+        MountSpec::new(&slot(slots, mount), mount.container_path(), read_only, Propagation::Slave)
+    });
+    mounts.collect::<Result<_, _>>().map_err(|error| Refusal::internal("describing a mount", &error))
+}
+
+fn slot(slots: &Path, mount: Mount) -> PathBuf {
+    slots.join(&mount.container_path()[1..])
+}
+
+/// The slot of a claimed container, in which a former daemon has mounted something.
+pub(crate) fn former(slots: &Path, shown: &Shown<'_>) -> Result<Option<MountSlot>, MountError> {
+    let slot = slots.join(&shown.target[1..]);
+    if goes_with_another(shown) { MountSlot::former(&slot) } else { MountSlot::former_covered(&slot) }
+}
+
+/// Whether it is mounted in what is mounted on another slot, and goes with that.
+pub(crate) fn goes_with_another(shown: &Shown<'_>) -> bool {
+    shown.target.matches('/').count() > 1
+}
+
+impl Launcher {
+    /// Makes one. When it fails nothing is left.
+    pub(super) async fn warm_up(&self, wanted: &Wanted, image: &UsableImage) -> Result<Warm, Refusal> {
+        let id = RunId::new();
+        let mut resources = RunResources::default();
+        match self.warm_steps(id, wanted, image, &mut resources).await {
+            Ok((spec, inspection, guest)) => Ok(Warm {
+                id,
+                container: inspection.id,
+                spec,
+                started_at: inspection.started_at,
+                host_pid: inspection.host_pid,
+                guest,
+                resources,
+            }),
+            Err(refusal) => {
+                resources.take_away(self.engine.as_ref()).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn warm_steps(
+        &self,
+        id: RunId,
+        wanted: &Wanted,
+        image: &UsableImage,
+        resources: &mut RunResources,
+    ) -> Result<(ContainerSpec, Inspection, GuestLane), Refusal> {
+        let made_as = id.to_string();
+        let slots = self.directories.slots(&made_as);
+        block_in_place(|| {
+            resources.make_slots(&slots)?;
+            for mount in [Mount::Project, Mount::State] {
+                let made = MountSlot::shared(&slot(&slots, mount));
+                let made =
+                    made.map_err(|error| Refusal::internal("mounting a shared slot", &chain(&error)))?;
+                resources.slots.push(made);
+            }
+            Ok::<_, Refusal>(())
+        })?;
+        let spec = self.warm_spec(&made_as, wanted, image)?;
+        let (container, inspection) = self.contain(&spec, &made_as, resources).await?;
+        let boundary = wanted.hardening.boundary;
+        let guest = GuestLane::connect(
+            self.engine.clone(),
+            container,
+            RunUser::DEFAULT,
+            Environment::default(),
+            boundary,
+        );
+        Ok((spec, inspection, guest.await?))
+    }
+
+    /// The warm container that was made as `made_as`.
+    pub(super) fn warm_spec(
+        &self,
+        made_as: &str,
+        wanted: &Wanted,
+        image: &UsableImage,
+    ) -> Result<ContainerSpec, Refusal> {
+        let mounts = mounts(&self.directories.slots(made_as), wanted.workspace_access)?;
+        let guest = self.guest.of(wanted.hardening.boundary).to_owned();
+        self.describe(made_as, wanted, image.clone(), RunUser::DEFAULT, mounts, guest)
+    }
+
+    /// Mounts the run's directories in a warm container and makes sure of it as of a new one. `None`: none waits that would be as
+    /// the run's own, or it was not, and is gone.
+    pub(crate) async fn claim(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        image: &UsableImage,
+        shown: &[Shown<'_>],
+        resources: &mut RunResources,
+    ) -> Option<Contained> {
+        if !can_be_warm(wanted)
+            || !wanted.environment.variables().is_empty()
+            || record.spec.pkg_path.is_some()
+        {
+            return None;
+        }
+        let digest = self.warm_spec("", wanted, image).ok()?.digest();
+        let mut warm = self.pool.take(&digest)?;
+        match self.fill(&mut warm, wanted, shown).await {
+            Ok(hardening) => {
+                // The run's own, in which an overlay was put together.
+                resources.remove_slots();
+                let Warm { id, container, started_at, guest, resources: of_warm, .. } = warm;
+                resources.container = of_warm.container;
+                resources.slots = of_warm.slots;
+                resources.slot_directory = of_warm.slot_directory;
+                tracing::debug!(run = %record.id, made_as = %id, "a warm container was claimed");
+                Some(Contained {
+                    container,
+                    started_at,
+                    hardening,
+                    ownership: Ownership::Idmapped,
+                    guest,
+                    warm: Some(id),
+                })
+            }
+            Err(refusal) => {
+                tracing::warn!(run = %record.id, made_as = %warm.id, why = refusal.message, "a warm container could not be used; the run gets one of its own");
+                // Before another container has the workspace.
+                warm.discard(self).await;
+                self.pool.has_failed.store(true, Ordering::Release);
+                None
+            }
+        }
+    }
+
+    async fn fill(
+        &self,
+        warm: &mut Warm,
+        wanted: &Wanted,
+        shown: &[Shown<'_>],
+    ) -> Result<Vec<(String, String)>, Refusal> {
+        // The engine answers meanwhile.
+        let (engine, container) = (self.engine.clone(), warm.container.clone());
+        let inspecting = tokio::spawn(async move { engine.inspect(&container).await });
+        let mounted = block_in_place(|| cover(&mut warm.resources.slots, shown, &self.pool.maps));
+        let inspection = inspecting.await.map_err(|error| Refusal::internal("asking the engine", &error))?;
+        let inspection = inspection.map_err(engine_refusal)?;
+        mounted.map_err(|error| Refusal::internal("mounting the workspace", &chain(&error)))?;
+        let refused = |why: String| Refusal::new(Reason::EngineUnavailable, why);
+        if !warm.is_same(&inspection) {
+            return Err(refused("its container was started again, or has ended".to_owned()));
+        }
+        if let Some(fields) = differs(&warm.id.to_string(), &warm.spec, &inspection) {
+            return Err(refused(format!("its container is not as it was made ({fields})")));
+        }
+        let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest is not seen".to_owned()))?;
+        let accounts = self.accounts(RunUser::DEFAULT, wanted.hardening.root)?;
+        block_in_place(|| {
+            arrived(pid, shown, &accounts, None)?;
+            are_restricted(pid, shown)?;
+            has_no_network(pid).map_err(refused)
+        })?;
+        if !warm.is_connected() {
+            return Err(refused("its guest was lost".to_owned()));
+        }
+        let mut hardening = confirmed(&warm.spec, &inspection);
+        hardening.push(("mounted_when_claimed".to_owned(), listed(shown)));
+        Ok(hardening)
+    }
+}
+
+/// Whether a container like this can wait for its run.
+pub(super) fn can_be_warm(wanted: &Wanted) -> bool {
+    wanted.hardening.boundary == Boundary::HostKernel && wanted.hardening.root == Root::ReadOnly
+}
+
+/// Mounts what is shown on the slots.
+fn cover(slots: &mut [MountSlot], shown: &[Shown<'_>], maps: &OwnerMaps) -> Result<(), MountError> {
+    let seen = RunUser::DEFAULT;
+    for (slot, shown) in slots.iter_mut().zip(shown.iter().filter(|shown| !goes_with_another(shown))) {
+        let directory = shown.directory;
+        let map = (!directory.is_mapped).then(|| IdMap {
+            disk_uid: directory.owner.uid,
+            disk_gid: directory.owner.gid,
+            seen_uid: seen.uid(),
+            seen_gid: seen.gid(),
+        });
+        let map = map.map(|map| maps.get(map)).transpose()?;
+        slot.cover(directory.handle.as_fd(), map.as_deref(), shown.access)?;
+    }
+    // `/state/logs`, in what is at `/state` by now.
+    for inner in shown.iter().filter(|shown| goes_with_another(shown)) {
+        let Some((outer, name)) = inner.target[1..].rsplit_once('/') else { continue };
+        if let Some(slot) = slots.iter().find(|slot| slot.path().ends_with(outer)) {
+            slot.cover_within(name, inner.directory.handle.as_fd())?;
+        }
+    }
+    Ok(())
+}
+
+/// What the container was seen to show, for people.
+fn listed(shown: &[Shown<'_>]) -> String {
+    let one = |shown: &Shown<'_>| {
+        let access = if shown.access == Access::ReadOnly { "read-only" } else { "read-write" };
+        format!("{} {access}", shown.target)
+    };
+    shown.iter().map(one).collect::<Vec<_>>().join(", ")
+}
