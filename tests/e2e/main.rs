@@ -57,5 +57,6 @@ mod upstream_http;
 mod usage;
 mod usage_of_trees;
 mod variables;
+mod warm;
 mod workspaces;
 mod writable_root;

@@ -188,6 +188,18 @@ impl Daemon {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
+    /// Waits until the pool has said so many times, over all starts, that as many containers wait as are wanted.
+    pub async fn pool_is_full(&self, times: usize) {
+        let full = async {
+            // No client is told of it.
+            while self.log().matches("warm containers wait").count() < times {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let full = tokio::time::timeout(PATIENCE, full).await;
+        assert!(full.is_ok(), "the pool is not full:\n{}", self.log());
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().and_then(Child::id).expect("the daemon does not run")

@@ -18,4 +18,5 @@ mod sessions;
 mod standstill;
 mod tampered;
 mod torn_log;
+mod warm;
 mod writable_root;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use libc::{EAFNOSUPPORT, ENOSYS, EPERM, SYS_prctl, SYS_socket};
 
-use crate::inside::{Inside, both, outcomes};
+use crate::inside::{Inside, every, outcomes};
 
 /// A system call as the probe takes it, and the errnos that a refusal may have.
 struct Attempt {
@@ -45,7 +45,7 @@ async fn all_refused(inside: &mut Inside, attempts: &[Attempt]) {
 
 #[tokio::test]
 async fn c1_sockets_of_other_families_cannot_be_made() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let (stream, raw) = (libc::SOCK_STREAM, libc::SOCK_RAW);
         let socket = |name, family: i32, kind: i32, protocol: i32| {
@@ -77,7 +77,7 @@ async fn c1_sockets_of_other_families_cannot_be_made() {
 
 #[tokio::test]
 async fn c1_no_capability_and_no_other_user_can_be_had() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let everything = "#ffffffffffffffff:ffffffffffffffff:ffffffffffffffff";
         let attempts = [
@@ -115,7 +115,7 @@ async fn c1_no_capability_and_no_other_user_can_be_had() {
 
 #[tokio::test]
 async fn c1_no_namespace_mount_or_root_can_be_changed() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let mut attempts = Vec::new();
         for (name, flag) in [
@@ -161,7 +161,7 @@ async fn c1_no_namespace_mount_or_root_can_be_changed() {
 
 #[tokio::test]
 async fn c1_the_kernel_s_dangerous_parts_are_closed() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let attempts = [
             attempt("io_uring_setup", libc::SYS_io_uring_setup, "8,#0:0:0:0:0:0:0:0:0:0:0:0:0:0:0", REFUSED),
@@ -195,7 +195,7 @@ async fn c1_the_kernel_s_dangerous_parts_are_closed() {
 
 #[tokio::test]
 async fn p3_devices_and_set_id_bits_cannot_be_made() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let (set_uid, set_gid) = (0o4755, 0o2755);
         let created = libc::O_CREAT | libc::O_WRONLY;

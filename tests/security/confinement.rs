@@ -9,7 +9,7 @@ use std::process::Command;
 use harness::{Daemon, v1};
 use libc::{EACCES, ECONNREFUSED, ENETUNREACH, ENOENT};
 
-use crate::inside::{Inside, both, outcomes};
+use crate::inside::{Inside, every, outcomes};
 
 #[tokio::test]
 async fn c5_nothing_can_be_written_but_the_run_s_own_places() {
@@ -41,7 +41,7 @@ async fn c5_a_read_only_workspace_cannot_be_written_by_commands() {
 
 #[tokio::test]
 async fn c5_there_are_no_devices_sockets_or_set_id_files() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let mut found = inside.probe(&["special-files"]).await;
         // What covers the kernel's files is the null device.
@@ -64,7 +64,7 @@ fn host_addresses() -> Vec<String> {
 
 #[tokio::test]
 async fn c5_no_network_is_reachable() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let receiver = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -139,7 +139,7 @@ async fn c5_the_host_s_unix_sockets_are_out_of_reach() {
 
 #[tokio::test]
 async fn c5_the_host_s_processes_and_particulars_are_out_of_sight() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let lines = inside.probe(&["processes"]).await;
         let mut lines: Vec<&str> = lines.iter().map(|line| line.split_once(' ').unwrap().1).collect();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use harness::v1;
 use harness::v1::operation::Kind as Operation;
+use harness::v1::run::StartKind;
 use harness::{Daemon, RunHandle, Setup, calls, reason};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tokio::io::AsyncReadExt as _;
@@ -131,12 +132,21 @@ pub(crate) async fn lenient() -> Daemon {
     Daemon::start_with(Setup { config: "harness_on_bind: allow\n".to_owned(), ..Setup::default() }).await
 }
 
-/// A run of the profile `open`, and one of `harness`, whose root is writable: what the container promises is the same.
-pub(crate) async fn both() -> (Daemon, [Inside; 2]) {
-    let daemon = lenient().await;
-    let open = Inside::enter(&daemon, "open").await;
+/// A run of the profile `open`, one of `harness`, whose root is writable, and one of `open` in a container that was there before:
+/// what the container promises is the same.
+pub(crate) async fn every() -> (Daemon, [Inside; 3]) {
+    let config = "harness_on_bind: allow\npool: [{ profile: open, min: 1, max: 1 }]\n".to_owned();
+    let daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;
     let harness = Inside::harness(&daemon, "harness", v1::CreateRunRequest::default()).await;
-    (daemon, [open, harness])
+    // With a limit that no container has which waits.
+    let limits = v1::Limits { open_files: 8_000, ..Default::default() };
+    let request = v1::CreateRunRequest { limits: Some(limits), ..Default::default() };
+    let cold = Inside::enter_with(&daemon, "open", request).await;
+    daemon.pool_is_full(1).await;
+    let warm = Inside::enter(&daemon, "warm").await;
+    let started = [&cold, &harness, &warm].map(|inside| inside.run.run.start_kind());
+    assert_eq!(started, [StartKind::Cold, StartKind::Cold, StartKind::Warm]);
+    (daemon, [cold, harness, warm])
 }
 
 /// The probe as a command.

@@ -2,7 +2,8 @@
 //!
 //! The kernel shows the path of each bind from the root of its file system. That cannot be avoided, and is all that there is to see.
 
-use harness::{Daemon, RunHandle, requests};
+use harness::v1::run::StartKind;
+use harness::{Daemon, RunHandle, Setup, requests};
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Debug)]
@@ -88,4 +89,23 @@ async fn c5_the_table_of_mounts_names_no_more_of_the_host_than_the_kernel_insist
     let mount = lines.iter().find(|line| line.at == "/workspace").unwrap();
     assert!(mount.root == "/" && hides_layers(mount), "{mount:?}");
     assert_eq!(told(&daemon, run).await, expected(None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c5_the_table_of_a_warm_run_names_its_slots_besides() {
+    let config = "pool: [{ profile: open, min: 1, max: 1 }]\n".to_owned();
+    let daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;
+    daemon.pool_is_full(1).await;
+    let run = daemon.run_on(requests::bind("open", &daemon.workspace("project", &[]))).await;
+    assert_eq!(run.run.start_kind(), StartKind::Warm);
+    let named = |(at, below): (String, String)| match below.strip_prefix("/state/mounts/") {
+        Some(slot) => (at, format!("/state/mounts/WARM/{}", slot.split_once('/').unwrap().1)),
+        None => (at, below),
+    };
+    let mut told: Vec<_> = told(&daemon, run).await.into_iter().map(named).collect();
+    told.sort();
+    let slots = ["state", "workspace"].map(|name| (format!("/{name}"), format!("/state/mounts/WARM/{name}")));
+    let mut all: Vec<_> = expected(Some("/roots/project")).into_iter().chain(slots).collect();
+    all.sort();
+    assert_eq!(told, all);
 }

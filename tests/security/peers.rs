@@ -6,11 +6,11 @@ use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, v1};
 use libc::{EACCES, ENOENT, EPERM};
 
-use crate::inside::{Inside, PROBE, VARIABLES, both, exec, outcomes};
+use crate::inside::{Inside, PROBE, VARIABLES, every, exec, outcomes};
 
 #[tokio::test]
 async fn x1_the_agent_can_be_neither_read_nor_forged() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let found = outcomes(&inside.probe(&["peers"]).await);
         let attacked: BTreeSet<&str> =
@@ -38,7 +38,7 @@ async fn x1_the_agent_can_be_neither_read_nor_forged() {
 /// The first process has a handler for none, and the worker ignores all that can be ignored.
 #[tokio::test]
 async fn x1_no_signal_of_a_command_ends_the_first_process() {
-    let (_daemon, runs) = both().await;
+    let (_daemon, runs) = every().await;
     for mut inside in runs {
         let lines = inside.probe(&["signal-first"]).await;
         let sent = outcomes(&lines);
