@@ -33,7 +33,7 @@ async fn a_bad_configuration_is_refused_with_every_problem_named() {
         "listen: { unix: { path: run.sock, mode: \"0666\" } }\n\
          workspace_roots: [/, /no/such/directory]\n\
          approvals: { timeout: soon }\n\
-         pool: { min: 1, max: 2 }\n",
+         pool: { min: 3, max: 2 }\n",
     );
     let keys = [
         (1, "listen.unix.path"),
@@ -41,7 +41,7 @@ async fn a_bad_configuration_is_refused_with_every_problem_named() {
         (2, "workspace_roots[0]"),
         (2, "workspace_roots[1]"),
         (3, "approvals.timeout"),
-        (4, "pool"),
+        (4, "pool.min"),
     ];
     for arguments in [&["--check-config"][..], &[]] {
         let output = cofferd(arguments, &config).await;
