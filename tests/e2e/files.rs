@@ -84,7 +84,7 @@ async fn what_write_and_read_refuse_is_refused_here_and_on_record() {
         (".git/hooks/pre-commit", "SANDBOX_VIOLATION"),
         ("../x", "SANDBOX_VIOLATION"),
         ("@pkg/x", "SANDBOX_VIOLATION"),
-        ("/etc/passwd", "SANDBOX_VIOLATION"),
+        ("/proc/self/environ", "SANDBOX_VIOLATION"),
     ] {
         let begin = run.begin(path);
         let refused = run.upload_with(begin, b"x").await.unwrap_err();
@@ -441,4 +441,56 @@ async fn a_command_is_given_as_much_as_the_kernel_takes_where_the_profile_says_s
         v1::ExecRequest { stdin_file: "input".to_owned(), command: "sh".to_owned(), ..Default::default() };
     let refused = open.call(v1::operation::Kind::Exec(unseen)).await.unwrap_err();
     assert_eq!(reason(&refused), "PERMISSION_DENIED", "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_and_trees_go_to_places_of_the_container_and_out_of_them() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let content = bytes(9 * MIB + 1);
+    for path in ["/tmp/new/large.bin", "/home/agent/large.bin"] {
+        let begin = BeginUpload { sha256: sha256(&content), mode: Some(0o750), ..run.begin(path) };
+        let written = run.upload_with(begin, &content).await.unwrap().result.unwrap();
+        assert_eq!((written.path.as_str(), written.sha256_after), (path, sha256(&content)));
+        let all = run.download(path, 0).await.unwrap();
+        assert!(all.data == content && all.begun.unwrap().mode == 0o750, "{path}");
+    }
+    // One that cannot be written leaves nothing on its way.
+    let begin = run.begin("/etc/passwd");
+    assert_eq!(reason(&run.upload_with(begin, &content).await.unwrap_err()), "SANDBOX_VIOLATION");
+    let begin = BeginUpload { create_only: true, ..run.begin("/tmp/new/large.bin") };
+    assert_eq!(reason(&run.upload_with(begin, b"x").await.unwrap_err()), "PRECONDITION_FAILED");
+    assert_eq!(run.ran(calls::shell("ls -A /state")).await.stdout, "logs\n");
+    nothing_is_left(&daemon, &run).await;
+
+    let out = run.download_archive("/tmp/new").await.unwrap();
+    let unpacked = run.upload_archive("/home/agent/tree", &out.data).await.unwrap();
+    assert_eq!((unpacked.path.as_str(), unpacked.entries), ("/home/agent/tree", 1));
+    let seen = run.ran(calls::shell("sha256sum /home/agent/tree/large.bin; ls -A /state")).await.stdout;
+    assert!(seen.starts_with(&sha256(&content)) && seen.ends_with("\nlogs\n"), "{seen}");
+    assert_eq!(
+        reason(&run.upload_archive("/", &tar_of("workspace/x")).await.unwrap_err()),
+        "SANDBOX_VIOLATION"
+    );
+
+    let here = tempfile::tempdir().unwrap();
+    std::fs::write(here.path().join("a.txt"), "copied\n").unwrap();
+    let id = run.id().to_owned();
+    let local = |name: &str| here.path().join(name).display().to_string();
+    for (from, to) in
+        [(local("a.txt"), format!("{id}:/tmp/a.txt")), (format!("{id}:/tmp/a.txt"), local("b.txt"))]
+    {
+        let said = cp(&daemon, &["cp", &from, &to]).await;
+        assert_eq!(said.0, 0, "{from} {to}: {said:?}");
+    }
+    assert_eq!(std::fs::read_to_string(here.path().join("b.txt")).unwrap(), "copied\n");
+}
+
+fn tar_of(name: &str) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(1);
+    header.set_mode(0o644);
+    builder.append_data(&mut header, name, &b"x"[..]).unwrap();
+    builder.into_inner().unwrap()
 }

@@ -5,6 +5,7 @@
 
 mod calls;
 mod confinement;
+mod container_paths;
 mod disk_quota;
 mod exec_end;
 mod exec_limits;

@@ -125,7 +125,8 @@ fn asked(event: &Event) -> Asked {
     Asked {
         input: input.map(|input| Mark::of(&[operation.as_bytes(), input.to_string().as_bytes()])),
         files: path.map(file).into_iter().collect(),
-        secret: path.is_some_and(|path| SandboxPath::parse(path).is_ok_and(|path| looks_secret(&path))),
+        secret: path
+            .is_some_and(|path| SandboxPath::parse_anywhere(path).is_ok_and(|path| looks_secret(&path))),
         risk,
         not_held: details.and_then(|details| details.get("not_held")).and_then(Value::as_bool) == Some(true),
     }

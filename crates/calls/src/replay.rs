@@ -15,7 +15,7 @@ use audit::{Event, Kind};
 use audit_service::AuditLog;
 use gateway::{Caller, Gateway, Policy, RunScope};
 use identity::RunId;
-use ops::{Operation, Reason};
+use ops::{CommandLimits, Operation, Reason};
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::{Value, json};
@@ -238,7 +238,7 @@ fn restore(name: &str, input: &Value) -> Result<Operation, Unjudged> {
     fill(base, "", &mut input)?;
     let request: v1::Operation =
         serde_json::from_value(json!({ base: input })).map_err(|_| Unjudged::Unreadable)?;
-    Operation::parse(request).map_err(|_| Unjudged::Unreadable)
+    Operation::parse_within(request, CommandLimits::WIDEST).map_err(|_| Unjudged::Unreadable)
 }
 
 /// A patch of the same files, of the same size. Which files it changes and how large it is, is all that counts.

@@ -102,5 +102,9 @@ pub(crate) fn loaded_event(policy: &Policy) -> Event {
     if !off.is_empty() {
         details["deny_list_off"] = off.into();
     }
+    let open: Vec<&str> = policy.with_container_paths().collect();
+    if !open.is_empty() {
+        details["container_paths"] = open.into();
+    }
     Event::new(Kind::PolicyLoaded).details(details)
 }

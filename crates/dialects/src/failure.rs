@@ -88,6 +88,8 @@ fn place(refusal: &PathRefusal) -> (Option<Mount>, Option<&str>) {
         | PathRefusal::GitGuarded { path }
         | PathRefusal::PackageBinaries { path, .. }
         | PathRefusal::RunLog { path }
+        | PathRefusal::System { path }
+        | PathRefusal::InMount { path }
         | PathRefusal::ReservedName { path } => (None, Some(path)),
     }
 }

@@ -67,6 +67,11 @@ impl Lanes {
             // Not to be repeated: its reader has what was sent.
             Lane::Container if downloads => self.guest.call(spec, None, cancel).await,
             Lane::Container if !parts.operation.has_effect() => self.guest.look(spec, cancel).await,
+            // A file outside of the mounts.
+            Lane::Container if command.is_none() => match self.stage(spec, &cancel).await {
+                Ok(()) => self.guest.call(spec, None, cancel).await,
+                Err(failure) => Err(failure),
+            },
             Lane::Container => {
                 let (ended, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
                 let mut finished = ended.unwrap_or_else(failed);
@@ -112,6 +117,16 @@ impl Lanes {
             }
         };
         finished.unwrap_or_else(failed)
+    }
+
+    /// Puts what was uploaded where the container's lane finds it.
+    async fn stage(&self, spec: CallSpec<'_>, cancel: &CancellationToken) -> Result<(), ToolFailure> {
+        let Operation::Write(write) = spec.operation else { return Ok(()) };
+        let Some(staging) = write.staging() else { return Ok(()) };
+        let operation = Operation::Write(staging);
+        let spec = CallSpec { operation: &operation, ..spec };
+        let staged = self.host_worker.call(spec, None, cancel.clone()).await.map_err(|error| failure(&error))?;
+        staged.outcome.map(drop)
     }
 
     /// Runs a command: in the process that waits for one, or in one of its own.

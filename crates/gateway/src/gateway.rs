@@ -9,7 +9,7 @@ use crate::admission::{Admission, Ticket};
 use crate::approvals::{Approvals, Memory};
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
-use crate::decision::{Refusal, Verdict};
+use crate::decision::{Decision, Refusal, Verdict};
 use crate::grants::Permissions;
 use crate::limits::{Limits, NotAdmitted, Scope};
 use crate::measures::{Measure, Measures};
@@ -178,6 +178,7 @@ pub(crate) fn consider(
     let weighed = weigh(&question)?;
     let reads = weighed.reads.clone();
     let decision = weighed.decide(policy)?;
+    unseen(policy, &decision, &operation)?;
     let server = upstream(policy, &operation)?;
     // What a reviewer has seen is run as it was seen.
     let reads = if decision.verdict == Verdict::Allow { reads } else { Vec::new() };
@@ -192,6 +193,18 @@ pub(crate) fn consider(
         terms: profile.approvals.terms(decision.risk),
         decision,
     })
+}
+
+/// No reviewer is asked about a write that has no preview: the host lane, which makes these, has no such file.
+fn unseen(policy: &Policy, decision: &Decision, operation: &Operation) -> Result<(), Refusal> {
+    if decision.verdict != Verdict::Ask || operation.outside().is_none() || !operation.has_effect() {
+        return Ok(());
+    }
+    let name = operation.name();
+    let message = format!(
+        "`{name}` needs consent here, and outside of the mounts there is no preview of it to consent to: write in a mount, or use a command"
+    );
+    Err(refusal(policy, Reason::PermissionDenied, message, "container_paths"))
 }
 
 /// The server that a call goes to, as this policy has it.

@@ -3,10 +3,10 @@
 //! An operation that exists is well-formed. This check adds the bounds that a profile sets, so that no reviewer is asked about a call
 //! that its lane would refuse anyway. The lanes check again.
 
-use jail::{Access, SandboxPath};
+use jail::{Access, PathRefusal, SandboxPath};
 use ops::{Effect, Operation, Reason};
 
-use crate::policy::Profile;
+use crate::policy::{ContainerPaths, Profile};
 
 /// Why a call is not even considered.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,6 +19,7 @@ type Checked = Result<(), Invalid>;
 
 /// Checks one operation.
 pub(crate) fn validate(profile: &Profile, operation: &Operation) -> Checked {
+    outside(profile, operation)?;
     timeout(profile, operation)?;
     input(profile, operation)?;
     write_bytes(profile, operation)?;
@@ -37,6 +38,17 @@ fn permitted(profile: &Profile, path: &SandboxPath, access: Access) -> Checked {
         .protection()
         .check(path, access)
         .map_err(|refusal| Invalid { reason: Reason::SandboxViolation, message: refusal.to_string() })
+}
+
+/// Whoever parsed the request has looked at this as well: here no permit comes without it.
+fn outside(profile: &Profile, operation: &Operation) -> Checked {
+    match operation.outside() {
+        Some(path) if profile.container_paths == ContainerPaths::Deny => {
+            let refusal = PathRefusal::AbsoluteOutside { given: path.excerpt() };
+            Err(Invalid { reason: Reason::SandboxViolation, message: refusal.to_string() })
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn timeout(profile: &Profile, operation: &Operation) -> Checked {
@@ -109,6 +121,14 @@ mod tests {
             let shell = Operation::Shell(Shell { cwd, ..script("ls") });
             assert_eq!((refused(&exec), refused(&shell)), (reason, reason), "{exec:?}");
         }
+    }
+
+    #[test]
+    fn no_path_outside_of_the_mounts_passes_without_the_profile_s_word() {
+        let path = SandboxPath::parse_anywhere("/etc/hosts").unwrap();
+        let write = Operation::Write(Write { path, ..writes("a") });
+        assert_eq!(refused(&write), Some(Reason::SandboxViolation));
+        assert_eq!(validate(builtin().profile("harness").unwrap(), &write), Ok(()));
     }
 
     #[test]

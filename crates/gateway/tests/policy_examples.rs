@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use cofferdam_gateway::policy::ContainerPaths;
 use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, SystemClock, Verdict};
 use jail::SandboxPath;
 use ops::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
@@ -190,7 +191,8 @@ fn the_strict_profile_shows_every_key_and_what_holds_without_it() {
         (strict.exec.default_timeout_s, strict.exec.max_timeout_s, &strict.exec.env, &strict.exec.deny)
     );
 
-    let mut keys = vec!["image".to_owned(), "runtime".to_owned(), "risk".to_owned()];
+    let mut keys =
+        vec!["container_paths".to_owned(), "image".to_owned(), "runtime".to_owned(), "risk".to_owned()];
     let value = serde_json::to_value(strict).unwrap();
     for (key, value) in value.as_object().unwrap() {
         keys.push(key.clone());
@@ -244,17 +246,17 @@ fn what_is_for_runs_that_last_is_allowed_by_the_profiles_that_are_listed() {
         ("PATH", "/x"),
         ("LD_PRELOAD", "/x"),
     ];
-    // Of each variable in turn, and any image: a lease and a ttl need no leave.
+    // Of each variable in turn, any image, files outside of the mounts: a lease and a ttl need no leave.
     let table = [
-        ("build", [true, false, true, false, false], true),
-        ("harness", [true, true, true, true, true], true),
-        ("open", [true, true, true, true, true], true),
-        ("review", [true, false, false, false, false], true),
-        ("strict", [false, false, false, false, false], true),
+        ("build", [true, false, true, false, false], true, ContainerPaths::Deny),
+        ("harness", [true, true, true, true, true], true, ContainerPaths::Allow),
+        ("open", [true, true, true, true, true], true, ContainerPaths::Deny),
+        ("review", [true, false, false, false, false], true, ContainerPaths::Deny),
+        ("strict", [false, false, false, false, false], true, ContainerPaths::Deny),
     ];
     let profiles: Vec<_> = policy.profile_names().collect();
     assert_eq!(profiles, table.map(|(name, ..)| name));
-    for (name, allowed, any_image) in table {
+    for (name, allowed, any_image, container_paths) in table {
         let profile = policy.profile(name).unwrap();
         let has = variables.map(|(variable, value)| {
             let env = [(variable.to_owned(), value.to_owned())].into();
@@ -262,5 +264,6 @@ fn what_is_for_runs_that_last_is_allowed_by_the_profiles_that_are_listed() {
         });
         assert_eq!(has, allowed, "{name}: {variables:?}");
         assert_eq!(profile.permits_image(Some("tools:1")), any_image, "{name}");
+        assert_eq!(profile.container_paths, container_paths, "{name}");
     }
 }

@@ -1,5 +1,6 @@
 //! Reading, listing and searching, on threads that may block; what cannot block is read at once.
 
+use std::path::Path;
 use std::time::Duration;
 
 use jail::Jail;
@@ -7,8 +8,10 @@ use ops::{Bounds, Cancel, Operation, Outcome, Read, Reason, ToolFailure};
 use tokio::time::{sleep_until, timeout};
 use wire::worker::v1::Usage;
 
+use crate::args::Mounts;
 use crate::call::Call;
 use crate::lane::Lane;
+use crate::outside;
 
 /// An operation that was told to stop does so between two blocks, unless the file system holds on to it.
 const STOP: Duration = Duration::from_millis(500);
@@ -39,9 +42,12 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, operation: Operation) -> (
     let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());
     let stop = Cancel::new(Some(call.deadline.into_std()));
     let asked = stop.clone();
-    let mut work = lane
-        .threads
-        .run(move || measured(|| execute(&Lane::jail(mounts.iter(), &bounds), &operation, &bounds, &asked)));
+    let mut work = lane.threads.run(move || {
+        measured(|| {
+            let jail = jail_for(&mounts, operation.outside().is_some(), &bounds)?;
+            execute(&jail, &operation, &bounds, &asked)
+        })
+    });
     let deadline = call.deadline;
     let failure = tokio::select! {
         biased;
@@ -68,11 +74,20 @@ fn execute(jail: &Jail, operation: &Operation, bounds: &Bounds, stop: &Cancel) -
         Operation::List(list) => ops::list(jail, list, bounds, stop),
         Operation::Glob(glob) => ops::glob(jail, glob, bounds, stop),
         Operation::Grep(grep) => ops::grep(jail, grep, bounds, stop),
-        _ => {
-            let message = format!("{}: not a file operation of the container lane", operation.name());
-            Err(ToolFailure::new(Reason::InvalidArgument, message))
-        }
+        other => outside::write(jail, other, bounds),
     }
+}
+
+/// The run's mounts, and what is `outside` of them where a call names a file there.
+pub(crate) fn jail_for(mounts: &Mounts, outside: bool, bounds: &Bounds) -> Result<Jail, ToolFailure> {
+    let jail = Lane::jail(mounts.iter(), bounds);
+    if !outside {
+        return Ok(jail);
+    }
+    jail.with_container(Path::new("/")).map_err(|error| {
+        let message = format!("the container's own files cannot be opened here: {error}");
+        ToolFailure::new(Reason::PreconditionFailed, message)
+    })
 }
 
 fn ending() -> ToolFailure {

@@ -15,6 +15,7 @@ mod init;
 mod keep;
 mod lane;
 mod outbox;
+mod outside;
 mod relay;
 mod serve;
 mod streams;

@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use jail::Jail;
+use jail::Mount;
 use ops::{Cancel, Outcome, Read, Reason, TRANSFER_PIECE, ToolFailure};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
 use wire::worker::v1::output::Stream;
 
 use crate::call::Call;
+use crate::files;
 use crate::lane::Lane;
 
 /// Pieces between the thread and the daemon.
@@ -29,7 +30,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, read: Read) -> Outcome {
     let asked = stop.clone();
     let (pieces, mut waiting) = mpsc::channel(WAITING);
     let mut work = lane.threads.run(move || {
-        let jail: Jail = Lane::jail(mounts.iter(), &bounds);
+        let jail = files::jail_for(&mounts, read.path.mount() == Mount::Container, &bounds)?;
         ops::send(&jail, &read, &bounds, &asked, &mut Pieces { next: Vec::new(), pieces })
     });
     let deadline = call.deadline;

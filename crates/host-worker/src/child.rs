@@ -225,6 +225,8 @@ fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
             Mount::Project => Place::Workspace,
             Mount::State => Place::State,
             Mount::Pkg => Place::Pkg,
+            // Not of the host.
+            Mount::Container => continue,
         };
         let Some(path) = location::path(place) else { continue };
         match Root::open(mount, &path) {

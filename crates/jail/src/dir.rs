@@ -95,7 +95,7 @@ impl Dir {
     }
 
     pub(crate) fn child(&self, name: &EntryName) -> String {
-        format!("{}/{}", self.path, name.shown())
+        format!("{}/{}", self.path.trim_end_matches('/'), name.shown())
     }
 }
 

@@ -92,7 +92,7 @@ impl From<Errno> for OpenErrorKind {
             Errno::NOTDIR => Self::NotADirectory,
             Errno::ISDIR => Self::IsADirectory,
             Errno::LOOP => Self::Symlink,
-            Errno::XDEV => Self::MountPoint,
+            Errno::XDEV | Errno::BUSY => Self::MountPoint,
             Errno::ACCESS | Errno::PERM => Self::PermissionDenied,
             Errno::EXIST | Errno::NOTEMPTY => Self::Exists,
             Errno::NAMETOOLONG => Self::NameTooLong,

@@ -77,8 +77,11 @@ fn expand(
     let mut links = 0;
     while let Some(component) = todo.pop() {
         if component == b".." {
-            // `done` has no links, so its parent is the directory that `..` means.
-            done = done.parent().ok_or(OpenErrorKind::Escapes)?;
+            // `done` has no links, so its parent is the directory that `..` means. That of a whole root is itself.
+            done = match done.parent() {
+                None if !root.is_whole() => return Err(OpenErrorKind::Escapes.into()),
+                parent => parent.unwrap_or_default(),
+            };
             continue;
         }
         let next = EntryName::new(&component)
@@ -100,7 +103,10 @@ fn expand(
             Err(errno) => return Err(Stop::Failed(errno.into())),
         };
         if text.first() == Some(&b'/') {
-            return Err(OpenErrorKind::Escapes.into());
+            if !root.is_whole() {
+                return Err(OpenErrorKind::Escapes.into());
+            }
+            done = RelPath::root();
         }
         todo.extend(
             text.rsplit(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b".")).map(<[u8]>::to_vec),

@@ -1,5 +1,7 @@
 //! The mounts of one run with their rules: the only way from a path to a file.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::access::Access;
@@ -31,6 +33,40 @@ impl Jail {
     /// A jail of these mounts; of two handles for one mount the first counts.
     pub fn new(roots: impl IntoIterator<Item = Root>, protection: Protection) -> Self {
         Self { roots: roots.into_iter().collect(), protection, private: None }
+    }
+
+    /// With what the container at `root` has outside of these mounts. For the container's own lane.
+    pub fn with_container(mut self, root: &Path) -> io::Result<Self> {
+        self.roots.push(Root::container(root, &self.roots)?);
+        Ok(self)
+    }
+
+    /// The place in the container that `path` leads to by the links in its directories, as far as these exist. Its last name is
+    /// not followed. For those who write there, which never follows a link.
+    pub fn settled(&self, path: &SandboxPath) -> Result<SandboxPath, AccessError> {
+        let root = self.root(path.mount())?;
+        let check = |rel: &RelPath| {
+            self.protection.check(&SandboxPath::new(root.mount(), rel.clone()), Access::Write)
+        };
+        check(path.rel())?;
+        let Some((mut at, name)) = path.rel().split_last() else { return Ok(path.clone()) };
+        let mut missing = vec![name];
+        let mut rel = loop {
+            match follow(root, &at, check, |rel| root.dir(rel).map(|_| rel.clone())) {
+                Err(AccessError::Open(OpenError { kind: OpenErrorKind::NotFound, .. })) => {
+                    let Some((above, name)) = at.split_last() else { return Ok(path.clone()) };
+                    missing.push(name);
+                    at = above;
+                }
+                found => break found?,
+            }
+        };
+        let fault = || OpenError::new(path.excerpt(), OpenErrorKind::Inexpressible);
+        for name in missing.iter().rev() {
+            rel = rel.join(name).ok_or_else(fault)?;
+        }
+        check(&rel)?;
+        Ok(SandboxPath::new(root.mount(), rel))
     }
 
     /// With the run's private directory, in which what is written is noted until it is in place.

@@ -12,6 +12,7 @@ mod meta;
 mod mount;
 mod name;
 mod note;
+mod outside;
 mod path;
 mod private;
 mod protect;

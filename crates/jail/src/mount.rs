@@ -1,4 +1,4 @@
-//! The three mounts of a run: the only places that a path can begin.
+//! The places where a path can begin: the three mounts of a run, and the root of its container.
 
 use std::fmt;
 
@@ -11,10 +11,12 @@ pub enum Mount {
     Pkg,
     /// The run's own scratch space: read and write.
     State,
+    /// Everything else that the container sees, beneath `/`. For its own lane alone, and only where the profile says so.
+    Container,
 }
 
 impl Mount {
-    /// Every mount, in the order of their names in messages.
+    /// The mounts that both lanes share, in the order of their names in messages.
     pub const ALL: [Self; 3] = [Self::Project, Self::Pkg, Self::State];
 
     /// The name that agents use, such as `@project`.
@@ -23,6 +25,7 @@ impl Mount {
             Self::Project => "@project",
             Self::Pkg => "@pkg",
             Self::State => "@state",
+            Self::Container => "/",
         }
     }
 
@@ -31,12 +34,13 @@ impl Mount {
             Self::Project => "/workspace",
             Self::Pkg => "/pkg",
             Self::State => "/state",
+            Self::Container => "/",
         }
     }
 
     /// Whether anything may be written there at all.
     pub const fn is_writable(self) -> bool {
-        matches!(self, Self::Project | Self::State)
+        matches!(self, Self::Project | Self::State | Self::Container)
     }
 
     /// The mount with exactly this alias; case counts.

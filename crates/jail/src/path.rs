@@ -29,19 +29,30 @@ impl SandboxPath {
             return Err(PathRefusal::Empty);
         }
         let (mount, beneath) = split_mount(text)?;
-        match RelPath::normalise(beneath) {
-            Ok(rel) => Ok(Self { mount, rel }),
-            Err(Fault::Nul) => Err(PathRefusal::NulByte { mount }),
-            Err(Fault::Parent) => Err(PathRefusal::ParentSegment { mount, path: excerpt(beneath) }),
-            Err(Fault::PathTooLong) => Err(PathRefusal::PathTooLong { mount }),
-            Err(Fault::ComponentTooLong) => Err(PathRefusal::ComponentTooLong { mount }),
-        }
+        let rel = RelPath::normalise(beneath).map_err(|fault| refusal(fault, mount, beneath))?;
+        Ok(Self { mount, rel })
     }
 
     /// As [`Self::parse`], of a path as agents write it: a leading `./` or `/` before a mount's alias means nothing. For
     /// requests only. In a command, or on a disk, `./@project` is a name like any other.
     pub fn parse_written(text: &str) -> Result<Self, PathRefusal> {
         Self::parse(Self::from_alias(text).unwrap_or(text))
+    }
+
+    /// As [`Self::parse_written`], of a place that may also lie outside of the mounts: `/etc/hosts` is the container's own.
+    pub fn parse_anywhere(text: &str) -> Result<Self, PathRefusal> {
+        let mount = Mount::Container;
+        match Self::parse_written(text) {
+            Err(PathRefusal::AbsoluteOutside { .. }) => {}
+            parsed => return parsed,
+        }
+        let rel = RelPath::normalise(text).map_err(|fault| refusal(fault, mount, text))?;
+        // `//workspace/a` is a path in a mount all the same.
+        let plain = format!("/{}", rel.as_str());
+        match Self::parse(&plain) {
+            Err(PathRefusal::AbsoluteOutside { .. }) => Ok(Self { mount, rel }),
+            parsed => parsed,
+        }
     }
 
     /// The part of `text` that begins with a mount's alias, when nothing but `./` and `/` is before it.
@@ -66,6 +77,11 @@ impl SandboxPath {
     /// The path as commands in the container see it, such as `/workspace/src/a.rs`.
     pub fn container_path(&self) -> String {
         join(self.mount.container_path(), &self.rel)
+    }
+
+    /// What is called so beneath this directory, as displayed.
+    pub fn shown(&self, beneath: impl fmt::Display) -> String {
+        format!("{}/{beneath}", self.to_string().trim_end_matches('/'))
     }
 
     /// The form for messages: as displayed, but on one line and cut when very long.
@@ -111,8 +127,20 @@ fn is_windows(text: &str) -> bool {
     }
 }
 
+fn refusal(fault: Fault, mount: Mount, beneath: &str) -> PathRefusal {
+    match fault {
+        Fault::Nul => PathRefusal::NulByte { mount },
+        Fault::Parent => PathRefusal::ParentSegment { mount, path: excerpt(beneath) },
+        Fault::PathTooLong => PathRefusal::PathTooLong { mount },
+        Fault::ComponentTooLong => PathRefusal::ComponentTooLong { mount },
+    }
+}
+
 fn join(top: &str, rel: &RelPath) -> String {
-    if rel.is_root() { top.to_owned() } else { format!("{top}/{}", rel.as_str()) }
+    match rel.as_str() {
+        "" => top.to_owned(),
+        rel => format!("{}/{rel}", top.trim_end_matches('/')),
+    }
 }
 
 impl fmt::Display for SandboxPath {
@@ -126,5 +154,49 @@ impl FromStr for SandboxPath {
 
     fn from_str(text: &str) -> Result<Self, PathRefusal> {
         Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_outside_of_the_mounts_has_one_form_and_one_in_them_is_never_taken_for_it() {
+        let parsed = |text: &str| SandboxPath::parse_anywhere(text).map_err(|refusal| refusal.reason());
+        for (text, shown) in [
+            ("/etc/hosts", "/etc/hosts"),
+            ("//tmp/./a//b/", "/tmp/a/b"),
+            ("/", "/"),
+            ("/workspaces/a", "/workspaces/a"),
+            ("/@a", "/@a"),
+            ("/workspace/a", "@project/a"),
+            ("//workspace", "@project"),
+            ("/./state//a", "@state/a"),
+            ("/@pkg/a", "@pkg/a"),
+            ("a", "@project/a"),
+            ("/...", "/..."),
+        ] {
+            let path = parsed(text).unwrap();
+            assert_eq!(path.to_string(), shown, "{text}");
+            assert_eq!(parsed(shown).as_ref(), Ok(&path), "{text}");
+            if path.mount() == Mount::Container {
+                assert_eq!(
+                    SandboxPath::parse(text).map_err(|refusal| refusal.reason()),
+                    Err("absolute_path")
+                );
+                assert_eq!(path.container_path(), shown);
+            }
+        }
+        for (text, reason) in [
+            ("/tmp/../workspace/a", "parent_segment"),
+            ("/..", "parent_segment"),
+            ("/tmp/a\0", "nul_byte"),
+            ("C:/a", "windows_path"),
+            ("@none/a", "unknown_mount"),
+            ("", "empty_path"),
+        ] {
+            assert_eq!(parsed(text), Err(reason), "{text}");
+        }
     }
 }

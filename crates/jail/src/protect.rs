@@ -15,6 +15,9 @@ use crate::temporary_name::TEMPORARY_PREFIX;
 /// The directory in @state with the run's own log. The daemon's directory is mounted there, read-only, for all but the host lane.
 pub const RUN_LOG: &str = "logs";
 
+/// What no path of the container leads to: each may lead to anything else, or to the guest.
+pub(crate) const SYSTEM: [&str; 4] = ["proc", "sys", "dev", ".cofferdam"];
+
 /// Whether git's hooks and configuration may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum GitReads {
@@ -36,6 +39,9 @@ impl Protection {
     /// Refuses `path` where `access` to it is not permitted, for every caller and every content.
     pub fn check(self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
         let rel = path.rel();
+        if path.mount() == Mount::Container {
+            outside_of_mounts(path)?;
+        }
         match access {
             Access::Write if !path.mount().is_writable() => {
                 Err(PathRefusal::ReadOnlyMount { mount: path.mount(), path: path.excerpt() })
@@ -58,6 +64,17 @@ impl Protection {
             Access::Read | Access::Write | Access::Execute => Ok(()),
         }
     }
+}
+
+fn outside_of_mounts(path: &SandboxPath) -> Result<(), PathRefusal> {
+    let first = path.rel().components().next().unwrap_or_default();
+    if SYSTEM.contains(&first) {
+        return Err(PathRefusal::System { path: path.excerpt() });
+    }
+    if Mount::ALL.iter().any(|mount| &mount.container_path()[1..] == first) {
+        return Err(PathRefusal::InMount { path: path.excerpt() });
+    }
+    Ok(())
 }
 
 /// Anywhere below `.git`, since submodules and work trees keep their own hooks and configuration there.
@@ -84,7 +101,7 @@ mod tests {
     use super::*;
 
     fn reason(path: &str, access: Access, git_reads: GitReads) -> &'static str {
-        let path = SandboxPath::parse(path).unwrap();
+        let path = SandboxPath::parse_anywhere(path).unwrap();
         Protection { git_reads }
             .check(&path, access)
             .map_or_else(|refusal| refusal.reason(), |()| "permitted")
@@ -123,8 +140,21 @@ mod tests {
             ("@state/a/logs", Write, Open, "permitted"),
             ("logs/a", Write, Open, "permitted"),
             ("a/.cofferdam-tmp-0", Write, Open, "reserved_name"),
+            ("/etc/hosts", Read, Guarded, "permitted"),
+            ("/tmp/a", Write, Guarded, "permitted"),
+            ("/", Read, Guarded, "permitted"),
+            ("/tmp/proc", Read, Guarded, "permitted"),
+            ("/tmp/.git/config", Write, Open, "git_internals"),
+            ("/proc/self/mem", Read, Open, "system_path"),
+            ("/sys", Read, Open, "system_path"),
+            ("/dev/fd/0", Read, Open, "system_path"),
+            ("/.cofferdam/guest", Read, Open, "system_path"),
         ] {
             assert_eq!(reason(path, access, git_reads), expected, "{path} {access} {git_reads:?}");
         }
+        let name = crate::EntryName::new(b"workspace").unwrap();
+        let linked = SandboxPath::new(Mount::Container, RelPath::root().join(&name).unwrap());
+        let refused = Protection::default().check(&linked, Read).map_err(|refusal| refusal.reason());
+        assert_eq!(refused, Err("in_mount"));
     }
 }

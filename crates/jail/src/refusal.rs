@@ -62,6 +62,12 @@ pub enum PathRefusal {
     /// Writing the run's own log, or beside it.
     #[error("{path}: the daemon alone writes in @state/logs; name another place")]
     RunLog { path: String },
+    /// The kernel's and the daemon's own places in a container.
+    #[error("{path}: /proc, /sys, /dev and /.cofferdam are no files of the container")]
+    System { path: String },
+    /// A link of the container's that leads into a mount, which has rules of its own.
+    #[error("{path}: a symlink leads into a mount; name the place there")]
+    InMount { path: String },
     /// A name that the writer itself uses while it replaces a file.
     #[error("{path}: names that begin with `.cofferdam-tmp-` are reserved")]
     ReservedName { path: String },
@@ -85,6 +91,8 @@ impl PathRefusal {
             Self::GitGuarded { .. } => "git_guarded",
             Self::PackageBinaries { .. } => "package_binaries",
             Self::RunLog { .. } => "run_log",
+            Self::System { .. } => "system_path",
+            Self::InMount { .. } => "in_mount",
             Self::ReservedName { .. } => "reserved_name",
         }
     }

@@ -21,8 +21,14 @@ const CONFINED: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_XDEV)
     .union(ResolveFlags::NO_SYMLINKS);
 
+/// The same beneath the root of a container, whose own mounts are entered: see [`crate::outside`].
+const ACROSS: ResolveFlags = CONFINED.difference(ResolveFlags::NO_XDEV);
+
 /// The kernel answers `EAGAIN` when a rename anywhere on the host raced with the walk.
 const MAX_RETRIES: u32 = 128;
+
+/// Opens a name itself, to be looked at alone.
+pub(crate) const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW);
 
 /// The kernel, or a filter around this process, does not have what confinement needs.
 #[derive(Debug, Error)]
@@ -50,10 +56,25 @@ pub(crate) fn open_confined(
     }
 }
 
+/// As [`open_confined`], over mount points, to look or to read.
+pub(crate) fn open_across(dir: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    resolved(dir.as_fd(), path, flags | OFlags::CLOEXEC, Mode::empty(), ACROSS)
+}
+
 fn confined(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    resolved(dir, path, flags, mode, CONFINED)
+}
+
+fn resolved(
+    dir: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+    how: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     let mut tries = 0;
     loop {
-        match openat2(dir, path, flags, mode, CONFINED) {
+        match openat2(dir, path, flags, mode, how) {
             Err(Errno::AGAIN | Errno::INTR) if tries < MAX_RETRIES => tries += 1,
             result => return result,
         }
@@ -80,12 +101,16 @@ pub(crate) fn open_directory(dir: impl AsFd, path: &[u8]) -> Result<OwnedFd, Err
 /// already because mounts are `nodev`.
 pub(crate) fn open_regular(dir: impl AsFd, path: &[u8]) -> Result<RegularFile, OpenErrorKind> {
     let dir = dir.as_fd();
-    let opened = open_confined(dir, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty());
-    let fd = match opened {
+    regular(|flags| open_confined(dir, path, flags, Mode::empty()))
+}
+
+/// The same with another way to open it.
+pub(crate) fn regular(open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<RegularFile, OpenErrorKind> {
+    let fd = match open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
         Ok(fd) => fd,
         // A socket gives ENXIO and a device on a `nodev` mount EACCES: say what it is.
         Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV)) => {
-            return Err(match look(dir, path).map(|(_, meta)| meta.kind) {
+            return Err(match looked(open(LOOK)).map(|(_, meta)| meta.kind) {
                 Ok(kind @ (FileKind::Fifo | FileKind::Socket | FileKind::Device | FileKind::Other)) => {
                     OpenErrorKind::NotRegular(kind)
                 }
@@ -104,7 +129,12 @@ pub(crate) fn open_regular(dir: impl AsFd, path: &[u8]) -> Result<RegularFile, O
 
 /// What `path` itself is, links included, without opening it: the handle can only be looked at.
 pub(crate) fn look(dir: impl AsFd, path: &[u8]) -> Result<(OwnedFd, Metadata), Errno> {
-    let fd = open_confined(dir, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
+    looked(open_confined(dir, path, LOOK, Mode::empty()))
+}
+
+/// The same of what was opened with [`LOOK`].
+pub(crate) fn looked(opened: Result<OwnedFd, Errno>) -> Result<(OwnedFd, Metadata), Errno> {
+    let fd = opened?;
     let meta = Metadata::new(&fstat(&fd)?);
     Ok((fd, meta))
 }

@@ -11,6 +11,7 @@ use crate::dir::{Dir, Inner};
 use crate::error::{OpenError, OpenErrorKind};
 use crate::meta::{Metadata, RegularFile};
 use crate::mount::Mount;
+use crate::outside::Outside;
 use crate::path::SandboxPath;
 use crate::rel::RelPath;
 use crate::resolve;
@@ -23,13 +24,28 @@ pub struct Root {
     mount: Mount,
     fd: OwnedFd,
     inner: Option<Inner>,
+    outside: Option<Outside>,
 }
 
 impl Root {
     /// Opens the directory at `at`, which is trusted: it comes from the process's own set-up, not from an agent.
     pub fn open(mount: Mount, at: &Path) -> io::Result<Self> {
         let fd = open(at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { mount, fd, inner: None })
+        Ok(Self { mount, fd, inner: None, outside: None })
+    }
+
+    /// The root of a container, at `at`, without the mounts that `others` are of.
+    pub(crate) fn container(at: &Path, others: &[Self]) -> io::Result<Self> {
+        let root = Self::open(Mount::Container, at)?;
+        let inner = others.iter().filter_map(|root| root.inner.as_ref()).map(|inner| inner.fd.as_fd());
+        let mounts: Vec<_> = others.iter().map(|root| root.fd.as_fd()).chain(inner).collect();
+        let outside = Outside::of(&root.fd, &mounts)?;
+        Ok(Self { outside: Some(outside), ..root })
+    }
+
+    /// Whether its own mounts are entered, and its links are those of a whole root.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.outside.is_some()
     }
 
     /// With what is mounted on the directory `name` in `at`, which is trusted, too, and which no walk would enter otherwise:
@@ -53,17 +69,26 @@ impl Root {
 
     pub(crate) fn file(&self, rel: &RelPath) -> Result<RegularFile, OpenErrorKind> {
         let (at, path) = self.start(rel);
+        if let Some(outside) = &self.outside {
+            return resolve::regular(|flags| outside.open(at, path, flags));
+        }
         resolve::open_regular(at, path)
     }
 
     pub(crate) fn known_file(&self, rel: &RelPath) -> Option<RegularFile> {
         let (at, path) = self.start(rel);
+        if self.outside.is_some() {
+            return None;
+        }
         resolve::open_known(at, path)
     }
 
     pub(crate) fn dir(&self, rel: &RelPath) -> Result<Dir, OpenErrorKind> {
         let (at, path) = self.start(rel);
-        let fd = resolve::open_directory(at, path)?;
+        let fd = match &self.outside {
+            Some(outside) => outside.open(at, path, OFlags::RDONLY | OFlags::DIRECTORY)?,
+            None => resolve::open_directory(at, path)?,
+        };
         let inner = self.inner.clone().filter(|_| rel.is_root());
         Ok(Dir::new(fd, self.describe(rel)).with_inner(inner))
     }
@@ -71,7 +96,10 @@ impl Root {
     /// The metadata of `rel` itself, links included, and a handle to look at it further.
     pub(crate) fn look(&self, rel: &RelPath) -> Result<(OwnedFd, Metadata), OpenErrorKind> {
         let (at, path) = self.start(rel);
-        Ok(resolve::look(at, path)?)
+        Ok(match &self.outside {
+            Some(outside) => resolve::looked(outside.open(at, path, resolve::LOOK))?,
+            None => resolve::look(at, path)?,
+        })
     }
 
     /// The handle that a walk to `rel` starts from, and what remains of the way.

@@ -52,6 +52,10 @@ impl Jail {
         let rel = RelPath::root();
         let fault = |kind| OpenError::new(mount.alias(), kind);
         let Ok(root) = self.root(mount) else { return Err(fault(OpenErrorKind::NotFound)) };
+        // Nothing there outlives the container.
+        if root.is_whole() {
+            return Ok(());
+        }
         let top = root.dir(&rel).map_err(fault)?;
         syncfs(&top).map_err(|errno| fault(errno.into()))
     }

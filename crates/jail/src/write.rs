@@ -295,7 +295,11 @@ pub(crate) fn make_directories(root: &Root, rel: &RelPath, syncs: bool) -> Resul
             Err(errno) => return Err(errno.into()),
         };
         at = at.join(&name).ok_or(OpenErrorKind::Inexpressible)?;
-        let next = Dir::new(resolve::open_directory(&dir, name.as_bytes())?, root.describe(&at));
+        let next = if root.is_whole() {
+            root.dir(&at)?
+        } else {
+            Dir::new(resolve::open_directory(&dir, name.as_bytes())?, root.describe(&at))
+        };
         let above = std::mem::replace(&mut dir, next);
         if made && syncs {
             changed.push(above);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use gateway::Profile;
-use gateway::policy::RootMode;
+use gateway::policy::{ContainerPaths, RootMode};
 use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -89,6 +89,9 @@ impl Runs {
         }
         if !profile.exec.deny_list.is_on() {
             details["deny_list"] = "off".into();
+        }
+        if profile.container_paths == ContainerPaths::Allow {
+            details["container_paths"] = "allow".into();
         }
         if profile.root == RootMode::WritableLayer {
             details["root"] = "writable-layer".into();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dialects::{Dialect, Facts, Limits, Made, ParseFailure, ProcessView};
+use gateway::policy::ContainerPaths;
 use gateway::{Policy, Profile};
 use identity::check_client_name;
 use ops::{CommandLimits, OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
@@ -67,7 +68,11 @@ pub fn limits(profile: &Profile) -> Limits {
         max_output_bytes: profile.bounds.max_output_bytes,
         default_timeout_s: profile.exec.default_timeout_s,
         max_timeout_s: profile.exec.max_timeout_s,
-        command: CommandLimits::of(profile.bounds.max_argv_bytes, profile.bounds.max_stdin_bytes),
+        command: CommandLimits::of(
+            profile.bounds.max_argv_bytes,
+            profile.bounds.max_stdin_bytes,
+            profile.container_paths == ContainerPaths::Allow,
+        ),
     }
 }
 

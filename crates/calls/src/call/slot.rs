@@ -103,6 +103,7 @@ impl CallTask {
 }
 
 async fn writing(run: &Run, operation: &Operation) -> Option<OwnedRwLockReadGuard<()>> {
-    let writes = operation.lane() == Lane::Host && operation.has_effect();
+    // What is uploaded goes through the host lane wherever it is written.
+    let writes = operation.has_effect() && (operation.lane() == Lane::Host || operation.outside().is_some());
     if writes { Some(run.writing.clone().read_owned().await) } else { None }
 }

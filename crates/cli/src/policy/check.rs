@@ -32,6 +32,9 @@ struct Report<'r> {
     /// Profiles whose deny list is off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     deny_list_off: Vec<&'r str>,
+    /// Profiles under which files outside of the mounts may be named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    container_paths: Vec<&'r str>,
     problems: &'r [Problem],
 }
 
@@ -44,10 +47,12 @@ impl Check {
                 ok: true,
                 digest: Some(policy.digest()),
                 deny_list_off: policy.without_deny_list().collect(),
+                container_paths: policy.with_container_paths().collect(),
                 problems: &[],
             },
             Err(Problems(problems)) => {
-                Report { ok: false, digest: None, deny_list_off: Vec::new(), problems }
+                let (deny_list_off, container_paths) = (Vec::new(), Vec::new());
+                Report { ok: false, digest: None, deny_list_off, container_paths, problems }
             }
         };
         context.ui.answer(report, |_, page| render(&checked, page))?;
@@ -64,6 +69,10 @@ fn load(path: &Path) -> Result<Result<Policy, Problems>, Failure> {
     Ok(Policy::from_part(&name, &text))
 }
 
+const OFF: &str = "the deny list is off: rm, dd, su and all others run unless the profile names them";
+const OUTSIDE: &str =
+    "container paths are allowed: files outside of the mounts are read and written as by commands";
+
 fn render(checked: &Result<Policy, Problems>, page: &mut Output) {
     match checked {
         Ok(policy) => {
@@ -75,9 +84,9 @@ fn render(checked: &Result<Policy, Problems>, page: &mut Output) {
                 ("roles", names(policy.role_names().collect())),
                 ("teams", names(policy.team_names().collect())),
             ]);
-            for profile in policy.without_deny_list() {
-                let said =
-                    "the deny list is off: rm, dd, su and all others run unless the profile names them";
+            let off = policy.without_deny_list().map(|profile| (profile, OFF));
+            let outside = policy.with_container_paths().map(|profile| (profile, OUTSIDE));
+            for (profile, said) in off.chain(outside) {
                 page.styled(Style::Yellow, "note")
                     .own(": profile ")
                     .word(profile)
@@ -119,6 +128,8 @@ mod tests {
         assert!(shown(directory.path()).contains("no role is defined"));
         std::fs::write(&file, "profiles: {mine: {operations: {}, exec: {deny_list: off}}}\n").unwrap();
         assert!(shown(&file).contains("note: profile mine: the deny list is off"), "{}", shown(&file));
+        std::fs::write(&file, "profiles: {mine: {operations: {}, container_paths: allow}}\n").unwrap();
+        assert!(shown(&file).contains("note: profile mine: container paths are allowed"), "{}", shown(&file));
         std::fs::write(&file, "profiles:\n  mine:\n    operations: {raed: allow}\n").unwrap();
         assert_eq!(
             shown(&file),

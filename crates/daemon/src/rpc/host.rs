@@ -35,7 +35,8 @@ impl HostService for Service {
         let _look = LOOKS.try_acquire().map_err(busy)?;
         let mut findings = doctor::examine(Some(self.engine_socket.clone())).await;
         findings.extend(escapes(&self.runs.launcher.host));
-        findings.push(deny_lists(&self.gateway.policy()));
+        let policy = self.gateway.policy();
+        findings.extend([deny_lists(&policy), container_paths(&policy)]);
         Ok(Response::new(v1::ExamineHostResponse { findings: findings.into_iter().map(to_wire).collect() }))
     }
 }
@@ -61,6 +62,22 @@ fn deny_lists(policy: &Policy) -> Finding {
             TOPIC,
             format!(
                 "off in {}: in runs of such a profile the container is the only boundary",
+                names.join(", ")
+            ),
+        ),
+    }
+}
+
+/// Which profiles in force let operations on files reach all that commands reach.
+fn container_paths(policy: &Policy) -> Finding {
+    const TOPIC: &str = "container paths";
+    let open: Vec<&str> = policy.with_container_paths().collect();
+    match open.as_slice() {
+        [] => Finding::good(TOPIC, "refused in every profile"),
+        names => Finding::good(
+            TOPIC,
+            format!(
+                "allowed in {}: files outside of the mounts are read and written as by commands",
                 names.join(", ")
             ),
         ),

@@ -1,16 +1,17 @@
-//! Patterns of paths: `src/**`, `@state/*.md`.
+//! Patterns of paths: `src/**`, `@state/*.md`, `/etc/**`.
 
 use std::fmt;
 
 use globset::{GlobBuilder, GlobSet};
-use jail::SandboxPath;
+use jail::{Mount, SandboxPath};
 use serde::{Deserialize, Serialize};
 
 /// Longest pattern, bytes.
 const MAX_BYTES: usize = 1_024;
 
 /// A pattern of paths in a run, in alias form. One that names no mount is beneath `@project`. `*` and `?` stop at `/`,
-/// `**` does not; `[…]` and `{…,…}` are as in most shells.
+/// `**` does not; `[…]` and `{…,…}` are as in most shells. One that begins with `/` is of the container's own files, or of the mount
+/// that the container has there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PathPattern {
@@ -31,15 +32,15 @@ impl PathPattern {
         if text.is_empty() || text.len() > MAX_BYTES {
             return bad("must have 1 to 1024 bytes");
         }
-        if text.chars().any(char::is_control) || text.starts_with('/') || text.contains('\\') {
-            return bad(
-                "must be relative or begin with @project, @pkg or @state, without `\\` and control characters",
-            );
+        if text.chars().any(char::is_control) || text.contains('\\') {
+            return bad("must not have `\\` and control characters");
         }
-        if text.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        let names = text.strip_prefix('/').unwrap_or(text);
+        if names.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return bad("must not have empty parts, `.` or `..`");
         }
         let text = match text.strip_prefix('@') {
+            None if text.starts_with('/') => absolute(text)?,
             None => format!("@project/{text}"),
             Some(rest) if matches!(rest.split('/').next(), Some("project" | "pkg" | "state")) => {
                 text.to_owned()
@@ -70,8 +71,24 @@ impl PathPattern {
     }
 }
 
+/// In the form that paths have. A pattern over mounts and other directories would match the one form and not the other.
+fn absolute(text: &str) -> Result<String, BadPattern> {
+    let (first, _) = text[1..].split_once('/').unwrap_or((&text[1..], ""));
+    if first.contains(['*', '?', '[', '{', '@']) {
+        return Err(BadPattern(
+            "the first name of an absolute pattern must be plain, such as /etc/**".to_owned(),
+        ));
+    }
+    let top = &text[..=first.len()];
+    let mount = Mount::ALL.into_iter().find(|mount| mount.container_path() == top);
+    Ok(mount.map_or_else(|| text.to_owned(), |mount| format!("{mount}{}", &text[top.len()..])))
+}
+
 /// Whether `inner` is `outer` or beneath it.
 fn within(inner: &str, outer: &str) -> bool {
+    if outer == "/" {
+        return inner.starts_with('/');
+    }
     inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -39,7 +39,10 @@ use sha2::{Digest, Sha256};
 
 pub use anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 pub use holding::{EXEC_READ_ONLY, Grant};
-pub use model::{Author, CallBounds, ContainerLimits, ExecPolicy, Profile, RootMode, TmpMode, WorkspaceMode};
+pub use model::{
+    Author, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile, RootMode, TmpMode,
+    WorkspaceMode,
+};
 pub use own_kernel::has_own_kernel;
 pub(crate) use own_risk::default_risk;
 pub use prefix::Prefix;
@@ -122,6 +125,13 @@ impl Policy {
     pub fn without_deny_list(&self) -> impl Iterator<Item = &str> {
         let off = self.content.profiles.iter().filter(|(_, profile)| !profile.exec.deny_list.is_on());
         off.map(|(name, _)| name.as_str())
+    }
+
+    /// Names of the profiles under which files outside of the mounts may be named, sorted.
+    pub fn with_container_paths(&self) -> impl Iterator<Item = &str> {
+        let profiles = self.content.profiles.iter();
+        let open = profiles.filter(|(_, profile)| profile.container_paths == ContainerPaths::Allow);
+        open.map(|(name, _)| name.as_str())
     }
 
     /// Names of the roles, sorted.

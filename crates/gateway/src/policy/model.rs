@@ -43,6 +43,9 @@ pub struct Profile {
     /// Whether programs in `/tmp` can be run.
     #[serde(skip_serializing_if = "TmpMode::is_noexec")]
     pub tmp: TmpMode,
+    /// Whether files of the container outside of the mounts may be named.
+    #[serde(skip_serializing_if = "ContainerPaths::is_denied")]
+    pub container_paths: ContainerPaths,
     /// Nobody watches: what the profile allows runs by itself even where the role would ask.
     pub unattended: bool,
     /// Limits of the container.
@@ -89,6 +92,22 @@ impl RootMode {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
     fn is_read_only(&self) -> bool {
         *self == Self::ReadOnly
+    }
+}
+
+/// Whether `read`, `list`, `glob`, `grep`, `write` and `edit` reach the container's own files, as commands do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContainerPaths {
+    #[default]
+    Deny,
+    Allow,
+}
+
+impl ContainerPaths {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+    fn is_denied(&self) -> bool {
+        *self == Self::Deny
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runtimes that give a container a kernel of its own, and what cannot be had with one.
 
-use super::model::{Profile, RootMode};
+use super::model::{ContainerPaths, Profile, RootMode};
 use crate::decision::Verdict;
 use crate::document::At;
 
@@ -24,6 +24,11 @@ pub(super) fn check(at: &At<'_>, profile: &Profile) {
     if profile.root == RootMode::WritableLayer {
         at.problem(format!(
             "with {runtime} the root cannot be a layer of the run's own: set root to read-only"
+        ));
+    }
+    if profile.container_paths == ContainerPaths::Allow {
+        at.problem(format!(
+            "with {runtime} no path outside of the mounts can be confined: set container_paths to deny"
         ));
     }
     if profile.approvals.freeze {
@@ -57,6 +62,8 @@ mod tests {
         );
         let layer = "p.yaml:1: profiles.p.runtime: with runsc the root cannot be a layer of the run's own: set root to read-only";
         assert_eq!(problems(&root), [layer]);
+        let paths = "p.yaml:1: profiles.p.runtime: with runsc no path outside of the mounts can be confined: set container_paths to deny";
+        assert_eq!(problems(&format!("{fits}, container_paths: allow, operations: {{}}")), [paths]);
         let other = "runtime: runsc-kvm, operations: {}";
         assert_eq!(problems(other), [freezes.replace("with runsc", "with runsc-kvm")]);
         for runtime in ["runtime: runc, ", "runtime: crun, ", ""] {

@@ -7,7 +7,8 @@ use ops::{Bounds, CommandLimits, Exec};
 
 use super::holding::EXEC_READ_ONLY;
 use super::model::{
-    Author, CallBounds, ContainerLimits, ExecPolicy, Profile, RootMode, TmpMode, WorkspaceMode,
+    Author, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile, RootMode, TmpMode,
+    WorkspaceMode,
 };
 use super::names;
 use super::own_kernel;
@@ -45,6 +46,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "workspace",
         "root",
         "tmp",
+        "container_paths",
         "unattended",
         "limits",
         "operations",
@@ -77,6 +79,10 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
             .unwrap_or(WorkspaceMode::ReadOnly),
         root,
         tmp: fields.get("tmp").and_then(|at| at.one_of(&TMP)).unwrap_or_default(),
+        container_paths: fields
+            .get("container_paths")
+            .and_then(|at| at.one_of(&CONTAINER_PATHS))
+            .unwrap_or_default(),
         unattended: fields.flag_or("unattended", false),
         limits: limits(&section(&fields, "limits", &LIMITS)),
         operations,
@@ -118,6 +124,8 @@ const BOUNDS: [&str; 8] = [
     "hide_git_config",
 ];
 
+const CONTAINER_PATHS: [(&str, ContainerPaths); 2] =
+    [("deny", ContainerPaths::Deny), ("allow", ContainerPaths::Allow)];
 const TMP: [(&str, TmpMode); 2] = [("noexec", TmpMode::NoExec), ("exec", TmpMode::Exec)];
 
 /// Commands that can write to the image can put any program in the place of another. What a profile says of programs by their

@@ -69,6 +69,7 @@ fn what_each_shipped_profile_lets_happen() {
             RootMode::ReadOnly => "read-only".to_owned(),
             RootMode::WritableLayer => "layer".to_owned(),
         }),
+        each("container_paths", &|profile| format!("{:?}", profile.container_paths).to_lowercase()),
         each("tmp", &|profile| format!("{:?}", profile.tmp).to_lowercase()),
         each("exec.default", &|profile| profile.exec.default.to_string()),
         each("exec.deny_list", &|profile| format!("{:?}", profile.exec.deny_list).to_lowercase()),

@@ -14,7 +14,7 @@ pub(super) fn full(mounts: &Mounts) -> Vec<Limit> {
     let places = mounts.iter().filter_map(|(mount, at)| match mount {
         Mount::Project => Some((Limit::ProjectSpace, at.as_path())),
         Mount::State => Some((Limit::StateSpace, at.as_path())),
-        Mount::Pkg => None,
+        Mount::Pkg | Mount::Container => None,
     });
     places
         .chain([(Limit::TmpSpace, Path::new("/tmp"))])

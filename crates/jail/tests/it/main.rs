@@ -8,6 +8,8 @@ mod links;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]
+mod outside;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod reading;

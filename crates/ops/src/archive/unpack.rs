@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek as _, Write as _};
 
-use jail::{Access, Jail, Parents, SandboxPath, WriteMode};
+use jail::{Access, Jail, Parents, PathRefusal, SandboxPath, WriteMode};
 
 use super::member::broken;
 use super::{Member, MemberKind, members};
@@ -34,7 +34,12 @@ pub struct Unpacked {
 
 /// Where a member goes.
 pub(crate) fn place(top: &SandboxPath, name: &str) -> Result<SandboxPath, ToolFailure> {
-    SandboxPath::parse(&format!("{top}/{name}")).map_err(ToolFailure::from)
+    let path = SandboxPath::parse_anywhere(&format!("{top}/{name}"))?;
+    if path.mount() == top.mount() {
+        Ok(path)
+    } else {
+        Err(PathRefusal::InMount { path: path.excerpt() }.into())
+    }
 }
 
 /// Unpacks beneath `top`, which is made where it is missing, at most `most` bytes. All members are looked at before the first

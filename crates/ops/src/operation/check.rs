@@ -16,6 +16,18 @@ pub(super) fn required_path(field: &str, path: &str) -> Result<SandboxPath, Malf
     SandboxPath::parse_written(path).map_err(|refusal| Malformed::refused(field, refusal))
 }
 
+/// As [`required_path`], of a file that may lie outside of the mounts where the profile has `container_paths: allow`.
+pub(super) fn any_path(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
+    match required_path(field, path) {
+        Err(malformed) => SandboxPath::parse_anywhere(path).map_err(|_| malformed),
+        path => path,
+    }
+}
+
+pub(super) fn any_path_or_root(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
+    any_path(field, if path.is_empty() { "@project" } else { path })
+}
+
 pub(super) fn path_or_root(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
     required_path(field, if path.is_empty() { "@project" } else { path })
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use wire::v1::edit_request::Change;
 use wire::v1::{CreateFile, EditRequest, EditResult, InsertText, StrReplace};
 
-use super::check::{content, required_path, sha256};
+use super::check::{any_path, content, sha256};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch, stands_for};
 use crate::Malformed;
 
@@ -56,7 +56,7 @@ impl Request for Edit {
         let change =
             change.ok_or_else(|| Malformed::new("edit", "needs one of strReplace, create, insert"))?;
         Ok(Self {
-            path: required_path("edit.path", &path)?,
+            path: any_path("edit.path", &path)?,
             change: parse_change(change)?,
             if_match_sha256: sha256("edit.if_match_sha256", if_match_sha256)?,
         })

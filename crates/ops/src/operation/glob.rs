@@ -4,7 +4,7 @@ use jail::SandboxPath;
 use serde_json::{Value, json};
 use wire::v1::{GlobRequest, GlobResult};
 
-use super::check::{MAX_GLOB, path_or_root, text, within};
+use super::check::{MAX_GLOB, any_path_or_root, text, within};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
 use crate::Malformed;
 
@@ -30,7 +30,7 @@ impl Request for Glob {
         let GlobRequest { path, pattern, include_ignored, max_results } = message;
         text("glob.pattern", &pattern, 1, MAX_GLOB)?;
         Ok(Self {
-            path: path_or_root("glob.path", &path)?,
+            path: any_path_or_root("glob.path", &path)?,
             pattern,
             include_ignored,
             max_results: within("glob.max_results", max_results, 200, 1, 10_000)?,

@@ -4,7 +4,7 @@ use jail::SandboxPath;
 use serde_json::{Value, json};
 use wire::v1::{GrepRequest, GrepResult};
 
-use super::check::{MAX_GLOB, path_or_root, text, within};
+use super::check::{MAX_GLOB, any_path_or_root, text, within};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
 use crate::Malformed;
 
@@ -51,7 +51,7 @@ impl Request for Grep {
             _ => (message.pattern, message.regex, message.case_insensitive),
         };
         Ok(Self {
-            path: path_or_root("grep.path", &message.path)?,
+            path: any_path_or_root("grep.path", &message.path)?,
             pattern,
             regex,
             case_insensitive,

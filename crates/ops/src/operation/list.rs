@@ -4,7 +4,7 @@ use jail::SandboxPath;
 use serde_json::{Value, json};
 use wire::v1::{ListRequest, ListResult};
 
-use super::check::{known, path_or_root, within};
+use super::check::{any_path_or_root, known, within};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
 use crate::{EntryType, Malformed};
 
@@ -31,7 +31,7 @@ impl Request for List {
     fn parse(message: ListRequest) -> Result<Self, Malformed> {
         let ListRequest { path, depth, include_hidden, include_symlinks, max_entries } = message;
         Ok(Self {
-            path: path_or_root("list.path", &path)?,
+            path: any_path_or_root("list.path", &path)?,
             depth: within("list.depth", depth, 1, 1, 16)?,
             include_hidden,
             include_symlinks,

@@ -28,7 +28,7 @@ mod tests;
 
 use std::time::Duration;
 
-use jail::{Mount, SandboxPath};
+use jail::{Mount, PathRefusal, SandboxPath};
 use serde_json::{Map, Value};
 use wire::v1;
 
@@ -209,6 +209,14 @@ macro_rules! operations {
             /// Validates a request.
             pub fn parse(operation: v1::Operation) -> Result<Self, Malformed> {
                 match operation.kind {
+                    $(Some(v1::operation::Kind::$kind(message)) => Self::try_from(message),)*
+                    None => Err(Malformed::new("operation", MISSING)),
+                }
+            }
+
+            /// The same, and it may name files outside of the mounts.
+            fn parse_anywhere(operation: v1::Operation) -> Result<Self, Malformed> {
+                match operation.kind {
                     $(Some(v1::operation::Kind::$kind(message)) => Request::parse(message).map(Self::$kind),)*
                     None => Err(Malformed::new("operation", MISSING)),
                 }
@@ -241,7 +249,7 @@ macro_rules! operations {
                 type Error = Malformed;
 
                 fn try_from(message: v1::$message) -> Result<Self, Malformed> {
-                    Request::parse(message).map(Self::$kind)
+                    Request::parse(message).map(Self::$kind).and_then(Self::within_mounts)
                 }
             }
         )*
@@ -322,8 +330,25 @@ impl Operation {
             Some(v1::operation::Kind::Process(message)) => {
                 Process::parse_within(message, limits).map(Self::Process)
             }
+            _ if limits.container_paths => Self::parse_anywhere(operation),
             _ => Self::parse(operation),
         }
+    }
+
+    fn within_mounts(self) -> Result<Self, Malformed> {
+        match self.outside() {
+            None => Ok(self),
+            Some(path) => {
+                let given = path.excerpt();
+                let field = format!("{}.path", self.kind());
+                Err(Malformed::refused(&field, PathRefusal::AbsoluteOutside { given }))
+            }
+        }
+    }
+
+    /// The path that it names outside of the mounts, where the container's own files are.
+    pub fn outside(&self) -> Option<&SandboxPath> {
+        self.paths().into_iter().find(|path| path.mount() == Mount::Container)
     }
 
     /// Whether a command reads from a file what nobody has seen who judges it.
@@ -348,7 +373,11 @@ impl Operation {
 
     /// Where it is executed.
     pub fn lane(&self) -> Lane {
-        self.described().class().lane
+        match self.described().class().lane {
+            // The host has no such place.
+            Lane::Host if self.outside().is_some() => Lane::Container,
+            lane => lane,
+        }
     }
 
     /// What it does.

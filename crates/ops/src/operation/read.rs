@@ -4,7 +4,7 @@ use jail::SandboxPath;
 use serde_json::{Value, json};
 use wire::v1::{self, ContentEncoding, ReadRequest, ReadResult};
 
-use super::check::{known, required_path};
+use super::check::{any_path, known};
 use super::{Answer, Class, Describe, Effect, Encoding, Lane, Request, Sketch};
 use crate::Malformed;
 
@@ -69,7 +69,7 @@ impl Request for Read {
             ));
         }
         Ok(Self {
-            path: required_path("read.path", &message.path)?,
+            path: any_path("read.path", &message.path)?,
             part,
             encoding: Encoding::parse("read.encoding", message.encoding)?,
             transfer,

@@ -1,10 +1,10 @@
 //! `write`: one file's whole content.
 
-use jail::SandboxPath;
+use jail::{Mount, SandboxPath};
 use serde_json::{Value, json};
 use wire::v1::{UploadedContent, WriteRequest, WriteResult};
 
-use super::check::{content, permissions, required_path, sha256};
+use super::check::{any_path, content, permissions, sha256};
 use super::{Answer, Class, Describe, Effect, Encoding, Lane, Request, Sketch, stands_for};
 use crate::{Malformed, decode_base64, encode_base64};
 
@@ -64,6 +64,11 @@ impl UploadId {
 }
 
 impl Uploaded {
+    /// Where the container's lane finds it.
+    pub(crate) fn staged(&self) -> Option<SandboxPath> {
+        SandboxPath::parse(&format!("@state/.cofferdam-upload-{}", self.id.as_str())).ok()
+    }
+
     fn parse(message: UploadedContent) -> Result<Self, Malformed> {
         let UploadedContent { upload_id, size_bytes, sha256: hash, archive } = message;
         Ok(Self {
@@ -86,6 +91,15 @@ impl Uploaded {
 }
 
 impl Write {
+    /// What the host lane has to do first where the container's lane is to write what was uploaded.
+    pub fn staging(&self) -> Option<Self> {
+        let uploaded = self.uploaded.clone().filter(|_| self.path.mount() == Mount::Container)?;
+        let path = uploaded.staged()?;
+        let uploaded = Some(Uploaded { archive: false, ..uploaded });
+        let (content, mode) = (Vec::new(), Some(0o600));
+        Some(Self { path, content, uploaded, mode, if_match_sha256: None, create_only: false })
+    }
+
     /// Bytes of the content, or of the archive.
     pub fn size(&self) -> u64 {
         self.uploaded.as_ref().map_or(self.content.len() as u64, |uploaded| uploaded.size)
@@ -96,7 +110,7 @@ impl Request for Write {
     type Message = WriteRequest;
 
     fn parse(message: WriteRequest) -> Result<Self, Malformed> {
-        let path = required_path("write.path", &message.path)?;
+        let path = any_path("write.path", &message.path)?;
         let bytes = match Encoding::parse("write.encoding", message.encoding)? {
             Encoding::Utf8 => message.content.into_bytes(),
             Encoding::Base64 => decode_base64(&message.content)

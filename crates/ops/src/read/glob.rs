@@ -22,7 +22,7 @@ pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outco
         if !pattern.matches(visit.shown) {
             continue;
         }
-        let path = format!("{}/{}", glob.path, visit.shown);
+        let path = glob.path.shown(visit.shown);
         match room.checked_sub(path.len() + 1) {
             Some(left) if paths.len() < glob.max_results as usize => {
                 room = left;

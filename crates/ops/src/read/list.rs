@@ -38,7 +38,7 @@ pub fn list(jail: &Jail, list: &List, bounds: &Bounds, cancel: &Cancel) -> Outco
         seen: 0,
         unread: 0,
     };
-    match lister.directory(&dir, resolved.rel(), &list.path.to_string(), 1) {
+    match lister.directory(&dir, resolved.rel(), list.path.to_string().trim_end_matches('/'), 1) {
         Ok(()) => Ok(OpResult::List(lister.result())),
         Err(Stop::Called(stopped)) => Err(stopped
             .failure(format!(

@@ -21,6 +21,7 @@ pub use edit::{edit, preview_edit};
 pub use file::{preview_write, write};
 pub use patch::{patch, preview_patch};
 pub use recover::{Recovered, recover};
+pub use upload::remove_staged;
 pub use when::Go;
 
 #[cfg(test)]

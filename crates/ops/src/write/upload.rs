@@ -1,12 +1,15 @@
 //! A content that was uploaded: it is in the run's private directory, whole, until the one call takes it that writes it.
 //!
+//! The container's lane sees no private directory. What it is to write, the host lane puts into `@state` first, under a name of
+//! its own, and the guest removes it.
+//!
 //! The daemon has put it there and compared its hash. Here it is hashed again while it is copied: the private directory is
 //! believed no further than it can do no harm, and a request may name an upload with a hash of its own.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
-use jail::{EntryName, Fill, Jail, Keeps, OpenErrorKind, RegularFile};
+use jail::{AccessError, EntryName, Fill, Jail, Keeps, OpenError, OpenErrorKind, RegularFile, Removal};
 
 use crate::digest::Digest;
 use crate::{Reason, ToolFailure, Uploaded};
@@ -22,9 +25,17 @@ pub(super) fn open(jail: &Jail, uploaded: &Uploaded) -> Result<RegularFile, Tool
         )
         .with("upload_id", uploaded.id.as_str())
     };
-    let private = jail.private().ok_or_else(gone)?;
-    let name = EntryName::new(uploaded.id.as_str().as_bytes()).ok_or_else(gone)?;
-    match private.file(Keeps::Uploads, &name) {
+    let found = match jail.private() {
+        Some(private) => {
+            let name = EntryName::new(uploaded.id.as_str().as_bytes()).ok_or_else(gone)?;
+            private.file(Keeps::Uploads, &name)
+        }
+        None => match jail.readable(&uploaded.staged().ok_or_else(gone)?)?.open_file() {
+            Err(AccessError::Open(OpenError { kind, .. })) => Err(kind),
+            file => Ok(file?),
+        },
+    };
+    match found {
         Ok(file) if file.meta.size == uploaded.size => Ok(file),
         Ok(_) => Err(ToolFailure::new(Reason::PreconditionFailed, not_as_said().to_string())),
         Err(OpenErrorKind::NotFound) => Err(gone()),
@@ -81,6 +92,14 @@ pub(super) fn forget(jail: &Jail, uploaded: &Uploaded) {
         // The daemon removes what stays.
         let _ = private.remove(Keeps::Uploads, &name);
     }
+}
+
+/// Removes what was put into `@state` for the container's lane, whatever became of it.
+pub fn remove_staged(jail: &Jail, uploaded: &Uploaded) {
+    let Some(path) = uploaded.staged() else { return };
+    let removed = jail.writable(&path).ok().and_then(|place| place.removal().ok()).map(Removal::remove);
+    // It goes with the run otherwise.
+    drop(removed);
 }
 
 fn not_as_said() -> io::Error {

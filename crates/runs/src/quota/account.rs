@@ -238,7 +238,12 @@ impl Account {
 
     /// Whether the operation makes something where it counts.
     pub(crate) fn adds(&self, operation: &Operation) -> bool {
-        let counts = |mount| mount == Mount::State || (mount == Mount::Project && self.has_workspace);
+        let counts = |mount| match mount {
+            // A writable root counts. Nobody knows here whether the container has one.
+            Mount::State | Mount::Container => true,
+            Mount::Project => self.has_workspace,
+            Mount::Pkg => false,
+        };
         operation.adds_to(counts)
     }
 

@@ -98,9 +98,11 @@ impl Service {
 
     /// Most bytes that such a call may bring; `None` where it would be refused.
     fn admits(&self, principal: &Principal, run: RunId, outline: &v1::WriteRequest) -> Option<u64> {
-        let operation = Operation::try_from(outline.clone()).ok()?;
         let living = self.calls.runs.living_run(run).ok()?;
         let (spec, policy) = (living.spec(), self.calls.gateway.policy());
+        let profile = policy.profile(&spec.profile)?;
+        let outline = v1::Operation { kind: Some(Kind::Write(outline.clone())) };
+        let operation = Operation::parse_within(outline, calls::limits(profile).command).ok()?;
         let caller = Caller {
             principal: principal.name.clone(),
             agent_id: spec.agent_id.clone(),
@@ -108,8 +110,7 @@ impl Service {
             run_id: run.to_string(),
         };
         let explanation = self.calls.gateway.explain(&policy, &living.scope(), &caller, &operation);
-        let most = policy.profile(&spec.profile).map(|profile| profile.bounds.max_transfer_bytes);
-        most.filter(|_| explanation.verdict() != Verdict::Deny)
+        (explanation.verdict() != Verdict::Deny).then_some(profile.bounds.max_transfer_bytes)
     }
 
     /// Takes the stream to its end.

@@ -68,9 +68,7 @@ impl WorkerPool<'_> {
         while !some.is_empty() {
             for job in some {
                 let sought = match job.dir.open_file(&job.name) {
-                    Ok(file) => {
-                        seeker.file(job.number, &file, || format!("{}/{}", self.order.grep.path, job.shown))
-                    }
+                    Ok(file) => seeker.file(job.number, &file, || self.order.grep.path.shown(&job.shown)),
                     Err(_) => Sought::Skipped,
                 };
                 if let Some(last) = lock(&self.tally).add(job.number, sought) {

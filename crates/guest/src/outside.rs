@@ -1,0 +1,57 @@
+//! Writing outside of the run's mounts, where the container's own files are, as a command of the run could.
+//!
+//! Everything else is written in the host lane. The host has no such place: `/tmp` and the directories of a writable root are
+//! the container's, and so are their permissions. Nothing here lasts longer than the container.
+
+use jail::{Jail, Mount, SandboxPath};
+use ops::{Bounds, Edit, OpResult, Operation, Outcome, Reason, ToolFailure, Write};
+
+/// Writes or edits the file that the operation names. Links are followed in the directories that lead to it.
+pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outcome {
+    match operation {
+        Operation::Write(write) if is_outside(&write.path) => {
+            let written = jail.settled(&write.path).map_err(ToolFailure::from).and_then(|path| {
+                bounded(jail, &path, bounds)?;
+                ops::write(jail, &Write { path, ..write.clone() }, bounds)
+            });
+            if let Some(uploaded) = &write.uploaded {
+                ops::remove_staged(jail, uploaded);
+            }
+            Ok(match written? {
+                OpResult::Write(result) => {
+                    OpResult::Write(ops::WriteResult { path: write.path.to_string(), ..result })
+                }
+                other => other,
+            })
+        }
+        Operation::Edit(edit) if is_outside(&edit.path) => {
+            let path = jail.settled(&edit.path)?;
+            bounded(jail, &path, bounds)?;
+            Ok(match ops::edit(jail, &Edit { path, ..edit.clone() }, bounds)? {
+                OpResult::Edit(result) => {
+                    OpResult::Edit(ops::EditResult { path: edit.path.to_string(), ..result })
+                }
+                other => other,
+            })
+        }
+        _ => {
+            let message = format!("{}: not a file operation of the container lane", operation.name());
+            Err(ToolFailure::new(Reason::InvalidArgument, message))
+        }
+    }
+}
+
+fn is_outside(path: &SandboxPath) -> bool {
+    path.mount() == Mount::Container
+}
+
+/// What is replaced is hashed first. A hole of terabytes costs a command nothing, and would cost a thread hours.
+fn bounded(jail: &Jail, path: &SandboxPath, bounds: &Bounds) -> Result<(), ToolFailure> {
+    let Ok(meta) = jail.readable(path)?.metadata() else { return Ok(()) };
+    if meta.size <= bounds.max_transfer_bytes {
+        return Ok(());
+    }
+    let message =
+        format!("{}: has {} bytes, more than may be replaced; remove it first", path.excerpt(), meta.size);
+    Err(ToolFailure::new(Reason::WriteLimit, message))
+}
