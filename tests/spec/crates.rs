@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 30] = [
+const ARROWS: [(&str, &str); 31] = [
     ("anomaly", "audit audit-service gateway identity jail ops refusal runs store webhook"),
     ("audit", ""),
     ("audit-service", "audit ops refusal webhook wire"),
@@ -20,12 +20,13 @@ const ARROWS: [(&str, &str); 30] = [
     ("containers", "lock text"),
     (
         "daemon",
-        "anomaly audit audit-service calls containers dialects doctor executor gateway host-worker identity jail mcp oidc ops processes refusal runs store webhook wire worker-protocol",
+        "anomaly audit audit-service calls containers dialects doctor document executor gateway host-worker identity jail mcp oidc ops processes refusal runs store webhook wire worker-protocol",
     ),
     ("dialects", "jail ops text wire"),
     ("doctor", ""),
+    ("document", ""),
     ("executor", "containers gateway host-worker jail mcp-upstream ops refusal store wire worker-protocol"),
-    ("gateway", "jail lock ops text"),
+    ("gateway", "document jail lock ops text"),
     ("guest", "jail lock ops text wire worker-protocol"),
     ("host-worker", "jail ops text wire worker-protocol"),
     ("identity", "gateway ops refusal seal"),

@@ -53,8 +53,9 @@ impl Lanes {
         cancel: CancellationToken,
     ) -> Finished {
         let parts = permit.into_parts();
+        let is_command = parts.operation.command_timeout().is_some();
         let downloads = parts.operation.is_download();
-        let output = Some(output).filter(|_| parts.operation.command_timeout().is_some() || downloads);
+        let output = Some(output).filter(|_| is_command || downloads);
         let deadline = deadline(&parts.operation, limit);
         let spec = CallSpec {
             operation: &parts.operation,
@@ -68,7 +69,7 @@ impl Lanes {
             Lane::Container if downloads => self.guest.call(spec, None, cancel).await,
             Lane::Container if !parts.operation.has_effect() => self.guest.look(spec, cancel).await,
             // A file outside of the mounts.
-            Lane::Container if command.is_none() => match self.stage(spec, &cancel).await {
+            Lane::Container if !is_command => match self.stage(spec, &cancel).await {
                 Ok(()) => self.guest.call(spec, None, cancel).await,
                 Err(failure) => Err(failure),
             },
@@ -125,7 +126,8 @@ impl Lanes {
         let Some(staging) = write.staging() else { return Ok(()) };
         let operation = Operation::Write(staging);
         let spec = CallSpec { operation: &operation, ..spec };
-        let staged = self.host_worker.call(spec, None, cancel.clone()).await.map_err(|error| failure(&error))?;
+        let staged =
+            self.host_worker.call(spec, None, cancel.clone()).await.map_err(|error| failure(&error))?;
         staged.outcome.map(drop)
     }
 

@@ -9,7 +9,6 @@ mod caller;
 mod clock;
 mod consent;
 mod decision;
-pub mod document;
 mod exec;
 mod explain;
 mod gateway;

@@ -1,6 +1,6 @@
 //! `access`: roles of uids, and of those whom certificates name.
 
-use gateway::document::{At, Fields};
+use document::{At, Fields};
 use identity::{Certified, Role, Roles};
 
 /// Roles of uids, and of those whom certificates name.

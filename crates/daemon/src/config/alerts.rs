@@ -1,7 +1,7 @@
 //! `alerts`: who is told.
 
+use document::{At, Fields};
 use gateway::Severity;
-use gateway::document::{At, Fields};
 use serde_json::Value;
 
 use super::endpoint::{self, Endpoint};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::audit::{Limits, Policy};
 use audit_service::{Couriers, Maintenance};
-use gateway::document::Fields;
+use document::Fields;
 use serde_json::{Value, json};
 
 use super::endpoint::{self, Endpoint};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gateway::document::Fields;
+use document::Fields;
 use serde_json::{Value, json};
 use webhook::{Secret, Target};
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use gateway::document::{At, Fields, nearest};
+use document::{At, Fields, nearest};
 use mcp::http::Settings;
 use serde_json::{Value, json};
 

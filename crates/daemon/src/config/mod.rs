@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use audit_service::Settings;
-use gateway::document::{Problem, list};
+use document::{Problem, list};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
 use identity::{Certified, Roles};

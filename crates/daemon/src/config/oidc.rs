@@ -1,6 +1,6 @@
 //! `oidc`: issuers whose tokens count, and what their claims are worth.
 
-use gateway::document::{At, Fields};
+use document::{At, Fields};
 use oidc::{Grant, Issuer, Issuers, Source};
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use gateway::document::{self, MAX_FILE_BYTES};
+use document::MAX_FILE_BYTES;
 
 use super::{Config, Problems, read};
 

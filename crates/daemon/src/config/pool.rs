@@ -1,8 +1,8 @@
 //! `pool`: the containers that wait for runs.
 
 use containers::ImageReference;
+use document::{At, Fields};
 use gateway::Policy;
-use gateway::document::{At, Fields};
 use gateway::policy::{RootMode, has_own_kernel};
 use runs::PoolEntry;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use containers::Endpoint;
-use gateway::document::{At, Fields};
+use document::{At, Fields};
 use gateway::limits::concurrency::Whole;
 use host_worker::WeakerForm;
 use runs::Thresholds;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gateway::document::{At, Fields};
+use document::{At, Fields};
 use serde_json::{Value, json};
 
 use super::seconds;

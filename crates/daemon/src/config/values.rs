@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
-use gateway::document::{At, Fields};
+use document::{At, Fields};
 
 /// Names of sizes and their powers of two, largest first.
 const SIZES: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -170,8 +170,6 @@ fn show_seconds(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gateway::document;
-
     use super::*;
 
     /// What a value is read as, or what is said of it.

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::PathPattern;
 use crate::clock::UnixMillis;
-use crate::document::nearest;
 use crate::exec::{Sight, named_files};
 use crate::policy::names::{covers, is_of_tools};
 use crate::policy::{EXEC_READ_ONLY, Policy, Words};
 use crate::wrapper::is_wrapper;
+use document::nearest;
 
 /// Words of a command prefix, and bytes of all of them.
 const MAX_WORDS: usize = 64;

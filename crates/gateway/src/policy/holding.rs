@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ops::Operation;
 
 use super::names::{self, EVERY_TOOL, covers, speaking};
-use crate::document::{At, Fields};
+use document::{At, Fields};
 
 /// The part of `exec` that the read-only rule lets through. A role may be given this without `exec`.
 pub const EXEC_READ_ONLY: &str = "exec.read_only";

@@ -1,6 +1,6 @@
 //! Who inherits from whom: roles from roles, teams from teams.
 
-use crate::document::nearest;
+use document::nearest;
 use std::collections::BTreeMap;
 
 /// One that may inherit from others of its kind.

@@ -15,7 +15,7 @@ use super::{
     Anomalies, Content, McpServer, Policy, Problems, Profile, RiskPolicy, holding, read, read_anomalies,
     read_mcp,
 };
-use crate::document::{At, MAX_FILE_BYTES, Node, Problem, Sink, Step, line_of, nearest, parse};
+use document::{At, MAX_FILE_BYTES, Node, Problem, Sink, Step, line_of, nearest, parse};
 
 /// Files that a policy directory may have.
 const MAX_FILES: usize = 256;

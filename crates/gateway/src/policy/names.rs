@@ -11,7 +11,7 @@
 //! If several keys of one table match a tool, the longest decides, because it is the most specific. A denial of a role, a team or a
 //! revocation holds whichever of them it is.
 
-use crate::document::{At, nearest};
+use document::{At, nearest};
 use std::collections::BTreeMap;
 
 use ops::{McpTool, Operation, is_mcp_server};

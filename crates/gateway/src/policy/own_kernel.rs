@@ -2,7 +2,7 @@
 
 use super::model::{ContainerPaths, Profile, RootMode};
 use crate::decision::Verdict;
-use crate::document::At;
+use document::At;
 
 /// gVisor, under the name by which engines know it: `runsc`, and what begins so.
 const GVISOR: &str = "runsc";

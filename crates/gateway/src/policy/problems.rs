@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::document::{Problem, list};
+use document::{Problem, list};
 
 /// Everything that is wrong with a policy; never empty. Nothing of such a policy comes into force.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -19,7 +19,7 @@ use super::read_limits::{caps, rate_limits};
 use super::rules::ExecRules;
 use crate::consent::Form;
 use crate::decision::{Risk, Verdict};
-use crate::document::{At, Fields};
+use document::{At, Fields};
 
 pub(super) const RISKS: [(&str, Risk); 4] =
     [("low", Risk::Low), ("medium", Risk::Medium), ("high", Risk::High), ("critical", Risk::Critical)];

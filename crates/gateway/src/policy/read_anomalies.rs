@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
-use crate::document::{At, Fields, nearest};
+use document::{At, Fields, nearest};
 
 /// A window may be so long, seconds: what a restart reads again of the log is as long as the longest.
 const WINDOW_S: RangeInclusive<u64> = 10..=86_400;

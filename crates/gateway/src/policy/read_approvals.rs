@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::consent::{Form, Level};
 use crate::decision::Risk;
-use crate::document::At;
+use document::At;
 
 /// Most approvers that a critical call can be made to need.
 const MAX_QUORUM: u64 = 16;

@@ -3,8 +3,8 @@
 use super::prefix::Prefix;
 use super::rules::ExecRule;
 use crate::decision::Verdict;
-use crate::document::At;
 use crate::wrapper::is_wrapper;
+use document::At;
 
 pub(super) const VERDICTS: [(&str, Verdict); 3] =
     [("allow", Verdict::Allow), ("ask", Verdict::Ask), ("deny", Verdict::Deny)];

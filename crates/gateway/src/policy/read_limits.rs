@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use ops::{Operation, is_mcp_server};
 
-use crate::document::{At, Fields, nearest};
 use crate::limits::concurrency::{Caps, STRICT_CAPS};
 use crate::limits::{Limit, Quota, RateLimits, STRICT_PRINCIPAL, STRICT_RUN, Span, strict};
+use document::{At, Fields, nearest};
 
 /// Most calls in a window. A policy without a limit says `unlimited`.
 const MOST: u64 = 100_000_000;

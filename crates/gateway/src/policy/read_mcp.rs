@@ -4,7 +4,7 @@
 //! address. Nobody may call a server by itself: profiles and roles name its tools, `mcp.SERVER.TOOL`. The policy's
 //! digest covers where a call goes, so an approval is for this server and no other.
 
-use crate::document::{At, Fields};
+use document::{At, Fields};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -8,7 +8,7 @@ use super::holding::{Grant, Holding, Lists, parents};
 use super::lineage::{Heir, lineage};
 use super::read::RISKS;
 use crate::decision::Risk;
-use crate::document::At;
+use document::At;
 
 /// A role, with what it inherits resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

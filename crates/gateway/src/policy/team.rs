@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::holding::{Grant, Holding, Lists, parents};
 use super::lineage::{Heir, lineage};
 use super::role::Role;
-use crate::document::{At, nearest};
+use document::{At, nearest};
 
 /// Names of agents, and beginnings of names, that one team may list.
 const MAX_AGENTS: usize = 20_000;

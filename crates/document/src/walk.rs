@@ -33,11 +33,11 @@ impl Found {
 
 /// Collects what is wrong with one file.
 #[derive(Debug, Default)]
-pub(crate) struct Sink(RefCell<Vec<Found>>);
+pub struct Sink(RefCell<Vec<Found>>);
 
 impl Sink {
     /// The problems, with their lines in `text`.
-    pub(crate) fn into_problems(self, file: &str, text: &str) -> Vec<Problem> {
+    pub fn into_problems(self, file: &str, text: &str) -> Vec<Problem> {
         let found = self.0.into_inner();
         let more = found.len().saturating_sub(MAX_PROBLEMS);
         let lines = MAX_LINE_BYTES / text.len().max(1);
@@ -83,7 +83,7 @@ pub struct At<'t> {
 }
 
 impl<'t> At<'t> {
-    pub(crate) fn top(node: &'t Node, sink: &'t Sink) -> Self {
+    pub fn top(node: &'t Node, sink: &'t Sink) -> Self {
         Self { node, path: Vec::new(), sink }
     }
 

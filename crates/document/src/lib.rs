@@ -1,12 +1,5 @@
-//! Files that an operator writes in YAML. The reader reports *every* problem at once, each with its line, its key
-//! and, if a similar name exists, a suggestion.
-//!
-//! ```text
-//! text ─ tree (bounded, duplicates kept) ─ walk (every problem collected) ─ values, or problems with their lines
-//! ```
-//!
-//! Policies and the daemon's configuration are read with it. A structure that serde fills stops at the first problem,
-//! knows no lines, and lets the last of two equal keys win.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 mod lines;
 mod problem;
@@ -14,13 +7,11 @@ mod suggest;
 mod tree;
 mod walk;
 
-pub(crate) use lines::{Step, line_of};
+pub use lines::{Step, line_of};
 pub use problem::{Problem, list};
 pub use suggest::nearest;
-pub use tree::MAX_FILE_BYTES;
-pub(crate) use tree::{Node, parse};
-pub(crate) use walk::Sink;
-pub use walk::{At, Fields};
+pub use tree::{MAX_FILE_BYTES, Malformed, Node, parse};
+pub use walk::{At, Fields, Sink};
 
 /// What `values` makes of the one document in `text`, when nothing in it is wrong. An empty one is an empty mapping. `file`
 /// names it in problems.

@@ -20,7 +20,7 @@ const MAX_NODES: usize = 200_000;
 const MAX_BRACKETS: usize = 5_000;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Node {
+pub enum Node {
     /// Nothing, or `null`.
     Null,
     /// `true` or `false`.
@@ -36,7 +36,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Flag(_) => "true or false",
@@ -51,19 +51,19 @@ impl Node {
 
 /// Text that is no usable YAML.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed {
-    pub(crate) line: Option<usize>,
-    pub(crate) message: String,
+pub struct Malformed {
+    pub line: Option<usize>,
+    pub message: String,
 }
 
 impl Malformed {
     /// As the one problem of a file.
-    pub(crate) fn in_file(self, file: &str) -> Problem {
+    pub fn in_file(self, file: &str) -> Problem {
         Problem { line: self.line, ..Problem::in_file(file, self.message) }
     }
 }
 
-pub(crate) fn parse(text: &str) -> Result<Node, Malformed> {
+pub fn parse(text: &str) -> Result<Node, Malformed> {
     let refused = |message: String| Malformed { line: None, message };
     if text.len() > MAX_FILE_BYTES {
         return Err(refused(format!("larger than {MAX_FILE_BYTES} bytes")));

@@ -18,7 +18,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn in_file(file: &str, message: impl Into<String>) -> Self {
+    pub fn in_file(file: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             line: None,
@@ -28,7 +28,7 @@ impl Problem {
         }
     }
 
-    pub(crate) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+    pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }

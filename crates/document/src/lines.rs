@@ -6,13 +6,13 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 /// One step from the top of a file to a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     Key(String),
     Index(usize),
 }
 
 /// The 1-based line of the key (or list item) at `path`; `occurrence` counts equal keys at the last step from 0.
-pub(crate) fn line_of(text: &str, path: &[Step], occurrence: usize) -> Option<usize> {
+pub fn line_of(text: &str, path: &[Step], occurrence: usize) -> Option<usize> {
     if path.is_empty() {
         return None;
     }
