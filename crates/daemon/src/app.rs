@@ -130,8 +130,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     let certificates = certificates(config.tcp.as_ref())?;
     let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &calls).await?;
     let tokens = tokens(&config, &calls)?;
-    let issuers = issuers(&config, &calls)?;
-    let guard = guard(&config, &calls, (tokens.clone(), issuers));
+    let guard = guard(&config, &calls, (tokens.clone(), issuers(&config, &calls)?));
     mcp::start(&calls, &guard, config.mcp.as_ref()).await?;
     let loader = Arc::new(Loader::new(&calls, config.policy_dir.clone()));
     let services =

@@ -28,6 +28,7 @@ impl Problem {
         }
     }
 
+    #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self

@@ -12,7 +12,7 @@ pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outc
         Operation::Write(write) if is_outside(&write.path) => {
             let written = jail.settled(&write.path).map_err(ToolFailure::from).and_then(|path| {
                 bounded(jail, &path, bounds)?;
-                ops::write(jail, &Write { path, ..write.clone() }, bounds)
+                ops::write(jail, &Write { path, ..write.clone() }, bounds, None)
             });
             if let Some(uploaded) = &write.uploaded {
                 ops::remove_staged(jail, uploaded);
@@ -27,7 +27,7 @@ pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outc
         Operation::Edit(edit) if is_outside(&edit.path) => {
             let path = jail.settled(&edit.path)?;
             bounded(jail, &path, bounds)?;
-            Ok(match ops::edit(jail, &Edit { path, ..edit.clone() }, bounds)? {
+            Ok(match ops::edit(jail, &Edit { path, ..edit.clone() }, bounds, None)? {
                 OpResult::Edit(result) => {
                     OpResult::Edit(ops::EditResult { path: edit.path.to_string(), ..result })
                 }

@@ -115,7 +115,7 @@ mod tests {
             key
         };
         let fits = |key: &Value| {
-            let keys = Keys::parse(set(&[key.clone()]).as_bytes()).ok()?;
+            let keys = Keys::parse(set(std::slice::from_ref(key)).as_bytes()).ok()?;
             let algorithms = [RS256, PS256, ES256, EdDSA];
             Some(
                 algorithms

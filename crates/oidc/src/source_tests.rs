@@ -68,7 +68,7 @@ async fn server(max_age: Duration) -> Server {
 
 impl Server {
     /// Whether the source has the key with this id after a look.
-    async fn has(&self, id: &str) -> bool {
+    fn has(&self, id: &str) -> bool {
         self.source
             .current()
             .is_some_and(|keys| keys.pick(Some(id), jsonwebtoken::Algorithm::EdDSA).is_some())
@@ -88,7 +88,7 @@ async fn j4_what_a_hostile_server_says_leaves_the_keys_as_they_were_until_they_a
     assert!(server.source.current().is_none(), "nothing is known before the first look");
     server.answer.send_replace(keys("one"));
     server.source.look(&server.tls).await.unwrap();
-    assert!(server.has("one").await);
+    assert!(server.has("one"));
     let many: Vec<_> = (0..65).map(|number| Signer::ed().jwk(&number.to_string())).collect();
     for (answer, says) in [
         (
@@ -108,17 +108,17 @@ async fn j4_what_a_hostile_server_says_leaves_the_keys_as_they_were_until_they_a
         server.answer.send_replace(answer);
         let wrong = server.source.look(&server.tls).await.unwrap_err();
         assert!(wrong.starts_with(says), "{says}: {wrong}");
-        assert!(server.has("one").await, "{says}");
+        assert!(server.has("one"), "{says}");
     }
     // Nobody else's certificate is taken for the issuer's.
     server.answer.send_replace(keys("two"));
     let wrong = server.source.look(&Tls::trusting([]).unwrap()).await.unwrap_err();
     assert!(wrong.starts_with("TLS failed"), "{wrong}");
-    assert!(server.has("one").await);
+    assert!(server.has("one"));
     pass(2 * HOUR + Duration::from_secs(1)).await;
     assert!(server.source.current().is_none(), "they are too old");
     server.source.look(&server.tls).await.unwrap();
-    assert!(server.has("two").await && !server.has("one").await);
+    assert!(server.has("two") && !server.has("one"));
 }
 
 #[tokio::test]
@@ -137,11 +137,7 @@ async fn j4_an_unknown_key_has_the_issuer_asked_again_and_not_more_often_than_th
     let seen = async {
         // The first look of the keeper, and the one that was asked for.
         looks.wait_for(|count| *count >= 2).await.unwrap();
-        while !server
-            .source
-            .current()
-            .is_some_and(|keys| keys.pick(Some("two"), jsonwebtoken::Algorithm::EdDSA).is_some())
-        {
+        while !server.has("two") {
             tokio::task::yield_now().await;
         }
     };

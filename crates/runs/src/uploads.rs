@@ -194,12 +194,12 @@ impl Uploads {
             return Ok(Err(refusal));
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let make = || openat(&directory, id.as_str(), flags, Mode::RUSR | Mode::WUSR);
-        let file = match make() {
+        let new = || openat(&directory, id.as_str(), flags, Mode::RUSR | Mode::WUSR);
+        let file = match new() {
             // A daemon that was killed left it. A call that still waits for it finds other content, and is refused.
             Err(Errno::EXIST) => {
                 unlinkat(&directory, id.as_str(), AtFlags::empty())?;
-                make()?
+                new()?
             }
             made => made?,
         };
