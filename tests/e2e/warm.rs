@@ -52,7 +52,10 @@ async fn work(run: &mut RunHandle) -> Vec<String> {
             "-c",
             "cat a.txt b.txt; echo three > c.txt; stat -c '%u %s' c.txt; touch /state/logs/x",
         ]),
-        calls::shell("wc -l *.txt; ls -A /state; tail -n 1 /state/logs/execution.jsonl | wc -l"),
+        calls::shell(
+            "wc -l *.txt; ls -A /state; until [ -s /state/logs/execution.jsonl ]; do sleep 0.1; done",
+        ),
+        calls::shell("tail -n 1 /state/logs/execution.jsonl | wc -l"),
         calls::list("."),
         calls::grep("@project", "another"),
         calls::git_add(&["."]),

@@ -67,7 +67,7 @@ test("methods with a stream of requests are there", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness", client });
   const { runId } = sandbox;
   const pieces = [
-    { piece: { case: "begin", value: { runId, path: "a" } } },
+    { piece: { case: "begin", value: { runId, path: "a", sizeBytes: 6n } } },
     { piece: { case: "data", value: Buffer.from("one") } },
     { piece: { case: "data", value: Buffer.from("two") } },
   ] as const;

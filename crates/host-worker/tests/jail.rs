@@ -150,12 +150,11 @@ fn a_program_that_is_no_host_worker_is_an_error() {
 fn a_broken_protocol_ends_the_host_worker() {
     type Break = fn(&mut Hand);
     let scratch = Scratch::new();
-    let breaks: [Break; 4] = [
+    let breaks: [Break; 3] = [
         |host_worker| {
             let hello = Hello { protocol: worker_protocol::PROTOCOL, nonce: Vec::new(), ..Hello::default() };
             host_worker.send(0, to_worker::Body::Hello(hello));
         },
-        |host_worker| host_worker.send(0, to_worker::Body::Go(wire::worker::v1::Go { evidence: None })),
         |host_worker| host_worker.raw(&u32::MAX.to_be_bytes()),
         |host_worker| host_worker.raw(&[0, 0, 0, 2, 0xff, 0xff]),
     ];

@@ -12,6 +12,8 @@ from cofferdam import errors, v1
 
 DETAILS = "grpc-status-details-bin"
 DOMAIN = "cofferdam"
+# What grpc.aio says, with INTERNAL, of a message that it could not send because the connection broke.
+UNSENT = "Internal error from Core."
 
 
 class _Failed(Protocol):
@@ -46,6 +48,8 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return errors.CofferdamError(message, hint="The daemon is older than this client; update it.")
         made = _WITHOUT_REASON.get(code, errors.InternalError)
+        if code is grpc.StatusCode.INTERNAL and message == UNSENT:
+            made = errors.DaemonUnreachable
         if made is errors.DaemonUnreachable:
             message = f"the daemon does not answer: {message}"
         return made(message, call_id=call_id)
