@@ -76,7 +76,8 @@ test("methods with a stream of requests are there", async () => {
   assert.equal(await sandbox.files.read("a"), "onetwo");
   // Nothing but the beginning is taken: the others are not waited for.
   const endless = (async function* () {
-    yield { piece: { case: "begin", value: { runId: "01900000-0000-7000-8000-000000000000", path: "a" } } } as const;
+    const runId = "01900000-0000-7000-8000-000000000000";
+    yield { piece: { case: "begin", value: { runId, path: "a", sizeBytes: 6n } } } as const;
     await new Promise(() => {});
   })();
   await assert.rejects(client.files.uploadFile(endless), NotFound);
