@@ -22,7 +22,8 @@ const IGNORED: &[u8] = b"Use \"exit\" to leave shell.";
 /// Whether the shell says that it ignores an end of its input.
 ///
 /// To an ash whose input is no terminal, each background job that ends while it waits for a line looks like that end: the
-/// signal interrupts its `fgets`. It ignores 50 of them in a row, and any line starts the count again.
+/// signal interrupts its `fgets`. It ignores 50 of them in a row, and any line starts the
+/// count again. So only a burst of more than 50 ends, before this keeper runs, still ends the session.
 pub(super) fn is_end_ignored(shown: &[u8]) -> bool {
     shown.windows(IGNORED.len()).any(|window| window == IGNORED)
 }
