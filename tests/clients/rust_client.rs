@@ -1,4 +1,4 @@
-//! The example of `clients/rust`, as it stands, by each way to the daemon.
+//! The unchanged example of `clients/rust`, by each way to the daemon.
 
 use std::time::Duration;
 

@@ -166,7 +166,7 @@ async fn a_revoked_certificate_ends_with_its_streams_and_connections() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), next).await.expect("the other stream stands still");
+    tokio::time::timeout(Duration::from_secs(30), next).await.expect("the other stream has stopped");
     // What is no list changes nothing.
     std::fs::write(&file, "ci\n").unwrap();
     daemon.signal(Signal::HUP);

@@ -2,7 +2,7 @@
  * Directories as tar archives.
  *
  * Trust boundary: an archive that comes out of a run is hostile. It is unpacked into a new directory that nobody else can
- * enter. Links are made last, when nothing is written any more, so no name leads through one. A name that is absolute or has
+ * enter. Links are made last, when everything else is written, so no name leads through one. A name that is absolute or has
  * `..`, a device, or a name that comes twice refuses the whole archive. Git's own files are left out: git here would obey them.
  */
 

@@ -200,7 +200,7 @@ export class Files {
       return await this.#uploadDirectory(local, path, options);
     }
     if (!found.isFile()) {
-      // Of a FIFO or a device nobody knows the size.
+      // The size of a FIFO or a device is unknown.
       throw new InvalidArgument(`local: ${local} is neither a file nor a directory`);
     }
     const { createOnly, ifMatch: ifMatchSha256 } = options;
@@ -290,7 +290,7 @@ export class Files {
    * The daemon has no such call: the directory is listed again after each interval, while somebody waits for a change. Each
    * listing is a call like any other: policy decides on it, it counts for rate limits, and the audit log has it. A change is
    * one of type, size or time, and times are whole seconds: a file that changes twice within a second and keeps its size
-   * is seen once, and what comes and goes between two listings is not seen. Of directories only that they come and go.
+   * is seen once, and what comes and goes between two listings is not seen. A directory is only seen to come and go.
    *
    * It ends with its sandbox, with `close()`, and with the signal. Paused, it waits.
    * Throws `FileNotFound`, and `LimitExceeded` where there are more than 10,000 entries.

@@ -25,7 +25,7 @@ export interface OpenOptions {
   size?: PtySize;
   /** Seconds until it and everything in it is ended, at most a day. Default: when its sandbox ends. */
   timeout?: number;
-  /** Aborting it ends the opening, and leaves no session behind. After the opening it has no meaning. */
+  /** Aborting it ends the opening, and leaves no session. After the opening it has no meaning. */
   signal?: AbortSignal;
 }
 

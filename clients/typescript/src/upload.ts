@@ -238,7 +238,7 @@ export class Upload {
         if (error instanceof FileNotFound) {
           return null;
         }
-        // A run stands still for a moment after a person has consented.
+        // A run is frozen for a moment after a person has consented.
         if (!(error instanceof RunNotReady && error.details["state"] === "PAUSED")) {
           throw error;
         }

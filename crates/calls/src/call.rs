@@ -11,8 +11,8 @@
 //!
 //! Invariants: one intent and one receipt for each call, refused ones included; the intent of a call with an effect is
 //! durable before the effect, which the host lane prepares meanwhile, its receipt before the answer; nothing is executed
-//! without a permit. A client that goes away
-//! leaves nothing half done: its call goes on in a task of its own. One that breaks has its receipt as well.
+//! without a permit. A client that goes away leaves nothing half done: its call goes on in a task of its own. One that breaks
+//! has its receipt as well.
 
 mod access;
 mod asked;

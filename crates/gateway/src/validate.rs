@@ -40,7 +40,7 @@ fn permitted(profile: &Profile, path: &SandboxPath, access: Access) -> Checked {
         .map_err(|refusal| Invalid { reason: Reason::SandboxViolation, message: refusal.to_string() })
 }
 
-/// Whoever parsed the request has looked at this as well: here no permit comes without it.
+/// The parser has checked this as well: here no permit comes without it.
 fn outside(profile: &Profile, operation: &Operation) -> Checked {
     match operation.outside() {
         Some(path) if profile.container_paths == ContainerPaths::Deny => {

@@ -103,7 +103,7 @@ impl RootLayer {
         Ok(())
     }
 
-    /// Unmounts it. Nothing may run in the container any more. The layer, which is of no use to anybody then, is the caller's to
+    /// Unmounts it. No process of the container may be left. The layer, which has no further use, is the caller's to
     /// remove.
     pub(crate) fn unmount(self) -> (PathBuf, Result<(), MountError>) {
         let Self { slot, handle, layer } = self;

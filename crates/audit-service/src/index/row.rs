@@ -82,7 +82,7 @@ struct Removed {
 }
 
 impl Row {
-    /// Of a record that was read already.
+    /// From a record that was read already.
     pub(super) fn with(record: &Record, place: u64) -> Self {
         let event = &record.event;
         let removed = match event.kind {

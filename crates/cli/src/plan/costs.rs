@@ -24,9 +24,9 @@ const LARGEST_FILE: u64 = 64 << 10;
 #[serde(deny_unknown_fields)]
 pub(super) struct Costs {
     pub(super) measured: Measured,
-    /// Of the daemon and the engine without runs.
+    /// What the daemon and the engine take without runs.
     pub(super) base: Amounts,
-    /// Of each idle run.
+    /// What each idle run takes.
     pub(super) run: Parts,
 }
 

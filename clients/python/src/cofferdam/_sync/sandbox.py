@@ -130,7 +130,7 @@ class Sandbox:
         Default: never. `keep_alive`: renew it in the background until `kill`, `stop` or `close`, and so as long as this
         process lives.
         `env`: for each command of this object, beside its own. The profile says which names are allowed.
-        `secret_env`: secret variables of all its commands, whoever starts them: sealed on the daemon's disk until the
+        `secret_env`: secret variables of all its commands, by any caller: sealed on the daemon's disk until the
         sandbox ends, never answered, recorded or logged. Their names are shown, and count as those of `env`.
         `metadata`: at most 64 labels, to find it again.
         `agent_id`: for whom it is, in the record. Rate limits of an agent count all sandboxes that name the same one.

@@ -13,7 +13,7 @@ impl Fingerprint {
         Self(Sha256::digest(der).into())
     }
 
-    /// 64 hexadecimal digits, with or without colons, after what stands before a `=`.
+    /// 64 hexadecimal digits, with or without colons, after the part up to a `=`.
     fn parse(written: &str) -> Option<Self> {
         let digits = written.rsplit('=').next()?.trim().replace(':', "");
         let mut bytes = [0; 32];

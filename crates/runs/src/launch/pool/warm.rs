@@ -22,7 +22,7 @@ use crate::launch::{Contained, Launcher, Wanted, confirmed, differs};
 use crate::mounting::{Shown, are_restricted, arrived};
 use crate::resources::RunResources;
 
-/// What waits. Whoever has it has to use or remove it.
+/// A container that waits. Its owner uses it or removes it.
 pub(super) struct Warm {
     id: RunId,
     container: ContainerId,
