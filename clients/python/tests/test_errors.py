@@ -1,5 +1,8 @@
 """From a status to an exception, without a daemon."""
 
+import asyncio
+from contextlib import suppress
+
 import grpc
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -12,14 +15,16 @@ from cofferdam._status import DETAILS, made_of, refused
 
 
 class Failed:
-    def __init__(self, code: grpc.StatusCode, trailers: tuple[tuple[str, bytes], ...] | None = None) -> None:
-        self._code, self._trailers = code, trailers
+    def __init__(
+        self, code: grpc.StatusCode, trailers: tuple[tuple[str, bytes], ...] | None = None, details: str = "told"
+    ) -> None:
+        self._code, self._trailers, self._details = code, trailers, details
 
     def code(self) -> grpc.StatusCode:
         return self._code
 
     def details(self) -> str:
-        return "told"
+        return self._details
 
     def trailing_metadata(self) -> tuple[tuple[str, bytes], ...] | None:
         return self._trailers
@@ -77,6 +82,33 @@ def test_a_status_without_our_reason_goes_by_its_code(
 ) -> None:
     error = refused(Failed(code, trailers))
     assert (type(error), error.reason) == (kind, "")
+
+
+async def written_to_a_call_that_ended() -> grpc.aio.AioRpcError:
+    """What grpc.aio says of it: a server that refuses at once, and a client that goes on writing."""
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        method = channel.stream_unary("/a/b")
+        while True:
+            call = method()
+            with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+                while True:
+                    await call.write(b"x" * 100_000)
+            try:
+                await call
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.INTERNAL:
+                    await server.stop(None)
+                    return error
+
+
+def test_a_message_that_could_not_be_sent_is_a_lost_connection() -> None:
+    error = asyncio.run(asyncio.wait_for(written_to_a_call_that_ended(), 60))
+    assert type(refused(error)) is errors.DaemonUnreachable
+    told = Failed(grpc.StatusCode.INTERNAL, details="another")
+    assert type(refused(told)) is errors.InternalError
 
 
 def test_errors_are_of_the_kind_that_python_has() -> None:

@@ -12,8 +12,9 @@ from cofferdam import errors, v1
 
 DETAILS = "grpc-status-details-bin"
 DOMAIN = "cofferdam"
-# What grpc.aio says, with INTERNAL, of a message that it could not send because the connection broke.
-UNSENT = "Internal error from Core."
+# What grpc.aio says, with INTERNAL, of a message that it could not send because the connection broke or the call had ended,
+# even where it knows the call's own status (github.com/grpc/grpc/issues/36066).
+UNSENT = "Internal error from Core"
 
 
 class _Failed(Protocol):
