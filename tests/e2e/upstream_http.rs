@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -145,10 +146,9 @@ async fn answer(mut stream: TcpStream, seen: Arc<Seen>, address: SocketAddr) -> 
 
 const PATHS: [&str; 7] = ["good", "events", "slow", "endless", "redirect", "html", "broken"];
 
-async fn start(seen: &Arc<Seen>) -> (Daemon, RunHandle) {
+async fn start(seen: &Arc<Seen>, token: &Path) -> (Daemon, RunHandle) {
     let address = serve(seen.clone()).await;
-    let token = std::env::temp_dir().join(format!("cofferdam-token-{}", std::process::id()));
-    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    std::fs::write(token, format!("{TOKEN}\n")).unwrap();
     let mut servers = String::new();
     for path in PATHS {
         let (url, token) = (format!("http://{address}/{path}"), token.display());
@@ -177,7 +177,8 @@ fn get(server: &str) -> Operation {
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_answer_by_json_or_events_and_those_that_do_not_hurt_only_themselves() {
     let seen = Arc::new(Seen::default());
-    let (daemon, mut run) = start(&seen).await;
+    let directory = tempfile::tempdir().unwrap();
+    let (daemon, mut run) = start(&seen, &directory.path().join("token")).await;
     for server in ["good", "events"] {
         let Answer::Mcp(result) = run.ok(get(server)).await else { panic!() };
         assert_eq!(result.content[0].data, r#"{"url":"x"}"#, "{server}");
