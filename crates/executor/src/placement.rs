@@ -81,7 +81,11 @@ impl Placement for LeafPlacement {
         Box::pin(async move {
             let placed = placed.await.map_err(|error| error.to_string())?;
             placed.map_err(|error| {
-                tracing::error!(error = %refusal::chain(&error), "a command could not be put into its cgroup");
+                match &error {
+                    // It ended with its container, say, and never runs.
+                    CgroupError::NoSuchProcess => tracing::debug!("a command was gone before it could be put into its cgroup"),
+                    error => tracing::error!(error = %refusal::chain(error), "a command could not be put into its cgroup"),
+                }
                 error.to_string()
             })
         })

@@ -118,6 +118,10 @@ impl Log {
     /// Writes a line, behind a word about those that are missing before it. What cannot be written is tried again with the next.
     fn write(&mut self, run: &str, time: &str, line: &str) {
         if let Err(error) = self.try_to_write(run, time, line) {
+            // A run whose workspace is not kept is deleted when it has ended, and its log with it.
+            if !self.directory.is_dir() {
+                return;
+            }
             if self.missing == 0 {
                 tracing::error!(run, error = %chain(&error), "a run's execution.jsonl cannot be written: lines are missing in it");
             }
