@@ -144,14 +144,20 @@ impl RunHandle {
         self.clients.processes.signal_process(request).await.map(drop)
     }
 
-    /// Waits until a process has ended.
+    /// Waits until a process has ended, as long as it goes on writing.
     pub async fn waited(&mut self, id: &str) -> Process {
         let (run_id, process_id) = (self.id().to_owned(), id.to_owned());
         let request = v1::WaitProcessRequest { run_id, process_id, timeout: Some(wire::duration(PATIENCE)) };
-        let process =
-            self.clients.processes.wait_process(request).await.unwrap().into_inner().process.unwrap();
-        assert_ne!(process.state(), v1::process::State::Running, "{process:?}");
-        process
+        let mut written = 0;
+        loop {
+            let answer = self.clients.processes.wait_process(request.clone()).await.unwrap();
+            let process = answer.into_inner().process.unwrap();
+            if process.state() != v1::process::State::Running {
+                return process;
+            }
+            assert!(process.stdout_bytes > written, "{process:?}");
+            written = process.stdout_bytes;
+        }
     }
 
     /// The processes of the run.

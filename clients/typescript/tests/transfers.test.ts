@@ -251,7 +251,8 @@ test("a tree goes up without what the daemon refuses", async () => {
   symlinkSync("/etc/passwd", join(here, "worse"));
   linkSync(join(here, "sub/a"), join(here, "sub/same"));
   execFileSync("mkfifo", [join(here, "pipe")]);
-  const temporary = (process.env.TMPDIR = room());
+  const temporary = room();
+  process.env["TMPDIR"] = temporary;
   const sent = await sandbox.files.upload(here, "there/tree");
   assert.deepEqual([sent.type, sent.entries, sent.leftOut], ["directory", 6, 4]);
   const script = "cd there/tree && find . | LC_ALL=C sort && cat good && stat -c %a good sub/a";
