@@ -11,8 +11,11 @@ use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// The descriptors of all messages, without comments.
+const MESSAGES: &[u8] = include_bytes!("generated/messages.bin");
+
 static POOL: LazyLock<Result<DescriptorPool, String>> =
-    LazyLock::new(|| DescriptorPool::decode(crate::DESCRIPTORS).map_err(|error| error.to_string()));
+    LazyLock::new(|| DescriptorPool::decode(MESSAGES).map_err(|error| error.to_string()));
 
 fn descriptor<M: Name>() -> Result<MessageDescriptor, String> {
     let pool = POOL.as_ref().map_err(Clone::clone)?;
