@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use harness::v1::run::{EndCause, State};
 use harness::v1::{self, CreateRunRequest};
-use harness::{Daemon, requests};
+use harness::{Bearer, Daemon, RunHandle, reason, record, requests};
+use tonic::Code;
 
 use crate::adopted::outlives;
 
@@ -30,6 +31,44 @@ async fn a_run_keeps_its_variables_and_its_longer_ttl_under_the_next_daemon() {
     assert_eq!(run.show().await.ttl, ttl);
 }
 
+/// Another one may be had at any time, and then it alone opens the run, also under the next daemon.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_lives_is_given_another_token_which_outlives_the_daemon() {
+    let mut daemon = Daemon::start().await;
+    let mut run = daemon.run_on(CreateRunRequest { issue_token: true, ..requests::managed("open") }).await;
+    let id = run.id().to_owned();
+    let opens = async |run: &mut RunHandle, token: &str| {
+        let request = Some(harness::calls::exec(&["true"]).into());
+        let call = v1::CallRequest { run_id: run.id().to_owned(), request, ..Default::default() };
+        let answer = run.clients.tools.call(Bearer::new(token).shows(call)).await;
+        answer.map(drop).map_err(|status| status.code())
+    };
+    let issue = v1::IssueRunTokenRequest { run_id: id.clone() };
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        let answer = run.clients.runs.issue_run_token(issue.clone()).await.unwrap().into_inner();
+        assert_eq!(answer.run.unwrap().run_id, id);
+        tokens.push(answer.token);
+        for (number, token) in tokens.iter().enumerate() {
+            let expected = if number + 1 == tokens.len() { Ok(()) } else { Err(Code::Unauthenticated) };
+            assert_eq!(opens(&mut run, token).await, expected, "{number}");
+        }
+    }
+    // A token gives no other, and a former one is no attempt at anything.
+    let refused = run.clients.runs.issue_run_token(Bearer::new(&tokens[2]).shows(issue.clone())).await;
+    assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
+    let states = run.clients.events(&id, "run_state").await;
+    let issued = states.iter().filter(|event| record(event)["details"]["token"] == "issued");
+    assert_eq!(issued.count(), 3);
+
+    let mut run = outlives(&mut daemon, run).await;
+    assert_eq!(opens(&mut run, &tokens[2]).await, Ok(()));
+    assert_eq!(opens(&mut run, &tokens[1]).await, Err(Code::Unauthenticated));
+    run.stop().await;
+    assert_eq!(reason(&run.clients.runs.issue_run_token(issue).await.unwrap_err()), "RUN_NOT_READY");
+    assert_eq!(opens(&mut run, &tokens[2]).await, Err(Code::Unauthenticated));
+}
+
 /// Nobody could renew it while there was no daemon.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_begins_anew_with_the_next_daemon_and_ends_under_it() {
@@ -40,7 +79,7 @@ async fn a_lease_begins_anew_with_the_next_daemon_and_ends_under_it() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     daemon.launch().await;
     let launched = Instant::now();
-    let mut run = harness::RunHandle { clients: daemon.connect().await, ..run };
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
     assert_eq!(run.show().await.state(), State::Ready);
     assert_eq!(run.ended().await.end_cause(), EndCause::Lease);
     assert!(launched.elapsed() > Duration::from_secs(1));
@@ -55,7 +94,7 @@ async fn a_run_whose_secrets_cannot_be_opened_ends_and_says_so() {
     daemon.kill().await;
     std::fs::write(daemon.state_dir().join("seal.key"), [7; 32]).unwrap();
     daemon.launch().await;
-    let mut run = harness::RunHandle { clients: daemon.connect().await, ..run };
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
     let shown = run.show().await;
     assert_eq!(shown.state(), State::Failed);
     assert!(shown.failure.contains("secret variables"), "{}", shown.failure);

@@ -15,10 +15,11 @@ PACKAGE = "cofferdam.v1"
 SERVICE, METHOD = 6, 2
 # Of the transport, by whether the client and the daemon send streams.
 KINDS = {(False, False): "unary", (False, True): "stream", (True, False): "client_stream", (True, True): "duplex"}
-# These change nothing, or come to the same if they are done twice: input has its offset, a terminal one size, a run one end.
+# These change nothing, or come to the same if they are done twice: input has its offset, a terminal one size, a run one end
+# and one token.
 REPEATABLE = re.compile(
     r"(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]"
-    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun)$"
+    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun|IssueRunToken)$"
 )
 
 

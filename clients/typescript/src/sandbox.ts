@@ -296,7 +296,7 @@ export class Sandbox implements AsyncDisposable {
     return new Stream(make, options.signal);
   }
 
-  /** The run's own token, if `create` was told to `issueToken`. It is told once and kept nowhere else. */
+  /** The run's own token, if `create` was told to make one, or `issueToken`. It is told once and kept nowhere else. */
   get token(): string | null {
     return this.#origin.token;
   }
@@ -390,6 +390,17 @@ export class Sandbox implements AsyncDisposable {
   /** Renews its `lease`; nothing else does. Throws `PreconditionFailed` if it has none, `RunNotReady` if it has ended. */
   async keepAlive(): Promise<RunInfo> {
     return results.runInfo((await this.client.runs.keepAliveRun({ runId: this.runId })).run);
+  }
+
+  /**
+   * Makes a token for an agent that may do this run's calls and nothing else. From then on it is `token`.
+   *
+   * The one that the run had before opens nothing from then on. Throws `RunNotReady` if the run has ended.
+   */
+  async issueToken(): Promise<string> {
+    const { token } = await this.client.runs.issueRunToken({ runId: this.runId });
+    this.#origin.token = token;
+    return token;
   }
 
   /**

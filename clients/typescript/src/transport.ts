@@ -34,9 +34,9 @@ export interface RequestOptions {
 export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & { input: I; output: O };
 
 // Methods that change nothing, or come to the same if they are done twice: input has its offset, a terminal one size, a run
-// one end. Others are repeated by their request id only.
+// one end and one token. Others are repeated by their request id only.
 const REPEATABLE =
-  /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]|^(WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun)$/;
+  /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]|^(WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun|IssueRunToken)$/;
 // How long `close` waits for the work that cancelled calls have begun, seconds.
 const LAST_WAIT = 5;
 // How often a channel that connects is looked at, seconds.

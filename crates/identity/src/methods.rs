@@ -106,6 +106,8 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.RunService/DiscardRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/ExtendRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/GetRun", EVERYBODY, RUNS),
+    // One that is limited would outlive itself in a token that is not.
+    row("/cofferdam.v1.RunService/IssueRunToken", MAKERS, WIDE),
     row("/cofferdam.v1.RunService/KeepAliveRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/ListRuns", EVERYBODY, RUNS),
     row("/cofferdam.v1.RunService/ListWorkspaces", MAKERS, WIDE),
@@ -163,9 +165,10 @@ mod tests {
     #[test]
     fn what_is_for_runs_that_last_is_open_to_their_makers_and_images_to_operators() {
         use Credential::{Certificate, NarrowToken, RunToken, Token, Uid};
-        let table: [(&str, &[Role], bool); 5] = [
+        let table: [(&str, &[Role], bool); 6] = [
             ("RunService/ExtendRun", &[Role::Operator, Role::Orchestrator], true),
             ("RunService/KeepAliveRun", &[Role::Operator, Role::Orchestrator], true),
+            ("RunService/IssueRunToken", &[Role::Operator, Role::Orchestrator], false),
             ("ImageService/BuildImage", &[Role::Operator], false),
             ("ImageService/ImportImage", &[Role::Operator], false),
             ("ImageService/ListImages", &[Role::Operator], false),

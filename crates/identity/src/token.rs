@@ -1,6 +1,6 @@
 //! Run tokens: what an agent, or a bridge for it, holds to call the tools of its own run and nothing else.
 //!
-//! A token is made with the run, told once, and dies with it. It names its run, so that finding the run takes no search, and
+//! A token is made with the run or while it lives, told once, and dies with the run or when the next one is made. It names its run, so that finding the run takes no search, and
 //! ends in 256 random bits. Kept is its SHA-256 alone, in the run's record; comparing takes the same time wherever two hashes
 //! differ.
 

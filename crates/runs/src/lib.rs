@@ -30,6 +30,7 @@ mod root_layer;
 mod run;
 mod shared;
 mod task;
+mod token;
 mod trash;
 mod uploads;
 mod variables;

@@ -58,7 +58,7 @@ pub struct Runs {
     settling: Mutex<BTreeSet<RunId>>,
     living: Mutex<BTreeMap<RunId, Arc<Run>>>,
     ended: Mutex<BTreeMap<RunId, Record>>,
-    deleted_tokens: DeletedTokens,
+    pub(crate) deleted_tokens: DeletedTokens,
     changes: broadcast::Sender<Record>,
     pub(crate) limit: usize,
     /// How old a run may become; a run that asks for no `ttl` has this one.
@@ -210,17 +210,14 @@ impl Runs {
     pub fn of_token(&self, token: &str) -> Option<(RunId, String)> {
         let id = run_of_token(token)?;
         let run = self.living().get(&id).cloned()?;
-        let spec = run.spec();
-        let is_its = spec.token.as_ref().is_some_and(|hash| hash.is_of(token));
-        is_its.then(|| (id, spec.principal.clone()))
+        run.is_opened_by(token).then(|| (id, run.spec().principal.clone()))
     }
 
-    /// Whether this was the token of a run that has ended, or was deleted lately. Showing it opens nothing, and is no attempt at
+    /// Whether this was the token of a run that has ended, or was deleted or given another token lately. Showing it opens nothing, and is no attempt at
     /// anything either: MCP clients do so, and the daemon's own endpoint for them.
     pub fn is_former_token(&self, token: &str) -> bool {
         let hash = run_of_token(token)
-            .and_then(|id| self.ended().get(&id).map(|record| record.spec.token.clone()))
-            .flatten();
+            .and_then(|id| self.ended().get(&id).and_then(|record| record.token().cloned()));
         hash.is_some_and(|hash| hash.is_of(token)) || self.deleted_tokens.has(token)
     }
 
@@ -295,7 +292,7 @@ impl Runs {
         let deleted = self.store.with(move |store| store.delete_run(id)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the run", &chain(&error)))?;
         // In this order, so that it is never in neither.
-        self.deleted_tokens.keep(record.spec.token.take());
+        self.deleted_tokens.keep(record.token().cloned());
         self.audit.redactor().forget(&run);
         self.ended().remove(&id);
         self.launcher.projects.settle(id);

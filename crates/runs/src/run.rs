@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use executor::Lanes;
 use gateway::RunScope;
+use identity::TokenHash;
 use ops::{Operation, Reason};
 use refusal::Refusal;
 use store::run::{Held, Hold, Record, Spec, State, Workspace};
@@ -44,6 +45,8 @@ pub(crate) enum Command {
     EndCommands,
     /// Live longer.
     Extend(Extend),
+    /// Be opened by another token.
+    Token(NewToken),
     /// Give the run up without ending it, for the next daemon; answered when nobody works in it any more.
     Leave(oneshot::Sender<()>),
 }
@@ -63,6 +66,14 @@ pub(crate) enum Change {
 /// What a run's task is to do about its `ttl`.
 pub(crate) struct Extend {
     pub(crate) ttl: Duration,
+    /// Who asked.
+    pub(crate) by: String,
+    pub(crate) done: oneshot::Sender<Result<Record, Refusal>>,
+}
+
+/// What a run's task is to do about its token.
+pub(crate) struct NewToken {
+    pub(crate) hash: TokenHash,
     /// Who asked.
     pub(crate) by: String,
     pub(crate) done: oneshot::Sender<Result<Record, Refusal>>,
@@ -121,6 +132,11 @@ impl Run {
     /// What was asked for.
     pub fn spec(&self) -> Arc<Spec> {
         self.spec.clone()
+    }
+
+    /// Whether this token opens the run.
+    pub(crate) fn is_opened_by(&self, token: &str) -> bool {
+        self.record.borrow().token().is_some_and(|hash| hash.is_of(token))
     }
 
     /// What the gateway has to know of the run.

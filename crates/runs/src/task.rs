@@ -118,6 +118,7 @@ impl Shared {
                     Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
                     Some(Command::EndCommands) => self.end_commands(lanes).await,
                     Some(Command::Extend(extend)) => self.extend(extend).await,
+                    Some(Command::Token(token)) => self.take_token(token).await,
                     None => return End::Stopped(None),
                 },
                 loss = lanes.guest().lost() => {
@@ -183,7 +184,11 @@ impl Shared {
             std::iter::from_fn(|| self.commands.try_recv().ok()).filter_map(|command| match command {
                 Command::Stop(done) | Command::Leave(done) => Some(done),
                 // Dropped, it tells that the run is over.
-                Command::Fail(_) | Command::Freeze(_) | Command::EndCommands | Command::Extend(_) => None,
+                Command::Fail(_)
+                | Command::Freeze(_)
+                | Command::EndCommands
+                | Command::Extend(_)
+                | Command::Token(_) => None,
             });
         for done in waiting.into_iter().chain(others) {
             let _ = done.send(());

@@ -9,6 +9,7 @@ mod pause;
 mod select;
 mod shell;
 mod show;
+mod token;
 mod variables;
 mod watch;
 
@@ -26,6 +27,7 @@ crate::verbs::verbs! {
     Resume(pause::Resume),
     Extend(last::Extend),
     KeepAlive(last::KeepAlive),
+    Token(token::Token),
     Stop(end::Stop),
     Delete(end::Delete),
     Watch(watch::Watch),

@@ -154,6 +154,10 @@ impl RunService for Canned {
         Ok(Response::new(ExtendRunResponse { run: Some(Run { ttl, ..run(RUN_A) }) }))
     }
 
+    async fn issue_run_token(&self, _: Request<IssueRunTokenRequest>) -> Answer<IssueRunTokenResponse> {
+        Ok(Response::new(IssueRunTokenResponse { run: Some(run(RUN_A)), token: "cft_secret".to_owned() }))
+    }
+
     async fn delete_run(&self, _: Request<DeleteRunRequest>) -> Answer<DeleteRunResponse> {
         Err(refusal(Code::FailedPrecondition, "PRECONDITION_FAILED", "the run has not ended"))
     }

@@ -289,6 +289,19 @@ impl RunService for Service {
         Ok(Response::new(v1::ExtendRunResponse { run: Some(record.to_wire()) }))
     }
 
+    async fn issue_run_token(
+        &self,
+        request: Request<v1::IssueRunTokenRequest>,
+    ) -> Result<Response<v1::IssueRunTokenResponse>, Status> {
+        let id = self.used(&request, &request.get_ref().run_id)?;
+        let (service, principal) = (self.clone(), principal(&request)?);
+        // Goes on when the client leaves.
+        let issued = tokio::spawn(async move { service.runs.issue_token(id, &principal.name).await });
+        let (record, token) =
+            issued.await.map_err(|error| Refusal::internal("making a token for the run", &error))??;
+        Ok(Response::new(v1::IssueRunTokenResponse { run: Some(record.to_wire()), token }))
+    }
+
     async fn delete_run(
         &self,
         request: Request<v1::DeleteRunRequest>,

@@ -195,7 +195,7 @@ pub struct Spec {
     pub idle_timeout: Option<Duration>,
     pub labels: BTreeMap<String, String>,
     pub principal: String,
-    /// Of the run's token, when it has one.
+    /// Of the token that was made with it, when one was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenHash>,
     /// Environment variables of all its commands.
@@ -262,6 +262,9 @@ pub struct Record {
     /// The `ttl` that it was given since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extended: Option<Duration>,
+    /// Of the token that was made for it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issued: Option<TokenHash>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_cause: Option<EndCause>,
 }
@@ -312,6 +315,7 @@ impl Record {
             adopted_at: None,
             holds: Vec::new(),
             extended: None,
+            issued: None,
             end_cause: None,
         }
     }
@@ -319,6 +323,11 @@ impl Record {
     /// How old it may become, counted from READY.
     pub fn ttl(&self) -> Option<Duration> {
         self.extended.or(self.spec.ttl)
+    }
+
+    /// Of the token that opens the run now, if one does.
+    pub fn token(&self) -> Option<&TokenHash> {
+        self.issued.as_ref().or(self.spec.token.as_ref())
     }
 
     pub fn enter(&mut self, state: State, failure: Option<String>) {

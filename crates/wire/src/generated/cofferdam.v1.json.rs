@@ -107,6 +107,8 @@ json_mapping! {
     crate::v1::InsertText,
     crate::v1::InterruptSessionRequest,
     crate::v1::InterruptSessionResponse,
+    crate::v1::IssueRunTokenRequest,
+    crate::v1::IssueRunTokenResponse,
     crate::v1::KeepAliveRunRequest,
     crate::v1::KeepAliveRunResponse,
     crate::v1::KeptWorkspace,

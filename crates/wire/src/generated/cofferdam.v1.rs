@@ -14452,6 +14452,43 @@ impl ::prost::Name for ExtendRunResponse {
         "/cofferdam.v1.ExtendRunResponse".into()
     }
 }
+/// See RunService.IssueRunToken.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IssueRunTokenRequest {
+    /// Required.
+    #[prost(string, tag = "1")]
+    pub run_id: ::prost::alloc::string::String,
+}
+impl ::prost::Name for IssueRunTokenRequest {
+    const NAME: &'static str = "IssueRunTokenRequest";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.IssueRunTokenRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.IssueRunTokenRequest".into()
+    }
+}
+/// The run's new token.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct IssueRunTokenResponse {
+    /// The run.
+    #[prost(message, optional, tag = "1")]
+    pub run: ::core::option::Option<Run>,
+    /// Told here once and never again: the daemon keeps nothing but its hash.
+    #[prost(string, tag = "2")]
+    pub token: ::prost::alloc::string::String,
+}
+impl ::prost::Name for IssueRunTokenResponse {
+    const NAME: &'static str = "IssueRunTokenResponse";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.IssueRunTokenResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.IssueRunTokenResponse".into()
+    }
+}
 /// See RunService.DeleteRun.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteRunRequest {
@@ -15167,6 +15204,33 @@ pub mod run_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.RunService", "ExtendRun"));
             self.inner.unary(req, path, codec).await
         }
+        /// Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The token that the run had before,
+        /// if any, opens nothing from then on; calls that were made with it go on to their end. Each request makes another one, so
+        /// one whose answer was lost is simply made again. Fails with RUN_NOT_READY if the run has ended.
+        pub async fn issue_run_token(
+            &mut self,
+            request: impl tonic::IntoRequest<super::IssueRunTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::IssueRunTokenResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/cofferdam.v1.RunService/IssueRunToken",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("cofferdam.v1.RunService", "IssueRunToken"));
+            self.inner.unary(req, path, codec).await
+        }
         /// The runs as they are, then each change of state.
         pub async fn watch_runs(
             &mut self,
@@ -15414,6 +15478,16 @@ pub mod run_service_server {
             request: tonic::Request<super::ExtendRunRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ExtendRunResponse>,
+            tonic::Status,
+        >;
+        /// Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The token that the run had before,
+        /// if any, opens nothing from then on; calls that were made with it go on to their end. Each request makes another one, so
+        /// one whose answer was lost is simply made again. Fails with RUN_NOT_READY if the run has ended.
+        async fn issue_run_token(
+            &self,
+            request: tonic::Request<super::IssueRunTokenRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::IssueRunTokenResponse>,
             tonic::Status,
         >;
         /// Server streaming response type for the WatchRuns method.
@@ -15936,6 +16010,51 @@ pub mod run_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExtendRunSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/cofferdam.v1.RunService/IssueRunToken" => {
+                    #[allow(non_camel_case_types)]
+                    struct IssueRunTokenSvc<T: RunService>(pub Arc<T>);
+                    impl<
+                        T: RunService,
+                    > tonic::server::UnaryService<super::IssueRunTokenRequest>
+                    for IssueRunTokenSvc<T> {
+                        type Response = super::IssueRunTokenResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::IssueRunTokenRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as RunService>::issue_run_token(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = IssueRunTokenSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

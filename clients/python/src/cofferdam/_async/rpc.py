@@ -654,6 +654,9 @@ _RUN_SERVICE_KEEP_ALIVE_RUN = Method(
     "/cofferdam.v1.RunService/KeepAliveRun", v1.KeepAliveRunRequest, v1.KeepAliveRunResponse, True
 )
 _RUN_SERVICE_EXTEND_RUN = Method("/cofferdam.v1.RunService/ExtendRun", v1.ExtendRunRequest, v1.ExtendRunResponse, True)
+_RUN_SERVICE_ISSUE_RUN_TOKEN = Method(
+    "/cofferdam.v1.RunService/IssueRunToken", v1.IssueRunTokenRequest, v1.IssueRunTokenResponse, True
+)
 _RUN_SERVICE_WATCH_RUNS = Method("/cofferdam.v1.RunService/WatchRuns", v1.WatchRunsRequest, v1.WatchRunsResponse, True)
 _RUN_SERVICE_DIFF_RUN = Method("/cofferdam.v1.RunService/DiffRun", v1.DiffRunRequest, v1.DiffRunResponse, True)
 _RUN_SERVICE_ACCEPT_RUN = Method("/cofferdam.v1.RunService/AcceptRun", v1.AcceptRunRequest, v1.AcceptRunResponse, True)
@@ -761,6 +764,20 @@ class RunService:
         """
         return await self._transport.unary(
             _RUN_SERVICE_EXTEND_RUN,
+            request,
+            timeout,
+        )
+
+    async def issue_run_token(
+        self, request: v1.IssueRunTokenRequest, *, timeout: float | None = None
+    ) -> v1.IssueRunTokenResponse:
+        """Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The token that
+        the run had before, if any, opens nothing from then on; calls that were made with it go on to their end.
+        Each request makes another one, so one whose answer was lost is simply made again. Fails with RUN_NOT_READY
+        if the run has ended.
+        """
+        return await self._transport.unary(
+            _RUN_SERVICE_ISSUE_RUN_TOKEN,
             request,
             timeout,
         )

@@ -263,7 +263,7 @@ class AsyncSandbox:
 
     @property
     def token(self) -> str | None:
-        """The run's own token, if `create` was told to `issue_token`. It is told once and kept nowhere else."""
+        """The run's own token, if `create` was told to make one, or `issue_token`. It is told once and kept nowhere else."""
         return self._token
 
     @property
@@ -378,6 +378,15 @@ class AsyncSandbox:
         """Renews its `lease`. Raises `PreconditionFailed` where it has none, and `RunNotReady` where it has ended."""
         request = v1.KeepAliveRunRequest(run_id=self._run_id)
         return _results.run_info((await self._client.runs.keep_alive_run(request)).run)
+
+    async def issue_token(self) -> str:
+        """Makes a token for an agent that may do this run's calls and nothing else. From then on it is `token`.
+
+        The one that the run had before opens nothing from then on. Raises `RunNotReady` where the run has ended.
+        """
+        request = v1.IssueRunTokenRequest(run_id=self._run_id)
+        self._token = (await self._client.runs.issue_run_token(request)).token
+        return self._token
 
     async def diff(self) -> Diff:
         """The changes in an `Overlay`, against the directory beneath as it is now."""

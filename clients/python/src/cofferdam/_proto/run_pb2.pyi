@@ -1222,6 +1222,49 @@ class ExtendRunResponse(google.protobuf.message.Message):
 global___ExtendRunResponse = ExtendRunResponse
 
 @typing.final
+class IssueRunTokenRequest(google.protobuf.message.Message):
+    """See RunService.IssueRunToken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: builtins.int
+    run_id: builtins.str
+    """Required."""
+    def __init__(
+        self,
+        *,
+        run_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["run_id", b"run_id"]) -> None: ...
+
+global___IssueRunTokenRequest = IssueRunTokenRequest
+
+@typing.final
+class IssueRunTokenResponse(google.protobuf.message.Message):
+    """The run's new token."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: builtins.int
+    TOKEN_FIELD_NUMBER: builtins.int
+    token: builtins.str
+    """Told here once and never again: the daemon keeps nothing but its hash."""
+    @property
+    def run(self) -> global___Run:
+        """The run."""
+
+    def __init__(
+        self,
+        *,
+        run: global___Run | None = ...,
+        token: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["run", b"run"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["run", b"run", "token", b"token"]) -> None: ...
+
+global___IssueRunTokenResponse = IssueRunTokenResponse
+
+@typing.final
 class DeleteRunRequest(google.protobuf.message.Message):
     """See RunService.DeleteRun."""
 

@@ -376,6 +376,15 @@ class Sandbox:
         request = v1.KeepAliveRunRequest(run_id=self._run_id)
         return _results.run_info((self._client.runs.keep_alive_run(request)).run)
 
+    def issue_token(self) -> str:
+        """Makes a token for an agent that may do this run's calls and nothing else. From then on it is `token`.
+
+        The one that the run had before opens nothing from then on. Raises `RunNotReady` where the run has ended.
+        """
+        request = v1.IssueRunTokenRequest(run_id=self._run_id)
+        self._token = (self._client.runs.issue_run_token(request)).token
+        return self._token
+
     def diff(self) -> Diff:
         """The changes in an `Overlay`, against the directory beneath as it is now."""
         return _results.diff(self._client.runs.diff_run(v1.DiffRunRequest(run_id=self._run_id)))
