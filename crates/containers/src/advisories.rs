@@ -168,6 +168,7 @@ mod tests {
             kernel: String::new(),
             architecture: String::new(),
             warnings: Vec::new(),
+            user_map: None,
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use crate::exec::ExecStream;
 use crate::ids::{ContainerId, ContainerName, ExecId, ImageId, ImageReference, RunUser};
 use crate::spec::ContainerSpec;
+use crate::user_map::UserMap;
 
 /// Why the engine did not do what it was asked. For operators: its messages can name host paths, which agents must not
 /// see.
@@ -90,6 +91,8 @@ pub struct EngineFacts {
     pub architecture: String,
     /// What the engine warns of by itself.
     pub warnings: Vec<String>,
+    /// The user namespace of its containers. Absent where they have none, or where the engine does not say whose ids they get.
+    pub user_map: Option<UserMap>,
 }
 
 impl EngineFacts {
@@ -101,6 +104,11 @@ impl EngineFacts {
     /// True when the engine runs without root: mounts and cgroups of the host are then out of reach.
     pub fn is_rootless(&self) -> bool {
         self.has_security("rootless")
+    }
+
+    /// True when the engine gives its containers a user namespace.
+    pub fn maps_users(&self) -> bool {
+        self.has_security("userns")
     }
 
     fn has_security(&self, name: &str) -> bool {

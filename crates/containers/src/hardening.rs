@@ -1,6 +1,6 @@
 //! Hardening: from a profile and the facts of a run to a container, as a pure function.
 //!
-//! Invariants of every container that leaves here: no network, no capability, no new privilege, no root, our seccomp
+//! Invariants of every container that leaves here: no network, no capability, no new privilege, no root of the host, our seccomp
 //! profile, a root file system of the engine's that cannot be written, and nothing writable but the run's own mounts and a
 //! small `/tmp`. A writable root is directories of the run's own layer, mounted over those of the image. Who asks for less must change this file, and the snapshot beside it.
 
@@ -13,7 +13,8 @@ use crate::accounts::Accounts;
 use crate::boundary::Boundary;
 use crate::engine::UsableImage;
 use crate::ids::RunUser;
-use crate::seccomp::{SeccompError, seccomp_profile};
+use crate::run_as::RunAs;
+use crate::seccomp::{SeccompError, seccomp_profile, seccomp_profile_of_root};
 use crate::spec::{ContainerSpec, MountSpec, MountSpecError};
 
 /// The label that names the daemon's installation.
@@ -71,6 +72,7 @@ pub struct Hardening {
     pub tmp: Tmp,
     /// The mounts of a writable root are among the run's own.
     pub root: Root,
+    pub run_as: RunAs,
     /// The engine's runtime to use (`runsc`, …); `None` for its default.
     pub runtime: Option<String>,
     /// Whose kernel that runtime gives a container.
@@ -88,9 +90,26 @@ impl Default for Hardening {
             tmp_bytes: 64 << 20,
             tmp: Tmp::NoExec,
             root: Root::ReadOnly,
+            run_as: RunAs::Agent,
             runtime: None,
             boundary: Boundary::HostKernel,
         }
+    }
+}
+
+impl Hardening {
+    /// The home of the run's user.
+    pub fn home(&self) -> &'static str {
+        match self.run_as {
+            RunAs::Agent => self.root.home(),
+            RunAs::MappedRoot => "/root",
+        }
+    }
+
+    /// Whether the names of users and groups are the daemon's files. Packages add names of their own, so that a root has the image's:
+    /// whoever a command makes of itself by them, that is nobody on the host.
+    pub fn has_own_accounts(&self) -> bool {
+        self.run_as == RunAs::Agent
     }
 }
 
@@ -133,11 +152,9 @@ pub enum HardeningError {
 
 pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<ContainerSpec, HardeningError> {
     let mut mounts = facts.mounts.clone();
-    for (source, target) in [
-        (&facts.guest, GUEST_PATH),
-        (&facts.accounts.passwd, PASSWD_PATH),
-        (&facts.accounts.group, GROUP_PATH),
-    ] {
+    let accounts = [(&facts.accounts.passwd, PASSWD_PATH), (&facts.accounts.group, GROUP_PATH)];
+    let accounts = accounts.into_iter().filter(|_| profile.has_own_accounts());
+    for (source, target) in [(&facts.guest, GUEST_PATH)].into_iter().chain(accounts) {
         mounts.push(MountSpec::own(source, target).map_err(|source| HardeningError::Own { target, source })?);
     }
     mounts.sort_by(|a, b| a.target.cmp(&b.target));
@@ -149,7 +166,7 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
         working_dir: "/".into(),
         env: strings([
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-            ("HOME", profile.root.home()),
+            ("HOME", profile.home()),
             ("LANG", "C.UTF-8"),
         ]),
         hostname: "cofferdam".into(),
@@ -165,8 +182,12 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
         user_namespace: String::new(),
         read_only_root: true,
         no_new_privileges: true,
-        seccomp: seccomp_profile()?,
+        seccomp: match profile.run_as {
+            RunAs::Agent => seccomp_profile()?,
+            RunAs::MappedRoot => seccomp_profile_of_root()?,
+        },
         capabilities_dropped: vec!["ALL".into()],
+        capabilities_added: profile.run_as.capabilities().iter().map(|&(name, _)| name.to_owned()).collect(),
         memory_bytes: profile.memory_bytes,
         memory_and_swap_bytes: profile.memory_bytes,
         cpu_millis: profile.cpu_millis,
@@ -178,7 +199,10 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
             .map(|(name, limit)| (name.to_owned(), limit))
             .into(),
         masked_paths: owned(paths::MASKED),
-        read_only_paths: owned(paths::READ_ONLY),
+        read_only_paths: match profile.run_as {
+            RunAs::Agent => owned(paths::READ_ONLY),
+            RunAs::MappedRoot => owned(&[paths::READ_ONLY, paths::READ_ONLY_OF_ROOT].concat()),
+        },
         log_driver: "none".into(),
         restart: "no".into(),
         engine_init: false,
@@ -306,6 +330,31 @@ pub(crate) mod tests {
         spec.tmpfs = fixed.tmpfs.clone();
         spec.labels.insert(LABEL_SPEC.into(), fixed.digest());
         assert_eq!(spec, fixed);
+    }
+
+    #[test]
+    fn a_mapped_root_has_its_capabilities_its_home_and_the_image_s_users() {
+        let open = Hardening { root: Root::WritableLayer, ..Hardening::default() };
+        let usual = container_spec(&open, &RunFacts { user: RunUser::ROOT, ..facts() }).unwrap();
+        let root = Hardening { run_as: RunAs::MappedRoot, ..open };
+        let mut spec = container_spec(&root, &RunFacts { user: root.run_as.user(), ..facts() }).unwrap();
+        assert_eq!((spec.user.as_str(), spec.env["HOME"].as_str()), ("0:0", "/root"));
+        let added = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"];
+        assert_eq!(spec.capabilities_added, added);
+        assert_eq!(RunAs::MappedRoot.capability_set(), 0xeb);
+        assert_eq!(spec.capabilities_dropped, ["ALL"]);
+        assert!(!spec.mounts.iter().any(|mount| mount.target.starts_with("/etc")), "{:?}", spec.mounts);
+        // And nothing else differs.
+        spec.mounts.clone_from(&usual.mounts);
+        assert!(
+            ["/dev", "/sys/fs/cgroup"].iter().all(|path| spec.read_only_paths.contains(&(*path).to_owned()))
+        );
+        spec.read_only_paths.clone_from(&usual.read_only_paths);
+        spec.env.clone_from(&usual.env);
+        spec.seccomp.clone_from(&usual.seccomp);
+        spec.capabilities_added.clear();
+        spec.labels.clone_from(&usual.labels);
+        assert_eq!(spec, usual);
     }
 
     #[test]

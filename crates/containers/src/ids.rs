@@ -4,7 +4,6 @@
 //! id is 64 hexadecimal digits, a name is letters, digits and `_.-`, and nothing else is ever sent.
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -193,49 +192,46 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The user and group of a run inside its container. Neither can be root.
+/// The user and group of a run inside its container. Neither is root, but for [`Self::ROOT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunUser {
-    uid: NonZeroU32,
-    gid: NonZeroU32,
+    uid: u32,
+    gid: u32,
 }
 
 impl RunUser {
     /// The user that containers run as wherever mounts can be idmapped.
     pub const DEFAULT: Self = Self { uid: NON_ROOT, gid: NON_ROOT };
 
+    /// Root, for containers whose root is nobody on the host.
+    pub const ROOT: Self = Self { uid: 0, gid: 0 };
+
     /// Refuses root and the invalid id −1, for user and group.
     pub fn new(uid: u32, gid: u32) -> Result<Self, IdError> {
-        let id = |raw: u32| NonZeroU32::new(raw).filter(|id| id.get() != u32::MAX).ok_or(IdError::Root);
+        let id = |raw: u32| if matches!(raw, 0 | u32::MAX) { Err(IdError::Root) } else { Ok(raw) };
         Ok(Self { uid: id(uid)?, gid: id(gid)? })
     }
 
     /// A user that shares neither id with this one.
     #[must_use]
     pub fn other(self) -> Self {
-        let next = |id: NonZeroU32| if id == NON_ROOT { OTHER } else { NON_ROOT };
+        let next = |id: u32| if id == NON_ROOT { OTHER } else { NON_ROOT };
         Self { uid: next(self.uid), gid: next(self.gid) }
     }
 
     /// The user's id inside the container.
     pub fn uid(self) -> u32 {
-        self.uid.get()
+        self.uid
     }
 
     /// The group's id inside the container.
     pub fn gid(self) -> u32 {
-        self.gid.get()
+        self.gid
     }
 }
 
-const OTHER: NonZeroU32 = match NonZeroU32::new(1002) {
-    Some(id) => id,
-    None => NonZeroU32::MIN,
-};
-const NON_ROOT: NonZeroU32 = match NonZeroU32::new(1001) {
-    Some(id) => id,
-    None => NonZeroU32::MIN,
-};
+const OTHER: u32 = 1002;
+const NON_ROOT: u32 = 1001;
 
 impl fmt::Display for RunUser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -295,8 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_never_root() {
+    fn no_owner_of_files_makes_a_run_root() {
         assert_eq!(RunUser::new(1000, 1000).unwrap().to_string(), "1000:1000");
+        assert_eq!(RunUser::ROOT.to_string(), "0:0");
         assert_eq!(RunUser::DEFAULT.to_string(), "1001:1001");
         for (uid, gid) in [(0, 1), (1, 0), (u32::MAX, 1), (1, u32::MAX)] {
             assert_eq!(RunUser::new(uid, gid), Err(IdError::Root));

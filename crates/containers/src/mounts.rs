@@ -24,6 +24,7 @@ mod tests;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,7 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
 use crate::sys::{self, MountAttr, UserNamespaceHolder};
+use crate::user_map::UserMap;
 
 /// Whether a mount can be written through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +51,9 @@ pub struct IdMap {
     pub disk_uid: u32,
     /// The group of the files on disk.
     pub disk_gid: u32,
-    /// The user that the owner appears as.
+    /// The user of the host that the owner appears as.
     pub seen_uid: u32,
-    /// The group that the group appears as.
+    /// The group of the host that the group appears as.
     pub seen_gid: u32,
 }
 
@@ -62,6 +64,8 @@ enum Others {
     /// As themselves, but for the one that the owner appears as, with whom the owner changes places. gVisor needs that, and
     /// layers of an overlay: the kernel makes files there in root's name, and gives a copy the owner that the file has.
     Themselves,
+    /// The same, but nothing is of the others that a container with this map can be, and nothing can be made in their name.
+    OutsideOf(UserMap),
 }
 
 /// Why a slot could not be made or taken away.
@@ -318,38 +322,51 @@ fn user_namespace(map: IdMap, others: Others) -> Result<OwnedFd, MountError> {
     };
     let holder = UserNamespaceHolder::start().map_err(unsupported)?;
     let proc = PathBuf::from(format!("/proc/{}", holder.pid()));
-    let write = |name: &str, disk: u32, seen: u32| {
+    let hidden = match others {
+        Others::OutsideOf(map) => (map.uids(), map.gids()),
+        Others::Nobody | Others::Themselves => (0..0, 0..0),
+    };
+    let write = |name: &str, disk: u32, seen: u32, hidden: Range<u32>| {
         let lines = match others {
             Others::Nobody => format!("{disk} {seen} 1\n"),
-            Others::Themselves => exchanged(disk, seen),
+            Others::Themselves | Others::OutsideOf(_) => exchanged(disk, seen, &hidden),
         };
         fs::write(proc.join(name), lines).map_err(|error| match others {
             // A daemon in a user namespace has not all ids to give.
-            Others::Themselves if error.raw_os_error() == Some(libc::EPERM) => MountError::Unsupported(error),
+            Others::Themselves | Others::OutsideOf(_) if error.raw_os_error() == Some(libc::EPERM) => {
+                MountError::Unsupported(error)
+            }
             _ => failed("describe the map of owners")(error),
         })
     };
-    write("uid_map", map.disk_uid, map.seen_uid)?;
-    write("gid_map", map.disk_gid, map.seen_gid)?;
+    write("uid_map", map.disk_uid, map.seen_uid, hidden.0)?;
+    write("gid_map", map.disk_gid, map.seen_gid, hidden.1)?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open(proc.join("ns/user"), flags, Mode::empty()).map_err(failed("open the user namespace"))
 }
 
-/// The map of all ids in which these two change places.
-fn exchanged(one: u32, other: u32) -> String {
-    let (low, high) = (one.min(other), one.max(other));
-    let ranges = [
-        (0, 0, low),
-        (low, high, 1),
-        (low.saturating_add(1), low.saturating_add(1), high.saturating_sub(low).saturating_sub(1)),
-        (high, low, u32::from(low != high)),
-        // The last id is none.
-        (high.saturating_add(1), high.saturating_add(1), u32::MAX.saturating_sub(high).saturating_sub(1)),
-    ];
-    let mut lines = String::new();
-    for (disk, seen, count) in ranges.into_iter().filter(|(_, _, count)| *count > 0) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(lines, "{disk} {seen} {count}");
+/// The map of all ids in which these two change places, without the hidden ones, among which `seen` may be.
+fn exchanged(disk: u32, seen: u32, hidden: &Range<u32>) -> String {
+    let one = |id: u32| u64::from(id)..u64::from(id) + 1;
+    let mut taken = [one(disk), one(seen), u64::from(hidden.start)..u64::from(hidden.end)];
+    taken.sort_by_key(|range| range.start);
+    let mut lines = vec![(u64::from(disk), u64::from(seen), 1)];
+    if disk != seen && !hidden.contains(&disk) {
+        lines.push((u64::from(seen), u64::from(disk), 1));
     }
-    lines
+    let mut from = 0;
+    // The last id is none.
+    for range in taken.into_iter().chain(std::iter::once(u64::from(u32::MAX)..u64::MAX)) {
+        if range.start > from {
+            lines.push((from, from, range.start - from));
+        }
+        from = from.max(range.end);
+    }
+    lines.sort_unstable();
+    let mut text = String::new();
+    for (disk, seen, count) in lines {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{disk} {seen} {count}");
+    }
+    text
 }

@@ -116,6 +116,9 @@ pub struct ContainerSpec {
     /// The profile itself, as JSON.
     pub(crate) seccomp: String,
     pub(crate) capabilities_dropped: Vec<String>,
+    /// As the kernel names them, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) capabilities_added: Vec<String>,
     pub(crate) memory_bytes: u64,
     pub(crate) memory_and_swap_bytes: u64,
     pub(crate) cpu_millis: u32,
@@ -134,7 +137,7 @@ pub struct ContainerSpec {
     pub(crate) health_check: String,
     /// `None`: whatever the engine's default is.
     pub(crate) runtime: Option<String>,
-    /// Settings in force that nobody asks for, by name: devices, added capabilities, volumes, … Asked for: none.
+    /// Settings in force that nobody asks for, by name: devices, volumes, … Asked for: none.
     pub(crate) surplus: Vec<String>,
 }
 

@@ -1,6 +1,8 @@
 //! Is what was asked for also in force? Asked for and read back have the same form, so that the comparison is one
 //! loop over all fields and cannot forget one.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -35,17 +37,20 @@ pub struct HardeningReport {
 
 /// Compares what was asked for with what is in force; empty when they agree.
 pub fn verify(wanted: &ContainerSpec, inspection: &Inspection) -> Vec<Mismatch> {
-    let found = fields(&inspection.in_force);
-    fields(wanted)
+    let (wanted, found) = (fields(wanted), fields(&inspection.in_force));
+    // What one of both leaves out is compared, too.
+    let names: BTreeSet<&String> = wanted.keys().chain(found.keys()).collect();
+    names
         .into_iter()
-        .filter_map(|(field, wanted)| {
-            let found = found.get(&field).unwrap_or(&UNREADABLE);
-            let mismatch = |field: String| Mismatch {
-                wanted: describe(&field, &wanted),
-                in_force: describe(&field, found),
-                field,
+        .filter_map(|field| {
+            let wanted = wanted.get(field).unwrap_or(&Value::Null);
+            let found = found.get(field).unwrap_or(&UNREADABLE);
+            let mismatch = || Mismatch {
+                wanted: describe(field, wanted),
+                in_force: describe(field, found),
+                field: field.clone(),
             };
-            (!agrees(&field, &wanted, found)).then(|| mismatch(field))
+            (!agrees(field, wanted, found)).then(mismatch)
         })
         .collect()
 }
@@ -58,12 +63,17 @@ pub fn report(wanted: &ContainerSpec, inspection: &Inspection) -> HardeningRepor
         .filter(|(name, _)| !matches!(name.as_str(), "labels" | "surplus"))
         .map(|(name, value)| HardeningLine {
             value: describe(&name, &value),
-            in_force: !wrong.iter().any(|mismatch| mismatch.field == name || mismatch.field == "surplus"),
+            in_force: !wrong
+                .iter()
+                .any(|mismatch| mismatch.field == name || SPOILS.contains(&mismatch.field.as_str())),
             name,
         })
         .collect();
     HardeningReport { lines }
 }
+
+/// Fields that leave nothing of the others: rights that nobody asked for.
+const SPOILS: [&str; 2] = ["surplus", "capabilities_added"];
 
 /// Equal to no value that is ever asked for.
 static UNREADABLE: Value = Value::String(String::new());
@@ -128,6 +138,7 @@ mod tests {
     use crate::hardening::tests::facts;
     use crate::hardening::{Hardening, container_spec};
     use crate::ids::ContainerId;
+    use crate::run_as::RunAs;
 
     fn spec() -> ContainerSpec {
         container_spec(&Hardening::default(), &facts()).unwrap()
@@ -184,6 +195,24 @@ mod tests {
             let found: Vec<String> =
                 verify(&wanted, &inspected(in_force)).into_iter().map(|mismatch| mismatch.field).collect();
             assert_eq!(found, std::slice::from_ref(name));
+        }
+    }
+
+    #[test]
+    fn capabilities_are_compared_whoever_has_none() {
+        let root = Hardening { run_as: RunAs::MappedRoot, ..Hardening::default() };
+        let root = container_spec(&root, &facts()).unwrap();
+        let mut without = root.clone();
+        without.capabilities_added.clear();
+        let mut with = spec();
+        with.capabilities_added.push("CAP_SYS_ADMIN".into());
+        for (wanted, in_force) in [(root, without), (spec(), with)] {
+            let found = verify(&wanted, &inspected(in_force.clone()));
+            assert_eq!(
+                found.iter().map(|found| found.field.as_str()).collect::<Vec<_>>(),
+                ["capabilities_added"]
+            );
+            assert!(report(&wanted, &inspected(in_force)).lines.iter().all(|line| !line.in_force));
         }
     }
 

@@ -16,6 +16,8 @@ const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Largest answer taken, bytes.
 const LARGEST: u64 = 1 << 20;
+/// Below are ids of people and services on most hosts, which no container may have.
+const LOWEST_ID: u32 = 65_536;
 /// The oldest API that the driver speaks.
 const OLDEST_API: (u32, u32) = (1, 41);
 
@@ -34,6 +36,7 @@ pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
     if let Ok(info) = get(&socket, "/info").await {
         findings.push(runtimes(&info));
         findings.push(writable_root(&info));
+        findings.push(mapped_root(&info));
         findings.push(engine_security(&info));
     }
     findings
@@ -141,17 +144,33 @@ fn writable_root(info: &Value) -> Finding {
     Finding::limited(TOPIC, format!("storage driver {driver}"), follows)
 }
 
+/// Whether runs can be root of a user namespace. Where ids of containers begin is the last part of the directory of the engine's data.
+fn mapped_root(info: &Value) -> Finding {
+    const TOPIC: &str = "root in a user namespace";
+    if !security_options(info).contains(&"userns") {
+        let follows = "the engine maps no users: runs of profiles with `root_in_user_namespace` are refused. deploy/README.md, \"Root in a user namespace\", has how to set `userns-remap`";
+        return Finding::limited(TOPIC, "no", follows);
+    }
+    let directory = info.get("DockerRootDir").and_then(Value::as_str).unwrap_or_default();
+    let ids = directory.rsplit('/').next().and_then(|name| name.split_once('.'));
+    let first = |id: &str| id.parse::<u32>().ok().filter(|id| *id >= LOWEST_ID);
+    let Some((uid, gid)) = ids.and_then(|(uid, gid)| first(uid).zip(first(gid))) else {
+        let follows = "the engine maps users to ids that it does not say, or that are below 65536: no run would become ready. Give its user 65536 ids from 65536 on in /etc/subuid and /etc/subgid";
+        return Finding::missing(TOPIC, "ids of containers cannot be told", follows);
+    };
+    Finding::good(TOPIC, format!("root of containers is user {uid}, group {gid}"))
+}
+
+/// The names of what the engine has for security.
+fn security_options(info: &Value) -> Vec<&str> {
+    let options = info.get("SecurityOptions").and_then(Value::as_array);
+    let options = options.into_iter().flatten().filter_map(Value::as_str);
+    options.filter_map(|option| option.split(',').find_map(|part| part.strip_prefix("name="))).collect()
+}
+
 fn engine_security(info: &Value) -> Finding {
     const TOPIC: &str = "engine security";
-    let options: Vec<&str> = info
-        .get("SecurityOptions")
-        .and_then(Value::as_array)
-        .map(|options| options.iter().filter_map(Value::as_str).collect())
-        .unwrap_or_default();
-    let names: Vec<&str> = options
-        .iter()
-        .filter_map(|option| option.split(',').find_map(|part| part.strip_prefix("name=")))
-        .collect();
+    let names = security_options(info);
     let found = if names.is_empty() { "no options told".to_owned() } else { names.join(", ") };
     if !names.contains(&"seccomp") {
         return Finding::missing(TOPIC, found, "the engine has no seccomp: no run would become ready");
@@ -161,13 +180,6 @@ fn engine_security(info: &Value) -> Finding {
             TOPIC,
             found,
             "with a rootless engine workspaces cannot be mounted into running containers: cold starts only",
-        );
-    }
-    if names.contains(&"userns") {
-        return Finding::limited(
-            TOPIC,
-            found,
-            "the engine remaps uids by itself: owners of workspace files will not match",
         );
     }
     Finding::good(TOPIC, found)
@@ -227,9 +239,24 @@ mod tests {
         let security = |options: Value| engine_security(&json!({"SecurityOptions": options})).verdict;
         assert_eq!(security(json!(["name=seccomp,profile=default"])), Verdict::Good);
         assert_eq!(security(json!(["name=seccomp", "name=rootless"])), Verdict::Limited);
-        assert_eq!(security(json!(["name=seccomp", "name=userns"])), Verdict::Limited);
+        assert_eq!(security(json!(["name=seccomp", "name=userns"])), Verdict::Good);
         assert_eq!(security(json!(["name=apparmor", 3])), Verdict::Missing);
         assert_eq!(security(json!(null)), Verdict::Missing);
+    }
+
+    #[test]
+    fn whose_root_containers_have() {
+        let found = |options: Value, directory: &str| {
+            mapped_root(&json!({"SecurityOptions": options, "DockerRootDir": directory}))
+        };
+        let maps = || json!(["name=seccomp,profile=default", "name=userns"]);
+        let good = found(maps(), "/var/lib/docker/165536.231072");
+        let said = "root of containers is user 165536, group 231072";
+        assert_eq!(good, Finding::good("root in a user namespace", said));
+        assert_eq!(found(json!(["name=seccomp"]), "/var/lib/docker/165536.165536").verdict, Verdict::Limited);
+        for other in ["", "/var/lib/docker", "/srv/v1.2", "/srv/0.0", "/srv/165536.1000"] {
+            assert_eq!(found(maps(), other).verdict, Verdict::Missing, "{other}");
+        }
     }
 
     #[tokio::test]

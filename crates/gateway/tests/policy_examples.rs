@@ -191,8 +191,8 @@ fn the_strict_profile_shows_every_key_and_what_holds_without_it() {
         (strict.exec.default_timeout_s, strict.exec.max_timeout_s, &strict.exec.env, &strict.exec.deny)
     );
 
-    let mut keys =
-        vec!["container_paths".to_owned(), "image".to_owned(), "runtime".to_owned(), "risk".to_owned()];
+    let mut keys: Vec<String> =
+        ["container_paths", "image", "runtime", "root_in_user_namespace", "risk"].map(str::to_owned).into();
     let value = serde_json::to_value(strict).unwrap();
     for (key, value) in value.as_object().unwrap() {
         keys.push(key.clone());

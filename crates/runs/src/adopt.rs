@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use containers::{
-    Boundary, ContainerCgroup, ContainerId, ContainerState, FormerEnded, HostProcess, ImageReference,
-    Inspection, MountSlot, RunUser, UsableImage,
+    Boundary, ContainerCgroup, ContainerId, ContainerState, FormerEnded, Hardening, HostProcess,
+    ImageReference, Inspection, MountSlot, RunUser, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
 use gateway::{Policy, Profile};
@@ -132,7 +132,8 @@ impl Launcher {
             }
         })?;
         let first = alive(&inspection, fingerprint)?;
-        let user = user(started, fingerprint)?;
+        let hardening = &wanted.hardening;
+        let user = user(started, fingerprint, hardening)?;
         let mounts = match fingerprint.warm {
             Some(_) => pool::mounts(&parent, wanted.workspace_access),
             None => bind(&resources.slots, &directories),
@@ -151,7 +152,7 @@ impl Launcher {
                 "its container is not as it was launched, or as its profile is now ({fields})"
             ));
         }
-        let boundary = wanted.hardening.boundary;
+        let boundary = hardening.boundary;
         let ended = match boundary {
             Boundary::HostKernel => end_former(&container, first, spared).await?,
             Boundary::OwnKernel => self.sweep(&container, user).await?,
@@ -164,20 +165,29 @@ impl Launcher {
             Boundary::OwnKernel => block_in_place(|| boundary::file_server(&inspection, &container))
                 .map_err(|refusal| refusal.message)?,
         };
-        let accounts = self.accounts(user, wanted.hardening.root).map_err(|refusal| refusal.message)?;
+        let accounts = self.own_accounts(user, hardening).map_err(|refusal| refusal.message)?;
         let arrived = |pid| {
             let arrived = block_in_place(|| {
-                arrived(pid, &directories, &accounts, root)?;
+                arrived(pid, &directories, accounts.as_ref(), root)?;
                 if fingerprint.warm.is_some() { are_restricted(pid, &directories) } else { Ok(()) }
             });
             arrived.map_err(|refusal| refusal.message)
         };
         arrived(pid)?;
+        // The daemon takes no calls until all former runs have been looked at.
+        if !hardening.has_own_accounts()
+            && root.is_some_and(|root| !block_in_place(|| root.users_are_files()))
+        {
+            return Err("its /etc/passwd or /etc/group is no file".to_owned());
+        }
         let environment = wanted.environment.clone();
         let guest = GuestLane::connect(self.engine.clone(), container, user, environment, boundary);
         let guest = guest.await.map_err(|refusal| refusal.message)?;
         if let Some(pid) = guest.host_pid() {
             arrived(pid)?;
+        }
+        for pid in [inspection.host_pid, guest.host_pid()] {
+            self.has_users(pid, hardening).map_err(|refusal| refusal.message)?;
         }
         let host_worker =
             HostWorkerLane::new(&found.workspace, &found.state, found.pkg.as_ref(), &found.private)
@@ -315,9 +325,13 @@ fn alive(inspection: &Inspection, fingerprint: &LaunchFingerprint) -> Result<Hos
     HostProcess::of_engine(pid).map_err(|_| "its container's process is gone".to_owned())
 }
 
-fn user(started: &Started, fingerprint: &LaunchFingerprint) -> Result<RunUser, Misfit> {
+fn user(
+    started: &Started,
+    fingerprint: &LaunchFingerprint,
+    hardening: &Hardening,
+) -> Result<RunUser, Misfit> {
     match started.ownership {
-        Ownership::Idmapped => Ok(RunUser::DEFAULT),
+        Ownership::Idmapped => Ok(hardening.run_as.user()),
         Ownership::OwnerUid => {
             RunUser::new(fingerprint.owner.uid, fingerprint.owner.gid).map_err(|error| chain(&error))
         }

@@ -95,6 +95,9 @@ impl Runs {
         }
         if profile.root == RootMode::WritableLayer {
             details["root"] = "writable-layer".into();
+            if profile.root_in_user_namespace {
+                details["root_in_user_namespace"] = true.into();
+            }
             details["writable_paths"] = serde_json::json!(record.spec.writable_paths);
         }
         let event = Event::new(Kind::RunCreated)

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use containers::accounts::Accounts;
 use containers::{
-    Access, Boundary, GROUP_PATH, IdMap, MountError, MountSlot, MountSpec, PASSWD_PATH, Propagation, RunUser,
+    Access, Boundary, GROUP_PATH, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, PASSWD_PATH,
+    Propagation, RunUser, UserMap,
 };
 use executor::Directory;
 use jail::Mount;
@@ -81,21 +82,29 @@ impl<'d> Shown<'d> {
     }
 }
 
-/// Idmapped mounts where the kernel and the file systems can; else the container runs under the owner's uid.
+/// Idmapped mounts where the kernel and the file systems can; else the container runs under the owner's uid, if its ids are the
+/// host's.
 pub(crate) fn mount(
     slots: &Path,
     run: &str,
     directories: &[Shown<'_>],
-    boundary: Boundary,
+    hardening: &Hardening,
+    users: Option<UserMap>,
     resources: &mut RunResources,
 ) -> Result<(Vec<MountSpec>, RunUser, Ownership), Refusal> {
     resources.make_slots(slots)?;
-    match prepare(slots, directories, Some(RunUser::DEFAULT), boundary) {
+    let (user, boundary) = (hardening.run_as.user(), hardening.boundary);
+    match prepare(slots, directories, Some(user.on_host(users)), boundary) {
         Ok(prepared) => {
             let mounts = bind(&prepared, directories)?;
             resources.slots = prepared;
-            Ok((mounts, RunUser::DEFAULT, Ownership::Idmapped))
+            Ok((mounts, user, Ownership::Idmapped))
         }
+        Err(MountError::Unsupported(_)) if users.is_some() => Err(Refusal::new(
+            Reason::PreconditionFailed,
+            "the engine maps the users of containers (userns-remap), so that the workspace and state_dir have to be on file systems \
+             with idmapped mounts, as ext4 and xfs are",
+        )),
         Err(MountError::Unsupported(cause)) => {
             tracing::warn!(run, cause = %cause, "no idmapped mounts: the container runs under the owner's uid");
             let owner = directories.first().map(|shown| shown.directory.owner);
@@ -118,7 +127,7 @@ pub(crate) fn mount(
 fn prepare(
     slots: &Path,
     directories: &[Shown<'_>],
-    seen: Option<RunUser>,
+    seen: Option<HostUser>,
     boundary: Boundary,
 ) -> Result<Vec<MountSlot>, MountError> {
     use std::os::fd::AsFd as _;
@@ -129,8 +138,8 @@ fn prepare(
             let map = seen.filter(|_| !directory.is_mapped).map(|seen| IdMap {
                 disk_uid: directory.owner.uid,
                 disk_gid: directory.owner.gid,
-                seen_uid: seen.uid(),
-                seen_gid: seen.gid(),
+                seen_uid: seen.uid,
+                seen_gid: seen.gid,
             });
             let (source, slot) = (directory.handle.as_fd(), shown.slot(slots));
             match boundary {
@@ -176,11 +185,11 @@ pub(crate) fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result
 ///
 /// The engine binds by path, in its own view of the host's mounts. Where that view differs from ours (a daemon in a
 /// container whose state directory is not shared with the host), the bind finds an empty directory and says nothing.
-/// `host_pid` is of a process that has the container's root.
+/// `host_pid` is of a process that has the container's root. `accounts`: where the daemon's are mounted.
 pub(crate) fn arrived(
     host_pid: u32,
     directories: &[Shown<'_>],
-    accounts: &Accounts,
+    accounts: Option<&Accounts>,
     writable: Option<&RootLayer>,
 ) -> Result<(), Refusal> {
     let failed = |error: Errno| Refusal::internal("looking at the container's mounts", &error);
@@ -209,7 +218,8 @@ pub(crate) fn arrived(
     if let Some(writable) = writable {
         writable.arrived(&root)?;
     }
-    for (target, source) in [(PASSWD_PATH, &accounts.passwd), (GROUP_PATH, &accounts.group)] {
+    let accounts = accounts.map(|of| [(PASSWD_PATH, &of.passwd), (GROUP_PATH, &of.group)]);
+    for (target, source) in accounts.into_iter().flatten() {
         // An image may have links there, which the engine has followed within the container as this does. Nobody in it can take
         // a mount away, or move it.
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;

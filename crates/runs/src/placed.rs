@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use containers::accounts::{self, Accounts};
-use containers::{Boundary, Root, RunUser};
+use containers::{Boundary, RunUser};
 use sha2::{Digest as _, Sha256};
 
 use store::replace;
@@ -51,9 +51,9 @@ impl GuestBinary {
 }
 
 /// Makes sure that the files of users and groups for containers that run as `user` are in `directory`.
-pub(crate) fn place_accounts(directory: &Path, user: RunUser, root: Root) -> io::Result<Accounts> {
+pub(crate) fn place_accounts(directory: &Path, user: RunUser, home: &str) -> io::Result<Accounts> {
     Ok(Accounts {
-        passwd: place(directory, "passwd", accounts::passwd(user, root.home()).as_bytes(), 0o644)?,
+        passwd: place(directory, "passwd", accounts::passwd(user, home).as_bytes(), 0o644)?,
         group: place(directory, "group", accounts::group(user).as_bytes(), 0o644)?,
     })
 }
@@ -113,13 +113,13 @@ mod tests {
 
     #[test]
     fn the_names_of_users_are_placed_for_each_user_by_itself() {
-        use containers::{Root, RunUser};
+        use containers::RunUser;
         let directory = tempfile::tempdir().unwrap();
-        let mine = place_accounts(directory.path(), RunUser::DEFAULT, Root::ReadOnly).unwrap();
-        let other = place_accounts(directory.path(), RunUser::new(77, 88).unwrap(), Root::ReadOnly).unwrap();
-        assert_eq!(place_accounts(directory.path(), RunUser::DEFAULT, Root::ReadOnly).unwrap(), mine);
+        let mine = place_accounts(directory.path(), RunUser::DEFAULT, "/tmp").unwrap();
+        let other = place_accounts(directory.path(), RunUser::new(77, 88).unwrap(), "/tmp").unwrap();
+        assert_eq!(place_accounts(directory.path(), RunUser::DEFAULT, "/tmp").unwrap(), mine);
         assert!(std::fs::read_to_string(&mine.passwd).unwrap().contains(":1001:1001:"));
-        let at_home = place_accounts(directory.path(), RunUser::DEFAULT, Root::WritableLayer).unwrap();
+        let at_home = place_accounts(directory.path(), RunUser::DEFAULT, "/home/agent").unwrap();
         assert!(at_home.passwd != mine.passwd && at_home.group == mine.group);
         assert!(std::fs::read_to_string(&other.group).unwrap().contains(":88:"));
         assert_eq!(std::fs::metadata(&mine.passwd).unwrap().mode() & 0o7777, 0o644);

@@ -76,8 +76,8 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
         if layer.changes != Changes::Pending {
             return Ok(String::new());
         }
-        // What was begun was begun in the overlay, and not in the directory beneath it.
-        source::overlay_again(&run, path, layer, directories, roots)?
+        // What was begun was begun in the overlay, and not in the directory beneath it. Its user has the private directory, too.
+        source::overlay_again(&run, path, layer, owner, directories, roots)?
     } else if path.starts_with(directories.workspaces()) {
         open(path).map_err(|error| chain(&error))?
     } else {

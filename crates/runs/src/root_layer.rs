@@ -11,7 +11,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use containers::{GROUP_PATH, MountError, MountSlot, MountSpec, PASSWD_PATH, RunUser};
+use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH};
 use ops::Reason;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, StatVfsMountFlags, Uid};
@@ -54,7 +54,7 @@ impl RootLayer {
     }
 
     /// Makes sure that `wanted` is a directory of the user's. No link is followed: where it leads is the image's word.
-    pub(crate) fn make(&self, field: &'static str, wanted: &str, user: RunUser) -> Result<OwnedFd, Refusal> {
+    pub(crate) fn make(&self, field: &'static str, wanted: &str, user: HostUser) -> Result<OwnedFd, Refusal> {
         let failed = |errno| match errno {
             Errno::LOOP | Errno::NOTDIR => Refusal::invalid(
                 field,
@@ -62,7 +62,7 @@ impl RootLayer {
             ),
             errno => Refusal::internal("making a directory of a root", &errno),
         };
-        let (uid, gid) = (Uid::from_raw(user.uid()), Gid::from_raw(user.gid()));
+        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
         let mut at = rustix::fs::openat(&self.handle, ".", DIRECTORY, Mode::empty()).map_err(failed)?;
         for name in wanted.split('/').filter(|name| !name.is_empty()) {
             let is_new = match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
@@ -101,6 +101,20 @@ impl RootLayer {
             }
         }
         Ok(())
+    }
+
+    /// Whether the image's files of users and groups are files. The runtime opens them in the container for each program that is started
+    /// there, and would wait for what a FIFO never says.
+    pub(crate) fn users_are_files(&self) -> bool {
+        [PASSWD_PATH, GROUP_PATH].iter().all(|path| {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            let opened = rustix::fs::openat2(&self.handle, &path[1..], flags, Mode::empty(), resolve);
+            match opened.and_then(|file| rustix::fs::fstat(&file)) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode).is_file(),
+                Err(errno) => errno == Errno::NOENT,
+            }
+        })
     }
 
     /// Unmounts it. No process of the container may be left. The layer, which has no further use, is the caller's to

@@ -16,6 +16,7 @@ use crate::engine::{
 };
 use crate::ids::{ContainerId, ImageId, ImageReference};
 use crate::spec::{ContainerSpec, MountSpec, Propagation};
+use crate::user_map::UserMap;
 
 pub(super) fn engine_facts(version: SystemVersion, info: SystemInfo) -> Result<EngineFacts, EngineError> {
     let attempt = "ask the engine's version";
@@ -26,7 +27,7 @@ pub(super) fn engine_facts(version: SystemVersion, info: SystemInfo) -> Result<E
     };
     let mut runtimes: Vec<String> = info.runtimes.into_iter().flatten().map(|(name, _)| name).collect();
     runtimes.sort();
-    Ok(EngineFacts {
+    let mut facts = EngineFacts {
         runc_version: component("runc"),
         containerd_version: component("containerd"),
         engine_version: version.version.ok_or_else(|| missing("version"))?,
@@ -40,7 +41,12 @@ pub(super) fn engine_facts(version: SystemVersion, info: SystemInfo) -> Result<E
         kernel: info.kernel_version.unwrap_or_default(),
         architecture: info.architecture.unwrap_or_default(),
         warnings: info.warnings.unwrap_or_default(),
-    })
+        user_map: None,
+    };
+    if facts.maps_users() {
+        facts.user_map = info.docker_root_dir.as_deref().and_then(UserMap::of_engine);
+    }
+    Ok(facts)
 }
 
 pub(super) fn image_facts(image: ImageInspect) -> Result<ImageFacts, EngineError> {
@@ -138,6 +144,7 @@ fn in_force(answer: ContainerInspectResponse) -> ContainerSpec {
         no_new_privileges: security.no_new_privileges,
         seccomp: security.seccomp,
         capabilities_dropped: host.cap_drop.unwrap_or_default(),
+        capabilities_added: capabilities(host.cap_add.unwrap_or_default()),
         memory_bytes: unsigned(host.memory),
         memory_and_swap_bytes: unsigned(host.memory_swap),
         cpu_millis: u32::try_from(unsigned(host.nano_cpus) / 1_000_000).unwrap_or(u32::MAX),
@@ -161,6 +168,17 @@ fn in_force(answer: ContainerInspectResponse) -> ContainerSpec {
     }
 }
 
+/// As the kernel names them: engines have answered with and without the prefix.
+fn capabilities(names: Vec<String>) -> Vec<String> {
+    let kernels = |name: String| {
+        let name = name.to_uppercase();
+        if name.starts_with("CAP_") { name } else { format!("CAP_{name}") }
+    };
+    let mut names: Vec<String> = names.into_iter().map(kernels).collect();
+    names.sort_unstable();
+    names
+}
+
 /// Names of settings that no specification ever asks for.
 fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
     fn any<T>(list: Option<&Vec<T>>) -> bool {
@@ -168,7 +186,6 @@ fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
     }
     let found = [
         ("privileged", host.privileged == Some(true)),
-        ("added capabilities", any(host.cap_add.as_ref())),
         ("no end for want of memory", host.oom_kill_disable == Some(true)),
         ("a cgroup of another parent", host.cgroup_parent.as_ref().is_some_and(|parent| !parent.is_empty())),
         ("devices", any(host.devices.as_ref())),

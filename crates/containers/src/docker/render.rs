@@ -53,6 +53,7 @@ fn host_config(spec: &ContainerSpec) -> HostConfig {
         privileged: Some(false),
         security_opt: Some(security_options(spec)),
         cap_drop: Some(spec.capabilities_dropped.clone()),
+        cap_add: Some(spec.capabilities_added.clone()).filter(|added| !added.is_empty()),
         memory: Some(engine_number(spec.memory_bytes)),
         memory_swap: Some(engine_number(spec.memory_and_swap_bytes)),
         nano_cpus: Some(i64::from(spec.cpu_millis) * 1_000_000),

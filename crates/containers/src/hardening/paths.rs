@@ -67,3 +67,8 @@ pub(super) const MASKED: &[&str] = &[
 
 /// Readable, never writable, whoever asks.
 pub(super) const READ_ONLY: &[&str] = &["/proc/sys", "/proc/tty"];
+
+/// The same for a root of a user namespace, whose the runtime makes them. `/dev` would be one more writable place. Cgroups the engine
+/// mounts so that they can be written there, and on cgroup v2 runc gives the container's own to that root (with systemd): a command could
+/// leave the cgroup by which it is ended.
+pub(super) const READ_ONLY_OF_ROOT: &[&str] = &["/dev", "/sys/fs/cgroup"];

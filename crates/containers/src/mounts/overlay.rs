@@ -30,6 +30,7 @@ use rustix::mount::{
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::{Access, IdMap, MountError, MountSlot, Others, failed, user_namespace};
+use crate::user_map::UserMap;
 
 /// Names within the directory of layers.
 pub(super) const UPPER: &str = "upper";
@@ -81,14 +82,17 @@ pub fn check_overlay_layers(layers: BorrowedFd<'_>) -> Result<(), OverlayError> 
 ///
 /// `layers` is a directory of the daemon's with empty directories `upper` and `work`, or with those of an earlier mount.
 /// `slots` is one in which mounts may be attached meanwhile. With `map` the layers are idmapped; fails with
-/// [`MountError::Unsupported`] when they cannot be.
+/// [`MountError::Unsupported`] when they cannot be. Nothing in them is of the users that a container with the map `users` can be
+/// beside the one that `map` shows.
 pub fn mount_overlay(
     beneath: BorrowedFd<'_>,
     layers: BorrowedFd<'_>,
     slots: &Path,
     map: Option<IdMap>,
+    users: Option<UserMap>,
 ) -> Result<OwnedFd, OverlayError> {
-    let map = map.map(|map| user_namespace(map, Others::Themselves)).transpose()?;
+    let others = users.map_or(Others::Themselves, Others::OutsideOf);
+    let map = map.map(|map| user_namespace(map, others)).transpose()?;
     let map = map.as_ref().map(AsFd::as_fd);
     // Attached, because older kernels take no layer from a mount that is not.
     let lower = MountSlot::attach(beneath, &slots.join("beneath"), map, Access::ReadOnly)?;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The engine's own writable layer would do none of this: nothing bounds it, set-id files work in it, and all of it belongs
-//! to root, whom a run never is. Here root's files appear as the run's user's, by the map of each layer, so that nothing
+//! to root, whom a run hardly ever is. Here root's files appear as the run's user's, by the map of each layer, so that nothing
 //! is copied or changed for it. Files of the run's uid in the image appear as root's in turn.
 //!
 //! Marks are `trusted.overlay.*`, as the engine has them in an image's layers; nobody in a container can set one. What an
@@ -28,7 +28,7 @@ use rustix::mount::MountFlags;
 
 use super::overlay::{OverlayError, UPPER, WORK, open, under_quota};
 use super::{Access, IdMap, MountError, MountSlot, Others, failed, mountinfo, user_namespace};
-use crate::ids::RunUser;
+use crate::user_map::HostUser;
 
 /// The slot in which a root is mounted.
 const SLOT: &str = "root";
@@ -37,33 +37,39 @@ const LONGEST_OPTIONS: usize = 4_000;
 
 /// Mounts the root of an image in a slot below `slots`, for `user` to write to.
 ///
-/// `image` has the directories of the image's layers, topmost first, as the engine names them. `layer` is a directory of
-/// the daemon's with empty directories `upper` and `work`, whose files belong to `owner` (uid and gid) on disk.
+/// `image` has the directories of the image's layers, topmost first, as the engine names them. On disk their root is `image_root`.
+/// `layer` is a directory of the daemon's with empty directories `upper` and `work`, whose files belong to `owner` on disk.
 pub fn mount_root(
     slots: &Path,
     image: &[PathBuf],
+    image_root: HostUser,
     layer: BorrowedFd<'_>,
-    owner: (u32, u32),
-    user: RunUser,
+    owner: HostUser,
+    user: HostUser,
 ) -> Result<MountSlot, OverlayError> {
     if image.is_empty() {
         return Err(OverlayError::Layers(
             "the engine does not show where the layers of its images are: its storage driver must be an overlay",
         ));
     }
-    let map = |(disk_uid, disk_gid)| {
-        let map = IdMap { disk_uid, disk_gid, seen_uid: user.uid(), seen_gid: user.gid() };
-        user_namespace(map, Others::Themselves)
+    // Where the owner is the run's user there is nothing to map, and no need for a file system that can.
+    let map = |disk: HostUser| {
+        let map = IdMap { disk_uid: disk.uid, disk_gid: disk.gid, seen_uid: user.uid, seen_gid: user.gid };
+        (disk != user).then(|| user_namespace(map, Others::Themselves)).transpose()
     };
-    let roots = map((0, 0))?;
+    let roots = map(image_root)?;
     let mut lower = Vec::new();
     for (number, directory) in image.iter().enumerate() {
         let source = engines(directory)?;
         let slot = slots.join(format!("image-{number}"));
-        lower.push(MountSlot::attach(source.as_fd(), &slot, Some(roots.as_fd()), Access::ReadOnly)?);
+        lower.push(MountSlot::attach(
+            source.as_fd(),
+            &slot,
+            roots.as_ref().map(AsFd::as_fd),
+            Access::ReadOnly,
+        )?);
     }
-    // Where the owner is the run's user there is nothing to map, and no need for a file system that can.
-    let owners = (owner != (user.uid(), user.gid())).then(|| map(owner)).transpose()?;
+    let owners = map(owner)?;
     let upper =
         MountSlot::attach(layer, &slots.join("layer"), owners.as_ref().map(AsFd::as_fd), Access::ReadWrite)?;
     let handles: Vec<OwnedFd> =

@@ -1,7 +1,7 @@
 //! Real mounts, made and taken away again.
 
 use super::*;
-use crate::ids::RunUser;
+use crate::user_map::{HostUser, UserMap};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 const NEEDS_ROOT: &str = "these tests mount: run them as root";
@@ -30,6 +30,9 @@ fn place() -> Place {
 }
 
 const MAP: IdMap = IdMap { disk_uid: 4242, disk_gid: 4343, seen_uid: 1001, seen_gid: 1001 };
+const ROOT: HostUser = HostUser { uid: 0, gid: 0 };
+const OWNER: HostUser = HostUser { uid: 4242, gid: 4343 };
+const SEEN: HostUser = HostUser { uid: 1001, gid: 1001 };
 
 #[test]
 fn the_owner_on_disk_appears_as_the_run_s_user() {
@@ -210,15 +213,73 @@ fn what_covers_a_slot_of_another_mount_namespace_appears_in_what_the_host_has_bo
 
 #[test]
 fn two_ids_change_places_and_all_others_stay() {
-    assert_eq!(exchanged(5, 5), "0 0 5\n5 5 1\n6 6 4294967289\n");
-    assert_eq!(exchanged(0, 1001), "0 1001 1\n1 1 1000\n1001 0 1\n1002 1002 4294966293\n");
-    assert_eq!(exchanged(1001, 1000), "0 0 1000\n1000 1001 1\n1001 1000 1\n1002 1002 4294966293\n");
+    assert_eq!(exchanged(5, 5, &(0..0)), "0 0 5\n5 5 1\n6 6 4294967289\n");
+    assert_eq!(exchanged(0, 1001, &(0..0)), "0 1001 1\n1 1 1000\n1001 0 1\n1002 1002 4294966293\n");
+    assert_eq!(exchanged(1001, 1000, &(0..0)), "0 0 1000\n1000 1001 1\n1001 1000 1\n1002 1002 4294966293\n");
     for (one, other) in [(0, 0), (0, 1001), (4242, 1001), (u32::MAX - 1, 1001)] {
-        let counts = exchanged(one, other);
+        let counts = exchanged(one, other, &(0..0));
         let sum: u64 =
             counts.lines().map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum();
         assert_eq!(sum, u64::from(u32::MAX), "{one} {other}");
     }
+    // The one that is seen is among the hidden, and so may the one on disk be.
+    let hidden = 100_000..165_536;
+    assert_eq!(
+        exchanged(4242, 100_000, &hidden),
+        "0 0 4242\n4242 100000 1\n4243 4243 95757\n100000 4242 1\n165536 165536 4294801759\n"
+    );
+    assert_eq!(
+        exchanged(101_001, 100_000, &hidden),
+        "0 0 100000\n101001 100000 1\n165536 165536 4294801759\n"
+    );
+}
+
+#[test]
+fn an_overlay_of_a_mapped_root_takes_files_of_no_other_of_its_users() {
+    let place = place();
+    let users = UserMap::of_engine("/srv/100000.100000").unwrap();
+    let map = IdMap { seen_uid: 100_000, seen_gid: 100_000, ..MAP };
+    let layers = layers(&place);
+    let source = opened(&place.source);
+    let overlay =
+        overlay::mount_overlay(source.as_fd(), opened(&layers).as_fd(), &place.slots, Some(map), Some(users))
+            .expect(NEEDS_ROOT);
+    let at = PathBuf::from(format!("/proc/self/fd/{}", overlay.as_raw_fd()));
+    let file = at.join("file");
+    assert_eq!(fs::metadata(&file).unwrap().uid(), 100_000);
+    fs::write(&file, "changed").unwrap();
+    for other in [100_001, 165_535] {
+        let refused = std::os::unix::fs::chown(&file, Some(other), None).unwrap_err();
+        assert!(matches!(refused.raw_os_error(), Some(libc::EINVAL | libc::EOVERFLOW)), "{refused}");
+    }
+    let on_disk = fs::metadata(layers.join("upper/file")).unwrap();
+    assert_eq!((on_disk.uid(), on_disk.gid()), (4242, 4343));
+}
+
+#[test]
+fn a_root_whose_image_is_the_users_on_disk_is_not_mapped() {
+    let place = place();
+    let (image, layers) = (image_layers(&place), layers(&place));
+    let mapped = HostUser { uid: 100_000, gid: 100_000 };
+    for layer in &image {
+        for path in
+            ["usr", "usr/lib", "usr/lib/a"].map(|path| layer.join(path)).iter().filter(|path| path.exists())
+        {
+            std::os::unix::fs::chown(path, Some(100_000), Some(100_000)).unwrap();
+        }
+    }
+    let layer = opened(&layers);
+    let slot =
+        root::mount_root(&place.slots, &image, mapped, layer.as_fd(), OWNER, mapped).expect(NEEDS_ROOT);
+    let at = slot.path().to_owned();
+    let owner = |path: &str| fs::metadata(at.join(path)).unwrap().uid();
+    assert_eq!((owner(""), owner("usr/lib/a"), owner("usr/lib/peer")), (100_000, 100_000, 77));
+    // Packages have users of their own, who stay who they are on disk.
+    fs::write(at.join("usr/lib/a"), "changed").unwrap();
+    fs::write(at.join("usr/new"), "new").unwrap();
+    std::os::unix::fs::chown(at.join("usr/new"), Some(100_042), Some(100_042)).unwrap();
+    let on_disk = |path: &str| fs::metadata(layers.join(path)).unwrap().uid();
+    assert_eq!((on_disk("upper/usr/lib/a"), on_disk("upper/usr/new")), (4242, 100_042));
 }
 
 /// Layers for an overlay of the place's source.
@@ -238,8 +299,8 @@ fn an_overlay_shows_the_run_s_user_and_keeps_the_owner_on_disk() {
     fs::write(place.source.join("roots"), "x").unwrap();
     overlay::check_overlay_layers(opened(&layers).as_fd()).unwrap();
     let (source, upper) = (opened(&place.source), opened(&layers));
-    let mount =
-        overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP)).expect(NEEDS_ROOT);
+    let mount = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP), None)
+        .expect(NEEDS_ROOT);
     assert_eq!(leftover_slots(&place.slots).unwrap(), Vec::<PathBuf>::new());
     let slot =
         MountSlot::prepare(mount.as_fd(), &place.slots.join("w"), None, Access::ReadWrite).expect(NEEDS_ROOT);
@@ -264,8 +325,8 @@ fn an_overlay_shows_the_run_s_user_and_keeps_the_owner_on_disk() {
     drop(mount);
 
     // The same layers again, as after a restart.
-    let again =
-        overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP)).expect(NEEDS_ROOT);
+    let again = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP), None)
+        .expect(NEEDS_ROOT);
     let slot =
         MountSlot::prepare(again.as_fd(), &place.slots.join("w"), None, Access::ReadOnly).expect(NEEDS_ROOT);
     assert_eq!(fs::read_to_string(slot.path().join("file")).unwrap(), "changed");
@@ -292,8 +353,8 @@ fn marks_of_overlays_that_were_planted_beneath_lead_nowhere() {
         rustix::fs::setxattr(&path, mark, value.as_bytes(), XattrFlags::empty()).unwrap();
     }
     let (source, upper) = (opened(&place.source), opened(&layers));
-    let mount =
-        overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP)).expect(NEEDS_ROOT);
+    let mount = overlay::mount_overlay(source.as_fd(), upper.as_fd(), &place.slots, Some(MAP), None)
+        .expect(NEEDS_ROOT);
     let slot =
         MountSlot::prepare(mount.as_fd(), &place.slots.join("w"), None, Access::ReadWrite).expect(NEEDS_ROOT);
     let at = slot.path();
@@ -344,7 +405,7 @@ fn a_root_shows_roots_files_as_the_users_without_set_id_bits_and_devices() {
     let place = place();
     let (image, layers) = (image_layers(&place), layers(&place));
     let layer = opened(&layers);
-    let mounted = root::mount_root(&place.slots, &image, layer.as_fd(), (4242, 4343), RunUser::DEFAULT);
+    let mounted = root::mount_root(&place.slots, &image, ROOT, layer.as_fd(), OWNER, SEEN);
     let slot = mounted.expect(NEEDS_ROOT);
     let at = slot.path().to_owned();
     let owner = |path: &str| {
@@ -390,7 +451,7 @@ fn a_root_needs_layers_that_can_be_seen() {
     let layers = layers(&place);
     let layer = opened(&layers);
     let none = |image: &[PathBuf]| {
-        let refused = root::mount_root(&place.slots, image, layer.as_fd(), (4242, 4343), RunUser::DEFAULT);
+        let refused = root::mount_root(&place.slots, image, ROOT, layer.as_fd(), OWNER, SEEN);
         refused.unwrap_err().to_string()
     };
     assert!(none(&[]).contains("storage driver"));

@@ -40,6 +40,9 @@ pub struct Profile {
     /// What commands can write of the image.
     #[serde(skip_serializing_if = "RootMode::is_read_only")]
     pub root: RootMode,
+    /// Whether commands are root, of a user namespace in which that is nobody on the host.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub root_in_user_namespace: bool,
     /// Whether programs in `/tmp` can be run.
     #[serde(skip_serializing_if = "TmpMode::is_noexec")]
     pub tmp: TmpMode,

@@ -26,6 +26,9 @@ pub(super) fn check(at: &At<'_>, profile: &Profile) {
             "with {runtime} the root cannot be a layer of the run's own: set root to read-only"
         ));
     }
+    if profile.root_in_user_namespace {
+        at.problem(format!("with {runtime} users cannot be mapped: leave root_in_user_namespace out"));
+    }
     if profile.container_paths == ContainerPaths::Allow {
         at.problem(format!(
             "with {runtime} no path outside of the mounts can be confined: set container_paths to deny"
@@ -62,6 +65,8 @@ mod tests {
         );
         let layer = "p.yaml:1: profiles.p.runtime: with runsc the root cannot be a layer of the run's own: set root to read-only";
         assert_eq!(problems(&root), [layer]);
+        let mapped = "p.yaml:1: profiles.p.runtime: with runsc users cannot be mapped: leave root_in_user_namespace out";
+        assert_eq!(problems(&format!("{root}, root_in_user_namespace: true")), [layer, mapped]);
         let paths = "p.yaml:1: profiles.p.runtime: with runsc no path outside of the mounts can be confined: set container_paths to deny";
         assert_eq!(problems(&format!("{fits}, container_paths: allow, operations: {{}}")), [paths]);
         let other = "runtime: runsc-kvm, operations: {}";

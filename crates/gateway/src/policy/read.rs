@@ -45,6 +45,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "runtime",
         "workspace",
         "root",
+        "root_in_user_namespace",
         "tmp",
         "container_paths",
         "unattended",
@@ -78,6 +79,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
             .and_then(|at| at.one_of(&modes))
             .unwrap_or(WorkspaceMode::ReadOnly),
         root,
+        root_in_user_namespace: fields.flag_or("root_in_user_namespace", false),
         tmp: fields.get("tmp").and_then(|at| at.one_of(&TMP)).unwrap_or_default(),
         container_paths: fields
             .get("container_paths")
@@ -97,7 +99,20 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     if let Some(at) = fields.get("runtime") {
         own_kernel::check(at, &profile);
     }
+    if let Some(at) = fields.get("root_in_user_namespace").filter(|_| profile.root_in_user_namespace) {
+        root_in_user_namespace(at, profile.root);
+    }
     profile
+}
+
+/// Root that can write nothing of its image is of no use, and would only have more rights in the workspace.
+fn root_in_user_namespace(at: &At<'_>, root: RootMode) {
+    if root == RootMode::ReadOnly {
+        at.problem_hint(
+            "is of use only where the image can be written",
+            Some("set `root: writable-layer`, or leave this out".to_owned()),
+        );
+    }
 }
 
 const LIMITS: [&str; 8] =

@@ -69,6 +69,7 @@ fn what_each_shipped_profile_lets_happen() {
             RootMode::ReadOnly => "read-only".to_owned(),
             RootMode::WritableLayer => "layer".to_owned(),
         }),
+        each("root_in_userns", &|profile| profile.root_in_user_namespace.to_string()),
         each("container_paths", &|profile| format!("{:?}", profile.container_paths).to_lowercase()),
         each("tmp", &|profile| format!("{:?}", profile.tmp).to_lowercase()),
         each("exec.default", &|profile| profile.exec.default.to_string()),
@@ -150,6 +151,26 @@ fn a_writable_root_goes_with_no_rule_about_programs() {
     .unwrap();
     assert_eq!(Policy::from_files([("shown.yaml", policy.to_yaml().unwrap())]), Ok(policy));
     assert!(!builtin().to_yaml().unwrap().contains("root: read-only"), "what is strict is not told");
+}
+
+#[test]
+fn a_root_in_a_user_namespace_goes_with_a_writable_root_only() {
+    let yaml = |keys: &str| {
+        let exec = "exec: {deny_list: off, default: allow}";
+        format!("{ROLES}profiles: {{p: {{{keys}, operations: {{}}, {exec}}}}}")
+    };
+    let both = yaml("root: writable-layer, root_in_user_namespace: true");
+    let policy = Policy::from_files([("p.yaml", &both)]).unwrap();
+    assert!(policy.profile("p").unwrap().root_in_user_namespace);
+    assert_eq!(Policy::from_files([("shown.yaml", policy.to_yaml().unwrap())]), Ok(policy));
+    let refused = "p.yaml:2: profiles.p.root_in_user_namespace: is of use only where the image can be written \
+                   (set `root: writable-layer`, or leave this out)";
+    for keys in ["root_in_user_namespace: true", "root: read-only, root_in_user_namespace: true"] {
+        assert_eq!(problems(&yaml(keys)), [refused]);
+    }
+    assert_eq!(problems(&yaml("root_in_user_namespace: false")), [""; 0]);
+    assert_eq!(problems(&yaml("root: writable-layer, root_in_user_namespace: maybe")).len(), 1);
+    assert!(!builtin().to_yaml().unwrap().contains("root_in_user_namespace"), "what is strict is not told");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 pub(crate) mod pool;
 mod root;
 pub(crate) mod source;
+mod users;
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use containers::accounts::Accounts;
 use containers::{
     Access, Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening,
-    ImageReference, Inspection, MountSpec, Root, RunFacts, RunUser, Tmp, UsableImage,
+    ImageReference, Inspection, MountSpec, Root, RunAs, RunFacts, RunUser, Tmp, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use gateway::Profile;
@@ -118,8 +119,9 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<(Started, Arc<Lanes>), Refusal> {
         boundary::is_named(wanted.hardening.runtime.as_deref(), &self.host)?;
+        users::can_be_had(&wanted.hardening, &self.host)?;
         let (image, busybox) = self.image(wanted.image.as_ref()).await?;
-        let (opened, layer) = self.open(record, principal, resources).await?;
+        let (opened, layer) = self.open(record, wanted, principal, resources).await?;
         let shown = opened.shown(wanted.workspace_access);
         let contained = match self.claim(record, wanted, &image, &shown, resources).await {
             Some(contained) => contained,
@@ -165,6 +167,7 @@ impl Launcher {
     async fn open(
         &self,
         record: &Record,
+        wanted: &Wanted,
         principal: &Principal,
         resources: &mut RunResources,
     ) -> Result<(Opened, Option<Layer>), Refusal> {
@@ -176,7 +179,9 @@ impl Launcher {
             None => None,
         };
         block_in_place(|| self.projects.allot(record, record.spec.limits.disk()));
-        let Source { directory: workspace, layer } = self.workspace(record, principal, resources).await?;
+        let seen = wanted.hardening.run_as.user().on_host(self.host.user_map);
+        let Source { directory: workspace, layer } =
+            self.workspace(record, seen, principal, resources).await?;
         let state_path = self.directories.run_state(&run);
         let state = block_in_place(|| self.make(record, &state_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's state directory", &error))?;
@@ -208,14 +213,19 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<Contained, Refusal> {
         let run = record.id.to_string();
-        let boundary = wanted.hardening.boundary;
+        let (hardening, users) = (&wanted.hardening, self.host.user_map);
+        let boundary = hardening.boundary;
+        let slots = self.directories.slots(&run);
         let (mut mounts, user, ownership) =
-            block_in_place(|| mount(&self.directories.slots(&run), &run, shown, boundary, resources))?;
+            block_in_place(|| mount(&slots, &run, shown, hardening, users, resources))?;
         if wanted.hardening.root == Root::WritableLayer {
             let guest = self.guest.of(boundary).to_owned();
             let bare = self.describe(&run, wanted, image.clone(), user, Vec::new(), guest)?;
             let layers = self.layers_of(&bare, image, &run, resources).await?;
-            mounts.extend(block_in_place(|| self.root_layer(record, &layers, user, principal, resources))?);
+            let on_host = user.on_host(users);
+            mounts.extend(block_in_place(|| {
+                self.root_layer(record, hardening, &layers, on_host, principal, resources)
+            })?);
         }
         let guest = self.guest.of(boundary).to_owned();
         let spec = self.describe(&run, wanted, image.clone(), user, mounts, guest)?;
@@ -229,10 +239,14 @@ impl Launcher {
         let guest =
             GuestLane::connect(self.engine.clone(), container.clone(), user, environment, boundary).await?;
         if let Some(pid) = file_server.or_else(|| guest.host_pid()) {
-            let accounts = self.accounts(user, wanted.hardening.root)?;
-            block_in_place(|| arrived(pid, shown, &accounts, resources.root.as_ref()))?;
+            let accounts = self.own_accounts(user, hardening)?;
+            block_in_place(|| arrived(pid, shown, accounts.as_ref(), resources.root.as_ref()))?;
         }
-        let hardening = confirmed(&spec, &inspection);
+        for pid in [inspection.host_pid, guest.host_pid()] {
+            self.has_users(pid, hardening)?;
+        }
+        let mut hardening = confirmed(&spec, &inspection);
+        hardening.extend(users.map(|_| ("user_on_host".to_owned(), user.on_host(users).to_string())));
         let started_at = inspection.started_at;
         Ok(Contained { container, started_at, hardening, ownership, guest, warm: None })
     }
@@ -285,7 +299,7 @@ impl Launcher {
             user,
             mounts,
             guest,
-            accounts: self.accounts(user, wanted.hardening.root)?,
+            accounts: self.accounts(user, &wanted.hardening)?,
             labels: std::collections::BTreeMap::new(),
         };
         containers::container_spec(&wanted.hardening, &facts)
@@ -293,9 +307,18 @@ impl Launcher {
     }
 
     /// The names of users and groups of a container that runs as `user`.
-    pub(crate) fn accounts(&self, user: RunUser, root: Root) -> Result<Accounts, Refusal> {
-        block_in_place(|| placed::place_accounts(&self.directories.bin(), user, root))
+    pub(crate) fn accounts(&self, user: RunUser, hardening: &Hardening) -> Result<Accounts, Refusal> {
+        block_in_place(|| placed::place_accounts(&self.directories.bin(), user, hardening.home()))
             .map_err(|error| Refusal::internal("writing the container's users and groups", &error))
+    }
+
+    /// The same where the container has them, and not those of its image.
+    pub(crate) fn own_accounts(
+        &self,
+        user: RunUser,
+        hardening: &Hardening,
+    ) -> Result<Option<Accounts>, Refusal> {
+        hardening.has_own_accounts().then(|| self.accounts(user, hardening)).transpose()
     }
 
     /// The image, and of the default image what it is made of.
@@ -366,6 +389,7 @@ pub(crate) fn wanted(
                 RootMode::ReadOnly => Root::ReadOnly,
                 RootMode::WritableLayer => Root::WritableLayer,
             },
+            run_as: if profile.root_in_user_namespace { RunAs::MappedRoot } else { RunAs::Agent },
             runtime: profile.runtime.clone(),
             boundary: boundary::of(profile),
         },

@@ -4,7 +4,8 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use containers::{
-    ContainerName, ContainerSpec, MountError, MountSpec, OverlayError, Root, RunUser, UsableImage,
+    ContainerName, ContainerSpec, Hardening, HostUser, MountError, MountSpec, OverlayError, RunUser,
+    UsableImage,
 };
 use executor::engine_refusal;
 use identity::Principal;
@@ -44,12 +45,13 @@ impl Launcher {
         layers.map_err(|error| Refusal::internal("looking for the layers of an image", &error))
     }
 
-    /// Mounts a new root for a run whose container runs as `user`, and returns the mounts that show it.
+    /// Mounts a new root for a run whose container runs as `user`, the host's name for it, and returns the mounts that show it.
     pub(crate) fn root_layer(
         &self,
         record: &Record,
+        hardening: &Hardening,
         image: &[PathBuf],
-        user: RunUser,
+        user: HostUser,
         principal: &Principal,
         resources: &mut RunResources,
     ) -> Result<Vec<MountSpec>, Refusal> {
@@ -67,12 +69,16 @@ impl Launcher {
             .map_err(|error| Refusal::internal("making the layer of a root", &error))?;
         let slots = self.directories.slots(&run);
         let layer = made.handle.as_fd();
-        let slot = containers::mount_root(&slots, image, layer, (owner.uid, owner.gid), user)
+        let on_disk = HostUser { uid: owner.uid, gid: owner.gid };
+        let of_image = RunUser::ROOT.on_host(self.host.user_map);
+        let slot = containers::mount_root(&slots, image, of_image, layer, on_disk, user)
             .map_err(|error| refusal(&error))?;
         let root = RootLayer::of(slot, path).map_err(|error| Refusal::internal("opening a root", &error))?;
-        root.make("image", Root::WritableLayer.home(), user)?;
+        root.make("image", hardening.home(), user)?;
         let etc = root.make("image", "/etc", user)?;
-        own_accounts(&etc).map_err(|error| Refusal::internal("making the users of a root", &error))?;
+        if hardening.has_own_accounts() {
+            own_accounts(&etc).map_err(|error| Refusal::internal("making the users of a root", &error))?;
+        }
         for wanted in &record.spec.writable_paths {
             root.make("writable_paths", wanted, user)?;
         }

@@ -5,7 +5,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use containers::{Amount, IdMap, MountError, OverlayError, RunUser};
+use containers::{Amount, HostUser, IdMap, MountError, OverlayError, UserMap};
 use executor::Directory;
 use identity::Principal;
 use ops::Reason;
@@ -35,6 +35,7 @@ impl Launcher {
     pub(crate) async fn workspace(
         &self,
         record: &Record,
+        seen: HostUser,
         principal: &Principal,
         resources: &mut RunResources,
     ) -> Result<Source, Refusal> {
@@ -72,17 +73,18 @@ impl Launcher {
                 let field = "workspace.overlay.path";
                 block_in_place(|| {
                     let beneath = self.roots.open(field, path, Purpose::Own, principal)?;
-                    self.overlay(record, &beneath, resources)
+                    self.overlay(record, &beneath, seen, resources)
                 })
             }
         }
     }
 
-    /// An overlay on `beneath` with a new layer.
+    /// An overlay on `beneath` with a new layer, which shows what is the owner's as the user's that is `seen`.
     fn overlay(
         &self,
         record: &Record,
         beneath: &Directory,
+        seen: HostUser,
         resources: &mut RunResources,
     ) -> Result<Source, Refusal> {
         let run = &record.id.to_string();
@@ -124,7 +126,7 @@ impl Launcher {
         std::fs::create_dir_all(&slots)
             .map_err(|error| Refusal::internal("making the mount points", &error))?;
         resources.slot_directory = Some(slots.clone());
-        let directory = mounted(beneath, &layers, &slots)?;
+        let directory = mounted(beneath, &layers, &slots, seen, self.host.user_map)?;
         Ok(Source { directory, layer: Some(layer) })
     }
 }
@@ -148,11 +150,12 @@ fn within(made: &Directory, most: Amount) -> Result<(), Refusal> {
     .with("limit", "disk-quota"))
 }
 
-/// The overlay of a run that lived under a former daemon, mounted nowhere but in the handle.
+/// The overlay of a run that lived under a former daemon, mounted nowhere but in the handle. It shows what it showed then.
 pub(crate) fn overlay_again(
     run: &str,
     path: &Path,
     layer: Layer,
+    seen: Owner,
     directories: &Directories,
     roots: &Roots,
 ) -> Result<OwnedFd, String> {
@@ -161,7 +164,8 @@ pub(crate) fn overlay_again(
     let layers = workspace::open_own(&directories.layer(run)).map_err(|error| chain(&error))?;
     let slots = directories.slots(run);
     std::fs::create_dir_all(&slots).map_err(|error| chain(&error))?;
-    let mounted = mounted(&beneath, &layers, &slots);
+    let seen = HostUser { uid: seen.uid, gid: seen.gid };
+    let mounted = mounted(&beneath, &layers, &slots, seen, None);
     // Empty again.
     let _ = std::fs::remove_dir(&slots);
     mounted.map(|overlay| overlay.handle).map_err(|refusal| refusal.message)
@@ -178,19 +182,24 @@ pub(crate) fn beneath_again(path: &Path, layer: Layer, roots: &Roots) -> Result<
 }
 
 /// With idmapped layers where the file systems can; then the owner is the run's user in it.
-fn mounted(beneath: &Directory, layers: &Directory, slots: &Path) -> Result<Directory, Refusal> {
-    let seen = RunUser::DEFAULT;
+fn mounted(
+    beneath: &Directory,
+    layers: &Directory,
+    slots: &Path,
+    seen: HostUser,
+    users: Option<UserMap>,
+) -> Result<Directory, Refusal> {
     let map = IdMap {
         disk_uid: beneath.owner.uid,
         disk_gid: beneath.owner.gid,
-        seen_uid: seen.uid(),
-        seen_gid: seen.gid(),
+        seen_uid: seen.uid,
+        seen_gid: seen.gid,
     };
     let path = beneath.path.clone();
-    let mount = |map| containers::mount_overlay(as_fd(beneath), as_fd(layers), slots, map);
+    let mount = |map| containers::mount_overlay(as_fd(beneath), as_fd(layers), slots, map, users);
     match mount(Some(map)) {
         Ok(handle) => {
-            let owner = Owner { uid: seen.uid(), gid: seen.gid() };
+            let owner = Owner { uid: seen.uid, gid: seen.gid };
             Ok(Directory { handle, path, owner, is_mapped: true })
         }
         Err(OverlayError::Mount(MountError::Unsupported(cause))) => {

@@ -133,7 +133,7 @@ fn an_overlay_is_held_to_the_project_of_its_layers() {
     let user = RunUser::DEFAULT;
     let map = IdMap { disk_uid: AGENT, disk_gid: AGENT, seen_uid: user.uid(), seen_gid: user.gid() };
     let (beneath, opened) = (File::open(beneath).unwrap(), File::open(&layers).unwrap());
-    let overlay = mount_overlay(beneath.as_fd(), opened.as_fd(), &slots, Some(map)).unwrap();
+    let overlay = mount_overlay(beneath.as_fd(), opened.as_fd(), &slots, Some(map), None).unwrap();
     let seen = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), {
         use std::os::fd::AsRawFd as _;
         overlay.as_raw_fd()

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use containers::{
-    Access, Boundary, ContainerId, ContainerSpec, ContainerState, IdMap, Inspection, MountError, MountSlot,
-    MountSpec, Propagation, Root, RunUser, UsableImage,
+    Access, Boundary, ContainerId, ContainerSpec, ContainerState, HostUser, IdMap, Inspection, MountError,
+    MountSlot, MountSpec, Propagation, Root, RunUser, UsableImage,
 };
 use executor::{GuestLane, engine_refusal};
 use identity::RunId;
@@ -128,7 +128,9 @@ impl Launcher {
             Environment::default(),
             boundary,
         );
-        Ok((spec, inspection, guest.await?))
+        let guest = guest.await?;
+        self.has_users(guest.host_pid(), &wanted.hardening)?;
+        Ok((spec, inspection, guest))
     }
 
     /// The warm container that was made as `made_as`.
@@ -198,7 +200,8 @@ impl Launcher {
         // The engine answers meanwhile.
         let (engine, container) = (self.engine.clone(), warm.container.clone());
         let inspecting = tokio::spawn(async move { engine.inspect(&container).await });
-        let mounted = block_in_place(|| cover(&mut warm.resources.slots, shown, &self.pool.maps));
+        let seen = RunUser::DEFAULT.on_host(self.host.user_map);
+        let mounted = block_in_place(|| cover(&mut warm.resources.slots, shown, seen, &self.pool.maps));
         let inspection = inspecting.await.map_err(|error| Refusal::internal("asking the engine", &error))?;
         let inspection = inspection.map_err(engine_refusal)?;
         mounted.map_err(|error| Refusal::internal("mounting the workspace", &chain(&error)))?;
@@ -210,9 +213,9 @@ impl Launcher {
             return Err(refused(format!("its container is not as it was made ({fields})")));
         }
         let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest is not seen".to_owned()))?;
-        let accounts = self.accounts(RunUser::DEFAULT, wanted.hardening.root)?;
+        let accounts = self.accounts(RunUser::DEFAULT, &wanted.hardening)?;
         block_in_place(|| {
-            arrived(pid, shown, &accounts, None)?;
+            arrived(pid, shown, Some(&accounts), None)?;
             are_restricted(pid, shown)?;
             has_no_network(pid).map_err(refused)
         })?;
@@ -221,6 +224,7 @@ impl Launcher {
         }
         let mut hardening = confirmed(&warm.spec, &inspection);
         hardening.push(("mounted_when_claimed".to_owned(), listed(shown)));
+        hardening.extend(self.host.user_map.map(|_| ("user_on_host".to_owned(), seen.to_string())));
         Ok(hardening)
     }
 }
@@ -231,15 +235,19 @@ pub(super) fn can_be_warm(wanted: &Wanted) -> bool {
 }
 
 /// Mounts what is shown on the slots.
-fn cover(slots: &mut [MountSlot], shown: &[Shown<'_>], maps: &OwnerMaps) -> Result<(), MountError> {
-    let seen = RunUser::DEFAULT;
+fn cover(
+    slots: &mut [MountSlot],
+    shown: &[Shown<'_>],
+    seen: HostUser,
+    maps: &OwnerMaps,
+) -> Result<(), MountError> {
     for (slot, shown) in slots.iter_mut().zip(shown.iter().filter(|shown| !goes_with_another(shown))) {
         let directory = shown.directory;
-        let map = (!directory.is_mapped).then(|| IdMap {
+        let map = (!directory.is_mapped).then_some(IdMap {
             disk_uid: directory.owner.uid,
             disk_gid: directory.owner.gid,
-            seen_uid: seen.uid(),
-            seen_gid: seen.gid(),
+            seen_uid: seen.uid,
+            seen_gid: seen.gid,
         });
         let map = map.map(|map| maps.get(map)).transpose()?;
         slot.cover(directory.handle.as_fd(), map.as_deref(), shown.access)?;

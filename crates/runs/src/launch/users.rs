@@ -1,0 +1,93 @@
+//! Who a run's processes are on the host, where the engine gives its containers a user namespace.
+//!
+//! Root of such a namespace is what a profile asks for by `root_in_user_namespace`. All other runs of the engine are in one, too.
+
+use containers::{Boundary, EngineFacts, Hardening, RunAs};
+use ops::Reason;
+use refusal::{Refusal, chain};
+use tokio::task::block_in_place;
+
+use super::Launcher;
+
+/// What an operator does.
+const MEND: &str = "start the engine with `userns-remap` (deploy/README.md, \"Root in a user namespace\"), or take `root_in_user_namespace` out of the profile";
+
+/// Refuses what this engine cannot give, before anything is made for the run.
+pub(super) fn can_be_had(hardening: &Hardening, engine: &EngineFacts) -> Result<(), Refusal> {
+    let refused = |why: String| Err(Refusal::new(Reason::PreconditionFailed, why));
+    match (engine.user_map, hardening.run_as) {
+        (None, RunAs::MappedRoot) if !engine.maps_users() => refused(format!(
+            "the profile's `root_in_user_namespace` cannot be had here: root in this engine's containers is root of the host. {MEND}"
+        )),
+        (None, _) if engine.maps_users() => refused(
+            "the engine maps users (userns-remap), and does not say to which ids, or to ids below 65536: give its user \
+             65536 ids from 65536 on in /etc/subuid and /etc/subgid"
+                .to_owned(),
+        ),
+        (Some(_), _) if hardening.boundary == Boundary::OwnKernel => refused(
+            "the engine maps users (userns-remap), with which gVisor is not supported: use the engine's default runtime, or an \
+             engine that maps none"
+                .to_owned(),
+        ),
+        _ => Ok(()),
+    }
+}
+
+impl Launcher {
+    /// Makes sure that a process of the container is who it is to be, by the kernel's own word. Nothing is to be sure of on an engine
+    /// that maps no users.
+    pub(crate) fn has_users(&self, host_pid: Option<u32>, hardening: &Hardening) -> Result<(), Refusal> {
+        let Some(map) = self.host.user_map else { return can_be_had(hardening, &self.host) };
+        let refused = |why: &str| {
+            let why = format!("{why}; no run is started like this");
+            Refusal::new(Reason::EngineUnavailable, why)
+        };
+        let pid = host_pid
+            .ok_or_else(|| refused("the engine maps users, and its processes are not seen on this host"))?;
+        block_in_place(|| map.check(pid, hardening.run_as)).map_err(|error| {
+            tracing::error!(pid, error = %chain(&error), "a container's process is not who it is to be");
+            refused(&error.to_string())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engine(options: &[&str]) -> EngineFacts {
+        EngineFacts {
+            engine_version: "20.10.24".to_owned(),
+            api_version: "1.41".to_owned(),
+            runc_version: None,
+            containerd_version: None,
+            cgroup_version: 2,
+            storage_driver: "overlay2".to_owned(),
+            runtimes: Vec::new(),
+            default_runtime: "runc".to_owned(),
+            security_options: options.iter().map(ToString::to_string).collect(),
+            cpus: 2,
+            kernel: String::new(),
+            architecture: String::new(),
+            warnings: Vec::new(),
+            user_map: None,
+        }
+    }
+
+    #[test]
+    fn what_an_engine_cannot_give_is_refused() {
+        let root = Hardening { run_as: RunAs::MappedRoot, ..Hardening::default() };
+        let (plain, silent) = (engine(&["name=seccomp,profile=default"]), engine(&["name=userns"]));
+        assert!(can_be_had(&Hardening::default(), &plain).is_ok());
+        for (hardening, engine, word) in [
+            (&root, &plain, "root of the host"),
+            (&root, &engine(&["name=rootless"]), "root of the host"),
+            (&root, &silent, "65536"),
+            (&Hardening::default(), &silent, "65536"),
+        ] {
+            let refused = can_be_had(hardening, engine).unwrap_err();
+            assert_eq!(refused.reason, Reason::PreconditionFailed);
+            assert!(refused.message.contains(word), "{}", refused.message);
+        }
+    }
+}
