@@ -260,3 +260,24 @@ async fn consent_is_bound_to_the_image_s_files_where_they_can_be_written() {
         assert_eq!(reason.as_deref(), Some("PRECONDITION_FAILED"), "{swap}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn u2_an_engine_that_maps_no_users_refuses_such_a_run_and_nothing_is_left() {
+    let profile = "profiles: {rooted: {root: writable-layer, root_in_user_namespace: true, operations: {shell: allow}, \
+                   exec: {deny_list: off, default: allow}, approvals: {freeze: false}}}\n";
+    let shipped = |name, text: &str| (name, text.to_owned());
+    let policy = vec![
+        shipped("p.yaml", profile),
+        shipped("harness.yaml", include_str!("../../crates/gateway/policies/harness.yaml")),
+        shipped("roles.yaml", include_str!("../../crates/gateway/policies/roles.yaml")),
+    ];
+    let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
+    let refused = daemon.run_with(requests::managed("rooted")).await.map(|_| ()).unwrap_err();
+    assert_eq!(reason(&refused), "PRECONDITION_FAILED");
+    for word in ["root_in_user_namespace", "userns-remap", "deploy/README.md"] {
+        assert!(refused.message().contains(word), "{}", refused.message());
+    }
+    assert_eq!(daemon.leftovers(), [""; 0]);
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    assert_eq!(script(&mut run, "id -u").await, "1001\n", "other profiles are as before");
+}

@@ -1,7 +1,8 @@
 //! A container, looked at from outside.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::engine::docker;
 
 /// What the engine itself says about a container.
 pub fn inspect(container: &str) -> serde_json::Value {
@@ -10,8 +11,7 @@ pub fn inspect(container: &str) -> serde_json::Value {
 
 /// The same of several, in their order.
 pub fn inspect_all<'a>(containers: impl IntoIterator<Item = &'a str>) -> Vec<serde_json::Value> {
-    let output =
-        Command::new("docker").args(["inspect", "--type", "container"]).args(containers).output().unwrap();
+    let output = docker().args(["inspect", "--type", "container"]).args(containers).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }

@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::client::Clients;
+use crate::engine::{self, docker};
 
 /// The default image is imported when a daemon first starts on an engine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,7 +77,7 @@ impl Daemon {
              workspace_roots: [{root}/roots]\n"
         );
         // The engine of the `docker` command.
-        if let Ok(engine) = std::env::var("DOCKER_HOST")
+        if let Some(engine) = engine::address()
             && !setup.config.contains("docker:")
         {
             writeln!(config, "docker: {{ endpoint: \"{engine}\" }}").unwrap();
@@ -230,7 +231,7 @@ impl Daemon {
     pub fn containers(&self) -> Vec<String> {
         let instance = std::fs::read_to_string(self.state_dir().join("instance")).unwrap();
         let filter = format!("label=io.cofferdam.instance={}", instance.trim());
-        let output = std::process::Command::new("docker")
+        let output = docker()
             .args(["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter])
             .output()
             .expect("the docker command line is part of the set-up");
@@ -336,7 +337,7 @@ impl Drop for Daemon {
         for container in
             self.state_dir().join("instance").exists().then(|| self.containers()).into_iter().flatten()
         {
-            let _ = std::process::Command::new("docker").args(["rm", "-f", &container]).output();
+            let _ = docker().args(["rm", "-f", &container]).output();
         }
         for mount in self.mounts().iter().rev() {
             let _ = std::process::Command::new("umount").args(["-l", mount]).output();

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::engine::{docker, on_engine};
+
 /// An image of the engine's; removed with the value.
 pub struct Image(pub String);
 
@@ -52,7 +54,7 @@ impl Image {
         let tar = tar.unwrap();
         assert!(tar.status.success());
         let reference = format!("cofferdam-test/{name}:{}", std::process::id());
-        let mut import = Command::new("docker")
+        let mut import = docker()
             .arg("import")
             .args(changes.iter().flat_map(|change| ["--change", change]))
             .args(["-", &reference])
@@ -68,7 +70,7 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        let _ = Command::new("docker").args(["rmi", "-f", &self.0]).output();
+        let _ = docker().args(["rmi", "-f", &self.0]).output();
     }
 }
 
@@ -96,6 +98,7 @@ fn work_image(name: &str) -> String {
 }
 
 fn made_by(mut script: Command) -> String {
+    on_engine(&mut script);
     let output = script.env("COFFERDAM_NO_PULL", "1").stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{script:?}: {}", output.status);
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

@@ -7,6 +7,7 @@
 mod client;
 mod container;
 mod daemon;
+mod engine;
 pub mod files;
 pub mod frames;
 mod image;
@@ -20,6 +21,7 @@ pub mod session;
 pub use client::{Clients, as_user, reason, record};
 pub use container::{in_pid_namespace, inspect, inspect_all, memory, pid_namespace, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git, own};
+pub use engine::use_mapped_engine;
 pub use image::{Image, debian, dev_image, rust_image};
 pub use issuer::Issuer;
 pub use probe::{mcp_server, probe};

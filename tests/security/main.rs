@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up fails its test
 
+mod attempts;
 mod calls;
 mod confinement;
 mod container_paths;
