@@ -53,18 +53,24 @@ esac
 ensure_tools
 WORKSHOP=$(mktemp -d)
 trap 'rm -rf "$WORKSHOP"' EXIT
+MADE=$WORKSHOP/package
+mkdir "$MADE"
+cp -r src/cofferdam/_async src/cofferdam/_sync "$MADE/"
+make "$MADE"
 if [[ -z ${1:-} ]]; then
+    # The old code goes when all of the new is there.
+    rm -rf src/cofferdam/_proto.new
+    cp -r "$MADE/_proto" src/cofferdam/_proto.new
     rm -rf src/cofferdam/_proto
-    make src/cofferdam
+    mv src/cofferdam/_proto.new src/cofferdam/_proto
+    cp "$MADE/_async/rpc.py" src/cofferdam/_async/
+    cp "$MADE/_sync"/*.py src/cofferdam/_sync/
+    cp "$MADE/v1.py" src/cofferdam/
     exit 0
 fi
-mkdir "$WORKSHOP/cofferdam_package"
-cp -r src/cofferdam/_async "$WORKSHOP/cofferdam_package/"
-cp -r src/cofferdam/_sync "$WORKSHOP/cofferdam_package/"
-make "$WORKSHOP/cofferdam_package"
 status=0
 for part in _proto _async _sync v1.py; do
-    diff -r --exclude=__pycache__ "src/cofferdam/$part" "$WORKSHOP/cofferdam_package/$part" >&2 || status=1
+    diff -r --exclude=__pycache__ "src/cofferdam/$part" "$MADE/$part" >&2 || status=1
 done
 ((status == 0)) || echo "The generated code or its sources have changed: run clients/python/generate.sh and commit the result." >&2
 exit "$status"

@@ -30,14 +30,18 @@ make() {
     } >"$1/src/v1.ts"
 }
 
-if [[ -z ${1:-} ]]; then
-    rm -rf src/proto
-    make .
-    exit 0
-fi
 WORKSHOP=$(mktemp -d)
 trap 'rm -rf "$WORKSHOP"' EXIT
 make "$WORKSHOP"
+if [[ -z ${1:-} ]]; then
+    # The old code goes when all of the new is there.
+    rm -rf src/proto.new
+    cp -r "$WORKSHOP/src/proto" src/proto.new
+    rm -rf src/proto
+    mv src/proto.new src/proto
+    cp "$WORKSHOP/src/v1.ts" src/
+    exit 0
+fi
 status=0
 for part in proto v1.ts; do
     diff -r "src/$part" "$WORKSHOP/src/$part" >&2 || status=1
