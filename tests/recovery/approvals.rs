@@ -1,5 +1,6 @@
 //! Calls that wait for a reviewer outlive their daemon: the clock runs on, and each is executed once or not at all.
 
+use harness::files::sha256;
 use harness::v1::approval::{Remember, State};
 use harness::v1::call_response::Status;
 use harness::v1::decide_approval_request::Decision;
@@ -64,6 +65,60 @@ async fn a_call_that_waits_goes_on_under_the_next_daemon_and_is_executed_once() 
     assert_eq!(intents_and_receipts(&mut run, &asked.call_id).await, (1, vec!["succeeded".to_owned()]));
     assert_eq!(intents_and_receipts(&mut run, &denied.call_id).await, (1, vec!["denied".to_owned()]));
     assert!(run.clients.verify().await.intact);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_waits_is_asked_for_once_and_written_once_whatever_is_killed() {
+    let mut daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[]);
+    let run = daemon.run("review", &workspace).await;
+    let content = vec![7_u8; 3_000_000];
+    let begin = v1::BeginUpload {
+        request_id: "once".to_owned(),
+        upload_id: "0192a7c0-0000-7000-8000-000000000001".to_owned(),
+        size_bytes: Some(content.len() as u64),
+        sha256: sha256(&content),
+        ..run.begin("f")
+    };
+    let mut run = run;
+    let asked = run.upload_with(begin.clone(), &content).await.unwrap();
+    assert!(!asked.approval_id.is_empty() && asked.result.is_none(), "{asked:?}");
+
+    let mut run = outlives(&mut daemon, run).await;
+    // Without the bytes, too: a client begins anew, under another name.
+    let anew =
+        v1::BeginUpload { upload_id: "0192a7c0-0000-7000-8000-000000000002".to_owned(), ..begin.clone() };
+    for (begin, content) in [(&begin, &content[..]), (&anew, &content[..]), (&anew, &[])] {
+        assert_eq!(run.upload_with(begin.clone(), content).await.unwrap(), asked);
+    }
+    // Neither size nor hash is known before the end.
+    let unsaid = v1::BeginUpload { size_bytes: None, ..anew.clone() };
+    assert_eq!(run.upload_with(unsaid, &content).await.unwrap(), asked);
+    let other = b"other";
+    for another in [
+        v1::BeginUpload { path: "g".to_owned(), ..anew.clone() },
+        v1::BeginUpload { create_only: true, ..anew.clone() },
+        v1::BeginUpload { size_bytes: Some(5), sha256: sha256(other), ..anew.clone() },
+    ] {
+        let refused = run.upload_with(another, other).await.unwrap_err();
+        assert_eq!(reason(&refused), "ALREADY_EXISTS", "{refused}");
+    }
+    let all = v1::ListApprovalsRequest { run_id: run.id().to_owned(), ..Default::default() };
+    let listed = run.clients.approvals.list_approvals(all).await.unwrap().into_inner().approvals;
+    assert_eq!(listed.len(), 1, "{listed:?}");
+
+    run.clients.approve(&asked.approval_id).await.unwrap();
+    let waiting = v1::BeginUpload { wait_for_approval: true, ..anew.clone() };
+    let written = run.upload_with(waiting, &[]).await.unwrap();
+    let result = written.result.clone().unwrap();
+    assert_eq!((&written.call_id, &result.sha256_after), (&asked.call_id, &sha256(&content)));
+    assert_eq!(std::fs::read(workspace.join("f")).unwrap(), content);
+    // What came of it is told again, and the file is not written again.
+    std::fs::write(workspace.join("f"), "changed").unwrap();
+    let mut run = outlives(&mut daemon, run).await;
+    assert_eq!(run.upload_with(anew, &content).await.unwrap(), written);
+    assert_eq!(std::fs::read_to_string(workspace.join("f")).unwrap(), "changed");
+    assert_eq!(intents_and_receipts(&mut run, &asked.call_id).await, (1, vec!["succeeded".to_owned()]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

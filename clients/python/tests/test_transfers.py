@@ -224,6 +224,28 @@ def test_a_person_consents_to_an_upload(mortal: Daemon, tmp_path: Path) -> None:
         assert len(sent) == 1
 
 
+def test_a_person_is_asked_once_for_an_upload_over_daemons_that_are_killed(mortal: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    with Sandbox.create(profile="review", endpoint=mortal.endpoint) as sandbox:
+        patient = sandbox.with_options(wait_for_approval=True)
+        sent: list[TransferInfo] = []
+        waiting = threading.Thread(target=lambda: sent.append(patient.files.upload(tmp_path / "a.txt", "a.txt")))
+        waiting.start()
+        while not (asked := sandbox.approvals.list()):
+            time.sleep(0.02)
+        mortal.end(signal.SIGKILL)
+        mortal.launch()
+        assert [approval.approval_id for approval in sandbox.approvals.list()] == [asked[0].approval_id]
+        # The client finds its call again, and asks for no other.
+        time.sleep(1)
+        assert len(sandbox.approvals.list()) == 1
+        sandbox.approvals.approve(asked[0].approval_id)
+        waiting.join(timeout=30)
+        assert [info.sha256 for info in sent] == [hashlib.sha256(b"a\n").hexdigest()]
+        assert sandbox.files.read("a.txt") == "a\n"
+        assert calls(sandbox, "write") == 1
+
+
 def test_a_large_file_is_read_by_two_calls_and_written_by_one(tmp_path: Path) -> None:
     data = os.urandom(5 * MIB)
     with Sandbox.create(profile="open") as sandbox:

@@ -5,8 +5,9 @@
  * begin at 0 ──pieces──▶ … ──the answer──▶ done
  *     ▲ lost ▼
  * GetUpload ──so many bytes──▶ begin there
- *     └───────none──▶ is the file there? ──yes──▶ done
- *                              └──no──▶ begin at 0, under another id
+ *     └───────none──▶ begin at 0 ──a call was made of it──▶ its answer, without the pieces
+ *                         ▲                                    │ it was interrupted
+ *                         └──no, as another request── is the file there? ──yes──▶ done
  * ```
  */
 
@@ -15,7 +16,15 @@ import type { FileHandle } from "node:fs/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Caller, either, succeeded } from "./caller.js";
 import { type Form, pieces } from "./download.js";
-import { AlreadyExists, ApprovalRequired, FileNotFound, NotFound, PreconditionFailed, RunNotReady } from "./errors.js";
+import {
+  AlreadyExists,
+  ApprovalRequired,
+  FileNotFound,
+  Interrupted,
+  NotFound,
+  PreconditionFailed,
+  RunNotReady,
+} from "./errors.js";
 import * as results from "./results.js";
 import type { TransferOptions } from "./transfer.js";
 import { sleep } from "./transport.js";
@@ -93,12 +102,12 @@ export class Upload {
   readonly #onProgress: ProgressCallback | undefined;
   readonly #signal: AbortSignal | undefined;
   #id = randomUUID();
+  // Kept over all tries: nobody is asked twice, and nothing is written twice.
+  #requestId = randomUUID();
   // Bytes that the daemon has.
   #offset = 0;
   // Bytes of which the caller was told.
   #told = 0;
-  // Every byte was sent once: the daemon may have written the file.
-  #sent = false;
   // The caller's own code threw: that is no answer of the daemon.
   #callbackThrew = false;
 
@@ -119,6 +128,16 @@ export class Upload {
       try {
         return await this.#outcome(await this.#answer());
       } catch (error) {
+        if (error instanceof Interrupted && !this.#callbackThrew) {
+          // A try before this one made the call, and the daemon ended in its middle.
+          const found = await this.#found();
+          if (found !== null) {
+            return this.#written(found.path);
+          }
+          this.#requestId = randomUUID();
+          this.#beginAnew();
+          continue;
+        }
         const pause = transport.isLost(error) ? patience.pause() : null;
         if (this.#callbackThrew || pause === null) {
           throw error;
@@ -126,18 +145,21 @@ export class Upload {
         await sleep(pause, this.#signal);
       }
       const received = await this.#received();
-      const found = received === null && this.#sent ? await this.#found() : null;
-      if (found !== null) {
-        return this.#written(found.path);
-      }
       if (received === null) {
-        // A daemon that was killed may have left the file of the old one.
-        this.#id = randomUUID();
-      } else if (received > this.#offset) {
+        this.#beginAnew();
+        continue;
+      }
+      if (received > this.#offset) {
         patience.restore();
       }
-      this.#offset = received ?? 0;
+      this.#offset = received;
     }
+  }
+
+  #beginAnew(): void {
+    // A daemon that was killed may have left a file of the old id, which its call still needs.
+    this.#id = randomUUID();
+    this.#offset = 0;
   }
 
   async #answer(): Promise<UploadFileResponse | UploadArchiveResponse> {
@@ -154,6 +176,7 @@ export class Upload {
       ...this.#target,
       runId: this.#caller.runId,
       uploadId: this.#id,
+      requestId: this.#requestId,
       offset: BigInt(this.#offset),
       sizeBytes: BigInt(size),
       sha256,
@@ -166,7 +189,6 @@ export class Upload {
       done += data.length;
       await this.#tell(done);
     }
-    this.#sent = true;
   }
 
   async #tell(done: number): Promise<void> {

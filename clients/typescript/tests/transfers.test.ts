@@ -239,6 +239,27 @@ test("a person consents to an upload, once", async () => {
   assert.equal(await sandbox.files.read("a"), "content");
 });
 
+test("a person is asked for an upload once, over daemons that are killed", async () => {
+  await using mortal = await Daemon.start();
+  await using sandbox = await Sandbox.create({ profile: "review", agentId: "asking", endpoint: mortal.endpoint });
+  const here = room();
+  writeFileSync(join(here, "a"), "content");
+  const waiting = sandbox.withOptions({ waitForApproval: true }).files.upload(join(here, "a"), "a");
+  await eventually(async () => (await sandbox.approvals.list()).length === 1, "nobody is asked");
+  const [asked] = await sandbox.approvals.list();
+  await mortal.end("SIGKILL");
+  await mortal.launch();
+  // The client finds its call again, and asks for no other.
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  const ids = (await sandbox.approvals.list()).map(({ approvalId }) => approvalId);
+  assert.deepEqual(ids, [asked?.approvalId]);
+  await sandbox.approvals.approve(asked?.approvalId ?? "");
+  assert.equal((await waiting).size, 7);
+  assert.equal(await sandbox.files.read("a"), "content");
+  const events = await collected(sandbox.audit.stream({ follow: false, kinds: ["call_intent"] }));
+  assert.equal(events.filter((event) => event.operation === "write").length, 1);
+});
+
 test("a tree goes up without what the daemon refuses", async () => {
   await using sandbox = await Sandbox.create({ profile: "harness" });
   const here = room();

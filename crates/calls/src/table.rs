@@ -240,6 +240,14 @@ impl CallTable {
         Ok(Begun::New(call))
     }
 
+    /// Whether a call was begun in the run under this request id, by anyone and with any content.
+    pub async fn has_request(&self, run: RunId, request_id: &str) -> Result<bool, Refusal> {
+        let id = request_id.to_owned();
+        let stored = self.store.with(move |store| store.call_by_request(run, &id)).await;
+        let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
+        Ok(stored.is_some() || self.table().of_request(run, request_id).is_some())
+    }
+
     /// Takes up a call that a former daemon has left waiting for an approval.
     pub fn resume(&self, asker: &Asker) -> Arc<Call> {
         let Asker { call: id, run, .. } = *asker;

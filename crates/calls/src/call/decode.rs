@@ -51,13 +51,27 @@ pub(super) enum ResponseFormat {
 }
 
 /// SHA-256 over what makes two requests with an id the same: everything but the id and how the client waits, which the request
-/// then no longer has. Empty without an id.
+/// then no longer has, and the name of an upload, whose content has a hash. Empty without an id.
 pub(super) fn digest(request: &mut CallRequest) -> Vec<u8> {
     if take(&mut request.request_id).is_empty() {
         return Vec::new();
     }
     (request.wait_for_approval, request.cancel_on_disconnect) = (false, false);
-    Sha256::digest(request.encode_to_vec()).to_vec()
+    let upload_id = uploaded(request).map(|uploaded| take(&mut uploaded.upload_id));
+    let digest = Sha256::digest(request.encode_to_vec()).to_vec();
+    if let (Some(uploaded), Some(upload_id)) = (uploaded(request), upload_id) {
+        uploaded.upload_id = upload_id;
+    }
+    digest
+}
+
+fn uploaded(request: &mut CallRequest) -> Option<&mut v1::UploadedContent> {
+    match request.request.as_mut()? {
+        Request::Operation(v1::Operation { kind: Some(v1::operation::Kind::Write(write)) }) => {
+            write.uploaded.as_mut()
+        }
+        Request::Operation(_) | Request::Dialect(_) => None,
+    }
 }
 
 /// What holds for the calls of a profile that do not say. No tool runs longer than the daemon lets any.

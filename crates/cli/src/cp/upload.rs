@@ -48,7 +48,7 @@ impl Upload {
             return Err(Failure::usage(format!("{} is neither a file nor a directory", from.display())));
         }
         let mut begin = BeginUpload {
-            upload_id: uuid::Uuid::new_v4().to_string(),
+            upload_id: new_id(),
             size_bytes: Some(meta.len()),
             mode: Some(meta.mode() & 0o777),
             create_only: self.create_only,
@@ -67,6 +67,10 @@ impl Upload {
                 Err(status) if broke(&status) && tries > 0 => {
                     tries -= 1;
                     begin.offset = self.received(&begin.upload_id).await?;
+                    if begin.offset == 0 {
+                        // The call of a daemon that was killed may still need the file of the old id.
+                        begin.upload_id = new_id();
+                    }
                 }
                 Err(status) => return Err(status.into()),
             }
@@ -116,6 +120,7 @@ impl Upload {
     fn begin(&self) -> BeginUpload {
         BeginUpload {
             run_id: self.run_id.clone(),
+            request_id: new_id(),
             path: self.path.clone(),
             wait_for_approval: self.wait,
             ..Default::default()
@@ -131,6 +136,10 @@ impl Upload {
             Err(status) => Err(status.into()),
         }
     }
+}
+
+fn new_id() -> String {
+    uuid::Uuid::new_v4().to_string()
 }
 
 fn say(

@@ -7900,7 +7900,7 @@ pub struct BeginUpload {
     /// Position of the first byte that follows: as many as the daemon has (`GetUpload`). Default: 0.
     #[prost(uint64, tag = "4")]
     pub offset: u64,
-    /// Bytes in all. The daemon refuses more and fewer. Of a file either this or sha256 is required.
+    /// Bytes in all. The daemon refuses more and fewer. An upload of a file needs this field or `sha256`.
     #[prost(uint64, optional, tag = "5")]
     pub size_bytes: ::core::option::Option<u64>,
     /// SHA-256 of all bytes, lower-case hex. The daemon refuses others. Default: only the size is compared.
@@ -7918,6 +7918,11 @@ pub struct BeginUpload {
     /// As in `CallRequest`.
     #[prost(bool, tag = "10")]
     pub wait_for_approval: bool,
+    /// As in `CallRequest`: the same upload again is not made twice, nor is its approval asked for twice. Two uploads are the same
+    /// if path, guards, mode, size and SHA-256 are; `upload_id` and `offset` may differ. If `size_bytes` and `sha256` are set as
+    /// well, a repetition is answered without its bytes.
+    #[prost(string, tag = "11")]
+    pub request_id: ::prost::alloc::string::String,
 }
 impl ::prost::Name for BeginUpload {
     const NAME: &'static str = "BeginUpload";

@@ -7,8 +7,11 @@ Upload… ──begin, data …──▶ answered ──▶ done, or a person is
 GetUpload ──so many bytes──▶ Upload… from there
     │ none: the daemon was another, or it had all of them
     ▼
+Upload… from the beginning: if a call was made of it, the daemon answers with that and takes no bytes
+    │ that call was interrupted
+    ▼
 the file has this content? ──yes──▶ done
-    └──no──▶ Upload… from the beginning, under another id
+    └──no──▶ Upload… as another request
 ```
 """
 
@@ -21,7 +24,7 @@ from cofferdam._async.caller import PENDING, RUNNING, Caller, succeeded
 from cofferdam._async.progress import Progress
 from cofferdam._async.transport import AsyncProgressCallback, aside, sleep
 from cofferdam._local import Source
-from cofferdam.errors import AlreadyExists, ApprovalRequired, CofferdamError, DaemonUnreachable, NotFound
+from cofferdam.errors import AlreadyExists, ApprovalRequired, CofferdamError, DaemonUnreachable, Interrupted, NotFound
 
 Answer = v1.UploadFileResponse | v1.UploadArchiveResponse
 Message = TypeVar("Message", v1.UploadFileRequest, v1.UploadArchiveRequest)
@@ -50,6 +53,8 @@ class Upload:
         self._begin = begin
         begin.run_id = caller.run_id
         begin.upload_id = str(uuid.uuid4())
+        # Kept over all tries: nobody is asked twice, and nothing is written twice.
+        begin.request_id = uuid.uuid4().hex
         begin.size_bytes = source.size
         begin.sha256 = source.sha256
         begin.wait_for_approval = caller.options.wait_for_approval
@@ -59,26 +64,34 @@ class Upload:
         patience = self._transport.patience()
         while True:
             try:
-                answer = await self._sent()
+                return await self._written(await self._sent())
             except DaemonUnreachable as error:
                 lost = error is not self._progress.error and self._transport.is_lost(error)
                 pause = patience.pause() if lost else None
                 if pause is None:
                     raise
-            else:
-                return await self._written(answer)
+            except Interrupted as error:
+                if error is self._progress.error:
+                    raise
+                # A try before this one made the call, and the daemon ended in its middle.
+                if (written := await self._found()) is not None:
+                    return written
+                self._begin.request_id = uuid.uuid4().hex
+                self._begin_anew()
+                continue
             await sleep(pause)
             before = self._begin.offset
             received = await self._received()
-            if received is not None:
-                self._begin.offset = received
-            elif (written := await self._found()) is not None:
-                return written
+            if received is None:
+                self._begin_anew()
             else:
-                # A daemon that was killed may have left a file of this id, which is in the way.
-                self._begin.upload_id, self._begin.offset = str(uuid.uuid4()), 0
+                self._begin.offset = received
             if self._begin.offset > before:
                 patience.restore()
+
+    def _begin_anew(self) -> None:
+        # A daemon that was killed may have left a file of the old id, which its call still needs.
+        self._begin.upload_id, self._begin.offset = str(uuid.uuid4()), 0
 
     async def _sent(self) -> Answer:
         if self._archive:
@@ -122,7 +135,7 @@ class Upload:
                 await sleep(PAUSE)
 
     async def _found(self) -> v1.WriteResult | None:
-        """The file, if it has this content: then it was the answer alone that was lost."""
+        """The file, if it has this content: then it was written before the daemon ended."""
         if self._archive:
             return None
         operation = v1.Operation(read=v1.ReadRequest(path=self._begin.path, limit=1))

@@ -53,6 +53,7 @@ class BeginUpload(google.protobuf.message.Message):
     IF_MATCH_SHA256_FIELD_NUMBER: builtins.int
     CREATE_ONLY_FIELD_NUMBER: builtins.int
     WAIT_FOR_APPROVAL_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """The run."""
     path: builtins.str
@@ -64,7 +65,7 @@ class BeginUpload(google.protobuf.message.Message):
     offset: builtins.int
     """Position of the first byte that follows: as many as the daemon has (`GetUpload`). Default: 0."""
     size_bytes: builtins.int
-    """Bytes in all. The daemon refuses more and fewer. Of a file either this or sha256 is required."""
+    """Bytes in all. The daemon refuses more and fewer. An upload of a file needs this field or `sha256`."""
     sha256: builtins.str
     """SHA-256 of all bytes, lower-case hex. The daemon refuses others. Default: only the size is compared."""
     mode: builtins.int
@@ -75,6 +76,11 @@ class BeginUpload(google.protobuf.message.Message):
     """Only when there is no file yet. Not of archives."""
     wait_for_approval: builtins.bool
     """As in `CallRequest`."""
+    request_id: builtins.str
+    """As in `CallRequest`: the same upload again is not made twice, nor is its approval asked for twice. Two uploads are the same
+    if path, guards, mode, size and SHA-256 are; `upload_id` and `offset` may differ. If `size_bytes` and `sha256` are set as
+    well, a repetition is answered without its bytes.
+    """
     def __init__(
         self,
         *,
@@ -88,9 +94,10 @@ class BeginUpload(google.protobuf.message.Message):
         if_match_sha256: builtins.str = ...,
         create_only: builtins.bool = ...,
         wait_for_approval: builtins.bool = ...,
+        request_id: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_mode", b"_mode", "_size_bytes", b"_size_bytes", "mode", b"mode", "size_bytes", b"size_bytes"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_mode", b"_mode", "_size_bytes", b"_size_bytes", "create_only", b"create_only", "if_match_sha256", b"if_match_sha256", "mode", b"mode", "offset", b"offset", "path", b"path", "run_id", b"run_id", "sha256", b"sha256", "size_bytes", b"size_bytes", "upload_id", b"upload_id", "wait_for_approval", b"wait_for_approval"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_mode", b"_mode", "_size_bytes", b"_size_bytes", "create_only", b"create_only", "if_match_sha256", b"if_match_sha256", "mode", b"mode", "offset", b"offset", "path", b"path", "request_id", b"request_id", "run_id", b"run_id", "sha256", b"sha256", "size_bytes", b"size_bytes", "upload_id", b"upload_id", "wait_for_approval", b"wait_for_approval"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_mode", b"_mode"]) -> typing.Literal["mode"] | None: ...
     @typing.overload

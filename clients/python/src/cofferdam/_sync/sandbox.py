@@ -262,7 +262,7 @@ class Sandbox:
 
     @property
     def token(self) -> str | None:
-        """The run's own token, if `create` was told to `issue_token`. It is told once and kept nowhere else."""
+        """The run's own token, if `create` was told to make one, or `issue_token`. It is told once and kept nowhere else."""
         return self._token
 
     @property

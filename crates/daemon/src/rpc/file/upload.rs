@@ -1,7 +1,9 @@
 //! An upload: the client's stream into a file of the daemon's, then the one call that writes it.
 //!
 //! ```text
-//! begin ─► would the call be refused? ─yes─► it is made without a content, and refused, on record
+//! begin ─► was it made before? ─yes─► the answer of its call
+//!            │ no
+//!            ├─► would the call be refused? ─yes─► it is made without a content, and refused, on record
 //!            │ no
 //!            └─► stream ─► queue ─► thread: hash, file ─► all there, as the client says ─► call ─► removed
 //! ```
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gateway::{Caller, Verdict};
-use identity::{Principal, RunId};
+use identity::{Principal, RunId, check_client_name};
 use ops::{Operation, Reason, UploadId};
 use refusal::Refusal;
 use runs::{Broken, Content, Piece};
@@ -77,8 +79,15 @@ impl Service {
         self.calls.runs.check_use(run, principal)?;
         let id = Some(begin.upload_id.as_str()).filter(|id| !id.is_empty());
         let id = id.map(|id| UploadId::parse("upload_id", id)).transpose()?;
-        let outline =
-            write(&begin, form, UNKNOWN.into(), begin.size_bytes.unwrap_or(0), UNKNOWN_ID.to_owned());
+        check_client_name("request_id", &begin.request_id)?;
+        let (size, sha256) = (begin.size_bytes.unwrap_or(0), begin.sha256.as_str());
+        let sha256 = Some(sha256).filter(|sha256| !sha256.is_empty()).unwrap_or(UNKNOWN);
+        let outline = write(&begin, form, sha256.to_owned(), size, UNKNOWN_ID.to_owned());
+        let is_described = begin.size_bytes.is_some() && !begin.sha256.is_empty();
+        if is_described && self.was_made(run, &begin).await? {
+            // Its call has the content of the upload that it began with.
+            return self.call(principal, &begin, outline, None).await;
+        }
         let Some(most) = self.admits(principal, run, &outline) else {
             // On record, like every call that is refused.
             return self.call(principal, &begin, outline, None).await;
@@ -94,6 +103,15 @@ impl Service {
         let written =
             write(&begin, form, content.sha256.clone(), content.size, content.id().as_str().to_owned());
         self.call(principal, &begin, written, Some(content)).await
+    }
+
+    /// Whether a call was made under the request id of this upload. Whether it was the same upload is looked at when it is made
+    /// again.
+    async fn was_made(&self, run: RunId, begin: &v1::BeginUpload) -> Result<bool, Refusal> {
+        if begin.request_id.is_empty() {
+            return Ok(false);
+        }
+        self.calls.table.has_request(run, &begin.request_id).await
     }
 
     /// Most bytes that such a call may bring; `None` where it would be refused.
@@ -159,6 +177,7 @@ impl Service {
         let operation = v1::Operation { kind: Some(Kind::Write(write)) };
         let request = v1::CallRequest {
             run_id: begin.run_id.clone(),
+            request_id: begin.request_id.clone(),
             wait_for_approval: begin.wait_for_approval,
             request: Some(call_request::Request::Operation(operation)),
             ..Default::default()
@@ -171,12 +190,9 @@ impl Service {
                 response.as_ref().ok().and_then(|response| identity::CallId::parse(&response.call_id).ok());
             let call = call.and_then(|id| calls.table.known(id));
             let _ = answer.send(response);
-            let over = match call {
-                Some(call) => call.over().await,
-                None => true,
-            };
-            if let Some(content) = content
-                && !over
+            // One of another stream may use a file of the same name, so that this is kept for it as well.
+            if let (Some(content), Some(call)) = (content, call)
+                && !call.over().await
             {
                 content.leave();
             }
