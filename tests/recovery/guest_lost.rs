@@ -124,3 +124,26 @@ async fn what_a_lost_command_used_is_on_record() {
     let used = call.usage.unwrap();
     assert_eq!(receipt["usage"]["cpu_us"], used.cpu_time_us);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_a_lost_guest_did_not_take_is_removed_by_the_next() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[]);
+    let mut run = daemon.run("open", &workspace).await;
+    let names = [".cofferdam-upload-0192a7c0-0000-7000-8000-000000000001", ".cofferdam-upload-mine", "mine"];
+    run.ran(calls::shell(&format!("cd /state && touch {}", names.join(" ")))).await;
+    let before = guest(&run.run.container_id);
+    kill(before, rustix::process::Signal::KILL);
+    let left = async {
+        // Calls fail as retryable until the next one serves.
+        loop {
+            let answer = run.call(calls::shell("ls -A /state")).await.unwrap();
+            if let Some(Answer::Shell(result)) = answer.kind() {
+                return result.stdout.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let left = tokio::time::timeout(Duration::from_secs(60), left).await.expect("no guest serves");
+    assert_eq!(left, ".cofferdam-upload-mine\nlogs\nmine\n");
+}

@@ -15,7 +15,7 @@ pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outc
                 ops::write(jail, &Write { path, ..write.clone() }, bounds, None)
             });
             if let Some(uploaded) = &write.uploaded {
-                ops::remove_staged(jail, uploaded);
+                ops::remove_staged(jail, &uploaded.id);
             }
             Ok(match written? {
                 OpResult::Write(result) => {

@@ -60,5 +60,5 @@ pub use wire::v1::{
 #[cfg(feature = "write")]
 pub use write::{
     Go, Recovered, delete, edit, patch, preview_delete, preview_edit, preview_patch, preview_write, recover,
-    remove_staged, write,
+    remove_staged, sweep_staged, write,
 };

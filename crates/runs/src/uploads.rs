@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -43,6 +44,8 @@ const FORGOTTEN: Duration = Duration::from_secs(24 * 3_600);
 const MIN_FREE: u64 = 256 * 1024 * 1024;
 /// Bytes after which the disk is asked again.
 const LOOK: u64 = 64 * 1024 * 1024;
+/// Pieces that are written and not hashed yet.
+const UNHASHED: usize = 4;
 /// Files that a sweep looks at.
 const SWEPT: usize = 1_000;
 
@@ -228,26 +231,53 @@ impl Uploads {
 }
 
 impl Upload {
-    /// Takes what comes, at most `most` bytes in all, until it has ended. Blocks, and so holds back who sends.
+    /// Takes what comes, at most `most` bytes in all, until it has ended. Blocks, and so holds back who sends. The hash is made
+    /// on a thread of its own, since it takes as long as the writing.
     pub fn receive(mut self, mut pieces: mpsc::Receiver<Piece>, most: u64) -> Result<Content, Broken> {
-        loop {
-            match pieces.blocking_recv() {
-                Some(Piece::Data(data)) => self.take(&data, most).map_err(Broken::Refused)?,
-                Some(Piece::End) => {
-                    let Self { place, digest, received: size, .. } = self;
-                    return Ok(Content { place, size, sha256: hex::encode(digest.finalize()) });
+        let (to_hash, hashed) = std::sync::mpsc::sync_channel::<Bytes>(UNHASHED);
+        let mut digest = std::mem::take(&mut self.digest);
+        let failed =
+            |error: &dyn std::fmt::Display| Broken::Refused(Refusal::internal("hashing an upload", error));
+        let received = std::thread::scope(|scope| {
+            let hashing = std::thread::Builder::new().spawn_scoped(scope, move || {
+                for data in hashed {
+                    digest.update(&data);
                 }
-                None => {
-                    if self.resumable {
-                        self.keep();
-                    }
-                    return Err(Broken::Gone);
-                }
-            }
+                digest
+            })?;
+            let ended = self.take(&mut pieces, &to_hash, most);
+            drop(to_hash);
+            Ok((ended, hashing.join()))
+        });
+        let (ended, digest) = received.map_err(|error: io::Error| failed(&error))?;
+        let digest = digest.map_err(|_| failed(&"the thread panicked"))?;
+        if ended.map_err(Broken::Refused)? {
+            let Self { place, received: size, .. } = self;
+            return Ok(Content { place, size, sha256: hex::encode(digest.finalize()) });
         }
+        if self.resumable {
+            Self { digest, ..self }.keep();
+        }
+        Err(Broken::Gone)
     }
 
-    fn take(&mut self, data: &[u8], most: u64) -> Result<(), Refusal> {
+    /// Writes all pieces. Whether the last one was the end.
+    fn take(
+        &mut self,
+        pieces: &mut mpsc::Receiver<Piece>,
+        to_hash: &SyncSender<Bytes>,
+        most: u64,
+    ) -> Result<bool, Refusal> {
+        while let Some(piece) = pieces.blocking_recv() {
+            let Piece::Data(data) = piece else { return Ok(true) };
+            // A thread that is gone is missed at the end.
+            let _ = to_hash.send(data.clone());
+            self.write(&data, most)?;
+        }
+        Ok(false)
+    }
+
+    fn write(&mut self, data: &[u8], most: u64) -> Result<(), Refusal> {
         let before = self.received;
         self.received += data.len() as u64;
         if self.received > most {
@@ -258,7 +288,6 @@ impl Upload {
             has_room(&self.place.directory, 0)
                 .map_err(|error| Refusal::internal("asking for room on the disk", &error))??;
         }
-        self.digest.update(data);
         self.file.write_all(data).map_err(|error| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 no_room()

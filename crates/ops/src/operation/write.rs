@@ -39,6 +39,9 @@ pub struct Uploaded {
     pub archive: bool,
 }
 
+/// Begins the name of a content that the container's lane is to take.
+const STAGED: &str = ".cofferdam-upload-";
+
 /// The name of an upload, and of its file: a UUID in lower-case hex with hyphens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UploadId(String);
@@ -61,14 +64,19 @@ impl UploadId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Where the container's lane finds its content.
+    pub(crate) fn staged(&self) -> Option<SandboxPath> {
+        SandboxPath::parse(&format!("@state/{STAGED}{}", self.0)).ok()
+    }
+
+    /// The upload whose content has this name in `@state`.
+    pub(crate) fn of_staged(name: &str) -> Option<Self> {
+        Self::parse("name", name.strip_prefix(STAGED)?).ok()
+    }
 }
 
 impl Uploaded {
-    /// Where the container's lane finds it.
-    pub(crate) fn staged(&self) -> Option<SandboxPath> {
-        SandboxPath::parse(&format!("@state/.cofferdam-upload-{}", self.id.as_str())).ok()
-    }
-
     fn parse(message: UploadedContent) -> Result<Self, Malformed> {
         let UploadedContent { upload_id, size_bytes, sha256: hash, archive } = message;
         Ok(Self {
@@ -94,7 +102,7 @@ impl Write {
     /// What the host lane has to do first where the container's lane is to write what was uploaded.
     pub fn staging(&self) -> Option<Self> {
         let uploaded = self.uploaded.clone().filter(|_| self.path.mount() == Mount::Container)?;
-        let path = uploaded.staged()?;
+        let path = uploaded.id.staged()?;
         let uploaded = Some(Uploaded { archive: false, ..uploaded });
         let (content, mode) = (Vec::new(), Some(0o600));
         Some(Self { path, content, uploaded, mode, if_match_sha256: None, create_only: false })

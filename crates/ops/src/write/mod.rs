@@ -4,6 +4,7 @@
 mod change;
 mod delete;
 mod diff;
+mod direct;
 mod edit;
 mod file;
 mod location;
@@ -21,7 +22,7 @@ pub use edit::{edit, preview_edit};
 pub use file::{preview_write, write};
 pub use patch::{patch, preview_patch};
 pub use recover::{Recovered, recover};
-pub use upload::remove_staged;
+pub use upload::{remove_staged, sweep_staged};
 pub use when::Go;
 
 #[cfg(test)]

@@ -7,14 +7,20 @@
 //! believed no further than it can do no harm, and a request may name an upload with a hash of its own.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _};
 
-use jail::{AccessError, EntryName, Fill, Jail, Keeps, OpenError, OpenErrorKind, RegularFile, Removal};
+use jail::{
+    AccessError, EntryName, Fill, Jail, Keeps, Mount, OpenError, OpenErrorKind, RegularFile, RelPath,
+    Removal, SandboxPath,
+};
 
+use super::direct::{Block, Target};
 use crate::digest::Digest;
-use crate::{Reason, ToolFailure, Uploaded};
+use crate::{Reason, ToolFailure, UploadId, Uploaded};
 
 const BLOCK: usize = 1024 * 1024;
+/// Entries of `@state` that are looked at for leftovers.
+const SWEPT: usize = 1_000;
 
 /// Opens what was uploaded.
 pub(super) fn open(jail: &Jail, uploaded: &Uploaded) -> Result<RegularFile, ToolFailure> {
@@ -30,7 +36,7 @@ pub(super) fn open(jail: &Jail, uploaded: &Uploaded) -> Result<RegularFile, Tool
             let name = EntryName::new(uploaded.id.as_str().as_bytes()).ok_or_else(gone)?;
             private.file(Keeps::Uploads, &name)
         }
-        None => match jail.readable(&uploaded.staged().ok_or_else(gone)?)?.open_file() {
+        None => match jail.readable(&uploaded.id.staged().ok_or_else(gone)?)?.open_file() {
             Err(AccessError::Open(OpenError { kind, .. })) => Err(kind),
             file => Ok(file?),
         },
@@ -48,16 +54,15 @@ pub(super) fn fill(file: File, uploaded: &Uploaded) -> Fill {
     let (mut file, sha256, size) = (Some(file), uploaded.sha256.clone(), uploaded.size);
     Fill::new(move |target| {
         let mut source = file.take().ok_or(ErrorKind::UnexpectedEof)?.take(size);
-        let (mut digest, mut block) = (Digest::default(), vec![0; BLOCK]);
+        let (mut digest, mut block) = (Digest::default(), Block::new());
+        let mut target = Target::new(target, size);
         loop {
-            let read = match source.read(&mut block) {
-                Ok(0) => break,
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            digest.update(&block[..read]);
-            target.write_all(&block[..read])?;
+            let bytes = block.read(&mut source)?;
+            if bytes.is_empty() {
+                break;
+            }
+            digest.update(bytes);
+            target.write(bytes)?;
         }
         if source.limit() == 0 && digest.hex() == sha256 { Ok(()) } else { Err(not_as_said()) }
     })
@@ -95,11 +100,24 @@ pub(super) fn forget(jail: &Jail, uploaded: &Uploaded) {
 }
 
 /// Removes what was put into `@state` for the container's lane, whatever became of it.
-pub fn remove_staged(jail: &Jail, uploaded: &Uploaded) {
-    let Some(path) = uploaded.staged() else { return };
+pub fn remove_staged(jail: &Jail, id: &UploadId) {
+    let Some(path) = id.staged() else { return };
     let removed = jail.writable(&path).ok().and_then(|place| place.removal().ok()).map(Removal::remove);
     // It goes with the run otherwise.
     drop(removed);
+}
+
+/// Removes all that was put there for a guest which has ended since. `@state` may have any number of files: a leftover
+/// beyond [`SWEPT`] goes with the run.
+pub fn sweep_staged(jail: &Jail) {
+    let top = SandboxPath::new(Mount::State, RelPath::root());
+    let Some(directory) = jail.readable(&top).ok().and_then(|place| place.open_dir().ok()) else { return };
+    let Ok(entries) = directory.entries() else { return };
+    let left = entries.take(SWEPT).flatten();
+    let left: Vec<_> = left.filter_map(|entry| UploadId::of_staged(entry.name.as_str()?)).collect();
+    for id in &left {
+        remove_staged(jail, id);
+    }
 }
 
 fn not_as_said() -> io::Error {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jail::{Jail, Mount, Private, Protection, Root};
 
@@ -21,7 +21,11 @@ struct Scene {
 
 impl Scene {
     fn new(content: &[u8]) -> Self {
-        let top = tempfile::tempdir().unwrap();
+        Self::on(&std::env::temp_dir(), content)
+    }
+
+    fn on(place: &Path, content: &[u8]) -> Self {
+        let top = tempfile::tempdir_in(place).unwrap();
         let (inside, private) = (top.path().join("inside"), top.path().join("private"));
         fs::create_dir(&inside).unwrap();
         fs::create_dir_all(private.join("uploads")).unwrap();
@@ -104,4 +108,21 @@ fn it_is_previewed_by_size_and_held_to_what_was_seen() {
     fs::write(scene.inside.join("f"), "old").unwrap();
     assert!(write(&scene.jail, &request, &bounds, None).is_ok());
     assert_eq!(fs::read(scene.inside.join("f")).unwrap(), b"abc");
+}
+
+#[test]
+fn a_large_one_is_written_whole_however_it_ends_and_whatever_the_file_system_can() {
+    const LARGE: usize = 16 * 1024 * 1024;
+    // The second one is in memory, where the kernel has direct I/O or not.
+    for place in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
+        for size in [LARGE, LARGE + 1, LARGE + 4096, LARGE + 4 * 1024 * 1024 + 4097] {
+            // Its length divides no block's.
+            let mut content = (0..=250).collect::<Vec<u8>>().repeat(size / 251 + 1);
+            content.truncate(size);
+            let scene = Scene::on(&place, &content);
+            let written = write(&scene.jail, &request("f", &content), &Bounds::default(), None);
+            assert!(matches!(written, Ok(OpResult::Write(_))), "{size} in {}: {written:?}", place.display());
+            assert!(fs::read(scene.inside.join("f")).unwrap() == content, "{size} in {}", place.display());
+        }
+    }
 }

@@ -1,0 +1,91 @@
+//! Large contents on their way to the disk, past the page cache.
+//!
+//! Such a file is synced before it appears, so that its pages in memory would only be made to be written at once. On a
+//! guest of a hypervisor that takes free memory back, to make them costs more than the disk does. A file system that has
+//! no direct I/O, or not for these blocks, is written to as ever.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write as _};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+/// Bytes of one write.
+const BLOCK: usize = 4 * 1024 * 1024;
+/// What direct I/O asks of an address, an offset and a length: no disk has larger sectors.
+const ALIGNMENT: usize = 4096;
+/// Smallest content that goes this way. A smaller one stays in memory for its reader.
+const LARGE: u64 = 16 * 1024 * 1024;
+
+/// Memory for a block, aligned for direct I/O.
+pub(super) struct Block {
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl Block {
+    pub(super) fn new() -> Self {
+        let memory = vec![0; BLOCK + ALIGNMENT];
+        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        Self { memory, start }
+    }
+
+    /// The next bytes of the source: a whole block, but at its end.
+    pub(super) fn read(&mut self, source: &mut impl Read) -> io::Result<&[u8]> {
+        let block = &mut self.memory[self.start..self.start + BLOCK];
+        let mut filled = 0;
+        while filled < BLOCK {
+            match source.read(&mut block[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(&block[..filled])
+    }
+}
+
+/// A new file that gets blocks from its beginning on.
+pub(super) struct Target<'f> {
+    file: &'f mut File,
+    is_direct: bool,
+}
+
+impl<'f> Target<'f> {
+    /// `size` is that of the whole content.
+    pub(super) fn new(file: &'f mut File, size: u64) -> Self {
+        let is_direct = size >= LARGE
+            && fcntl_getfl(&*file).and_then(|flags| fcntl_setfl(&*file, flags | OFlags::DIRECT)).is_ok();
+        Self { file, is_direct }
+    }
+
+    /// Writes a block. After one that is no multiple of [`ALIGNMENT`] none is written past the page cache.
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        if !bytes.len().is_multiple_of(ALIGNMENT) {
+            self.use_cache()?;
+        }
+        while !bytes.is_empty() {
+            match self.file.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The file system takes the flag and not the block.
+                Err(error) if self.is_direct && Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+                    self.use_cache()?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn use_cache(&mut self) -> io::Result<()> {
+        if self.is_direct {
+            let flags = fcntl_getfl(&*self.file)?;
+            fcntl_setfl(&*self.file, flags.difference(OFlags::DIRECT))?;
+            self.is_direct = false;
+        }
+        Ok(())
+    }
+}
