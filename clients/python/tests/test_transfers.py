@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from cofferdam import (
     Client,
     DaemonUnreachable,
     FileNotFound,
+    Interrupted,
     InvalidArgument,
     LimitExceeded,
     NotFound,
@@ -243,6 +244,28 @@ def test_a_person_is_asked_once_for_an_upload_over_daemons_that_are_killed(morta
         waiting.join(timeout=30)
         assert [info.sha256 for info in sent] == [hashlib.sha256(b"a\n").hexdigest()]
         assert sandbox.files.read("a.txt") == "a\n"
+        assert calls(sandbox, "write") == 1
+
+
+def test_an_upload_whose_call_was_interrupted_is_made_again_unless_the_file_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    with Sandbox.create(profile="open") as sandbox:
+        rpc = sandbox.client.files
+        send, ids = rpc.upload_file, list[str]()
+
+        def upload_file(messages: Iterator[v1.UploadFileRequest]) -> v1.UploadFileResponse:
+            begin = next(messages)
+            ids.append(begin.begin.request_id)
+            if len(ids) != 2:
+                raise Interrupted("the daemon ended during the call")
+            return send(chain([begin], messages))
+
+        monkeypatch.setattr(rpc, "upload_file", upload_file)
+        for _ in range(2):
+            assert sandbox.files.upload(tmp_path / "a.txt", "a.txt").size == 2
+        assert len(set(ids)) == len(ids) == 3
         assert calls(sandbox, "write") == 1
 
 
