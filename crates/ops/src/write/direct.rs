@@ -10,8 +10,10 @@ use std::io::{self, ErrorKind, Read, Write as _};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// Bytes of one write.
+/// Bytes of one write past the page cache, which waits for the disk.
 const BLOCK: usize = 4 * 1024 * 1024;
+/// Bytes of any other write.
+const SMALL_BLOCK: usize = 1024 * 1024;
 /// What direct I/O asks of an address, an offset and a length: no disk has larger sectors.
 const ALIGNMENT: usize = 4096;
 /// Smallest content that goes this way. A smaller one stays in memory for its reader.
@@ -21,20 +23,23 @@ const LARGE: u64 = 16 * 1024 * 1024;
 pub(super) struct Block {
     memory: Vec<u8>,
     start: usize,
+    length: usize,
 }
 
 impl Block {
-    pub(super) fn new() -> Self {
-        let memory = vec![0; BLOCK + ALIGNMENT];
+    /// `size` is that of the whole content.
+    pub(super) fn new(size: u64) -> Self {
+        let length = if size < LARGE { SMALL_BLOCK } else { BLOCK };
+        let memory = vec![0; length + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Self { memory, start }
+        Self { memory, start, length }
     }
 
     /// The next bytes of the source: a whole block, but at its end.
     pub(super) fn read(&mut self, source: &mut impl Read) -> io::Result<&[u8]> {
-        let block = &mut self.memory[self.start..self.start + BLOCK];
+        let block = &mut self.memory[self.start..self.start + self.length];
         let mut filled = 0;
-        while filled < BLOCK {
+        while filled < block.len() {
             match source.read(&mut block[filled..]) {
                 Ok(0) => break,
                 Ok(read) => filled += read,

@@ -54,7 +54,7 @@ pub(super) fn fill(file: File, uploaded: &Uploaded) -> Fill {
     let (mut file, sha256, size) = (Some(file), uploaded.sha256.clone(), uploaded.size);
     Fill::new(move |target| {
         let mut source = file.take().ok_or(ErrorKind::UnexpectedEof)?.take(size);
-        let (mut digest, mut block) = (Digest::default(), Block::new());
+        let (mut digest, mut block) = (Digest::default(), Block::new(size));
         let mut target = Target::new(target, size);
         loop {
             let bytes = block.read(&mut source)?;
