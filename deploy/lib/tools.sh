@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the checks need beyond the compiler. Tools of ours live under target/tools; only shellcheck and docker-compose
+# What the checks need beyond the compiler. Tools of ours live under target/tools; only shellcheck, docker-compose and Java
 # are the distribution's. Nothing is installed that is there. Needs say.sh, packages.sh and toolchain.sh.
 
 TOOLS=$REPOSITORY/target/tools
@@ -104,6 +104,16 @@ make_conformance() {
             { rm -f "$CONFORMANCE/package-lock.json" && false; }; }
 }
 
+# grpc-java as Debian and Ubuntu have it, a Java without a screen, and a compiler of 7 MB that needs no JDK.
+ensure_grpc_java() {
+    local packages=(ecj libgrpc-java libnetty-java libprotobuf-java libguava-java libgoogle-gson-java libperfmark-java)
+    if [[ -e /usr/share/java/grpc-netty.jar ]] && command -v ecj >/dev/null && command -v java >/dev/null; then return 0; fi
+    command -v java >/dev/null || packages+=(default-jre-headless)
+    # Its package writes there, and images of Debian do without.
+    as_root mkdir -p /usr/share/man/man1
+    install_packages "The test of grpc-java" "${packages[@]}"
+}
+
 # The packages of the TypeScript SDK and its tests, in exact versions with hashes. Needs the Node.js of ensure_conformance.
 ensure_typescript_sdk() {
     if cmp -s "$TYPESCRIPT_SDK/package-lock.json" "$TYPESCRIPT_SDK/node_modules/.installed.json"; then return 0; fi
@@ -131,7 +141,7 @@ ensure_nextest() {
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
     ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_job_source && ensure_conformance &&
-        ensure_typescript_sdk && distribution_tool docker-compose "The test of the Compose file" || return 1
+        ensure_typescript_sdk && ensure_grpc_java && distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
 }

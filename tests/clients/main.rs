@@ -5,6 +5,7 @@
 use ::audit;
 
 mod buf_curl;
+mod grpc_java;
 mod grpcio;
 mod grpclib;
 mod grpcurl;
