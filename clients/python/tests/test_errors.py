@@ -121,3 +121,9 @@ def test_errors_are_of_the_kind_that_python_has() -> None:
         assert isinstance(made_of(reason, "m", {}, None, None), kind)
     assert isinstance(made_of("NOT_FOUND", "m", {}, None, None, of_file=True), FileNotFoundError)
     assert isinstance(made_of("CANCELLED", "m", {"interrupted": "true"}, None, None), errors.Interrupted)
+
+
+def test_a_build_that_failed_shows_the_end_of_its_log() -> None:
+    error = errors.BuildFailed("no", log="line", reason="PRECONDITION_FAILED")
+    assert (str(error), error.log) == ("no (PRECONDITION_FAILED)\nline", "line")
+    assert str(errors.BuildFailed("no", log="")) == "no"

@@ -13,6 +13,7 @@ from cofferdam import AsyncSandbox, CommandNotAllowed, CommandTimedOut, Denied, 
 from cofferdam._async.posix import Posix as AsyncPosix
 from cofferdam._sync.posix import Posix, is_mounted
 from cofferdam.integrations._archive import _unpack, download, upload
+from cofferdam.integrations._image import pack
 from cofferdam.integrations._session import BashSession
 from cofferdam.integrations._shell import merged, said, said_of
 
@@ -175,3 +176,42 @@ def test_an_archive_of_a_sandbox_stays_where_it_is_unpacked(tmp_path: Path, capl
     assert not (tmp_path / "in" / "up").is_symlink()
     assert (tmp_path / "in" / "good").stat().st_mode & 0o7000 == 0
     assert "left out" in caplog.text
+
+
+def test_the_directory_of_a_build_is_the_same_tar_for_the_same_content(tmp_path: Path) -> None:
+    def packed(place: Path) -> tuple[str, list[tuple[str, bytes, int]]]:
+        tar = io.BytesIO()
+        digest = pack(place, tar)
+        tar.seek(0)
+        with tarfile.open(fileobj=tar) as members:
+            return digest, [(member.name, member.type, member.mode) for member in members]
+
+    def made(name: str) -> Path:
+        place = tmp_path / name
+        (place / "a" / "b").mkdir(parents=True)
+        (place / "Dockerfile").write_text("FROM scratch\n")
+        (place / "a" / "b" / "file").write_text("x")
+        (place / "a" / "tool").write_text("y")
+        (place / "a" / "tool").chmod(0o700)
+        (place / "a" / "link").symlink_to("/etc")
+        return place
+
+    first, second = made("first"), made("second")
+    os.utime(second / "a" / "b" / "file", (1, 1))
+    (second / "a" / "b" / "file").chmod(0o600)
+    os.link(second / "a" / "tool", tmp_path / "elsewhere")
+    digest, members = packed(first)
+    assert members == [
+        ("Dockerfile", tarfile.REGTYPE, 0o644),
+        ("a", tarfile.DIRTYPE, 0o755),
+        ("a/b", tarfile.DIRTYPE, 0o755),
+        ("a/link", tarfile.SYMTYPE, 0o755),
+        ("a/tool", tarfile.REGTYPE, 0o755),
+        ("a/b/file", tarfile.REGTYPE, 0o644),
+    ]
+    assert packed(second) == (digest, members)
+    (second / "a" / "tool").chmod(0o600)
+    assert packed(second)[0] != digest
+    os.mkfifo(first / "pipe")
+    with pytest.raises(OSError, match="pipe is neither"):
+        packed(first)

@@ -168,6 +168,18 @@ class InternalError(CofferdamError):
     HINT = "The daemon's log says more."
 
 
+class BuildFailed(CofferdamError):
+    """An image could not be built. `log` has the end of what the build printed."""
+
+    def __init__(self, message: str, *, log: str, reason: str = "", hint: str | None = None) -> None:
+        super().__init__(message, reason=reason, hint=hint)
+        #: The last lines, from programs that nobody has checked.
+        self.log = log
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.log}" if self.log else super().__str__()
+
+
 class CommandError(CofferdamError):
     """A command did not end as it should. `result` has its output."""
 
@@ -210,6 +222,9 @@ BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
         "INVALID_ARGUMENT": InvalidArgument,
         "NOT_FOUND": NotFound,
         "ALREADY_EXISTS": AlreadyExists,
+        "IMAGE_MISSING": NotFound,
+        "IMAGE_NOT_ALLOWED": Denied,
+        "IMAGE_UNUSABLE": InvalidArgument,
         "TIMED_OUT": TimedOut,
         "CANCELLED": Cancelled,
         "RUN_NOT_READY": RunNotReady,

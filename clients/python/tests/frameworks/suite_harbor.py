@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,18 @@ from harbor.environments.base import BaseEnvironment
 from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
 from harbor.models.trial.paths import TrialPaths
 
-from cofferdam import ApprovalDenied, ApprovalRequired, Client, CofferdamError, Sandbox
+from cofferdam import (
+    ApprovalDenied,
+    ApprovalRequired,
+    BuildFailed,
+    Client,
+    CofferdamError,
+    Denied,
+    InvalidArgument,
+    NotFound,
+    Sandbox,
+    v1,
+)
 from cofferdam.integrations.harbor import CofferdamEnvironment
 
 NAME = "cofferdam.integrations.harbor:CofferdamEnvironment"
@@ -160,12 +171,15 @@ def test_a_task_that_cannot_run_is_refused_with_what_to_do(make: Make) -> None:
     with pytest.raises(ValueError, match="allowlist"):
         make(network_policy=NetworkPolicy(network_mode=NetworkMode.ALLOWLIST, allowed_hosts=["example.org"]))
     make(network_policy=NetworkPolicy(), offline=True)
-    with pytest.raises(ValueError, match="docker_image"):
+    with pytest.raises(ValueError, match="neither an image nor a Dockerfile"):
         make(task={"docker_image": None})
     with pytest.raises(ValueError, match="mounted"):
         make(mounts=[{"type": "bind", "source": "/srv", "target": "/data"}])
     with pytest.raises(RuntimeError, match="GPU"):
         make(task={"gpus": 1})
+    (make().environment_dir / "docker-compose.yaml").write_text("services: {}\n")
+    with pytest.raises(ValueError, match="Compose"):
+        make()
 
 
 async def test_a_root_that_cannot_be_written_is_said_at_once(make: Make) -> None:
@@ -214,24 +228,137 @@ async def refuse_or_wait(make: Make) -> None:
         await starting
 
 
+@pytest.fixture
+def write(tmp_path: Path, image: str) -> Iterator[Callable[[str], None]]:
+    """Writes the Dockerfile of `make`'s task. What is built of it is removed."""
+
+    def write(commands: str) -> None:
+        place = tmp_path / "task" / "environment"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "Dockerfile").write_text(f"FROM {image}\nUSER root\n{commands}")
+
+    before = built_images()
+    yield write
+    for name in built_images() - before:
+        subprocess.run(["docker", "image", "rm", name], capture_output=True, check=True)
+
+
+def built_images() -> set[str]:
+    listed = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "harbor-task"]
+    return set(subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split())
+
+
+def builds() -> int:
+    """That were begun, by the record."""
+    with Client() as client:
+        asked = v1.QueryEventsRequest(filter=v1.EventFilter(kinds=["image_built"]), page_size=100)
+        records = [json.loads(event.record_json) for event in client.audit.query_events(asked).events]
+    return sum(record["details"]["phase"] == "begun" for record in records)
+
+
+def of_dockerfile(make: Make) -> CofferdamEnvironment:
+    return make(task={"docker_image": None}, build_network=False)
+
+
+async def first_line(environment: CofferdamEnvironment, force_build: bool = False) -> str | None:
+    """Of `/made`, in a sandbox from start to stop."""
+    await environment.start(force_build=force_build)
+    try:
+        return (await environment.exec("cat /made")).stdout
+    finally:
+        await environment.stop(delete=True)
+
+
+async def test_a_dockerfile_is_built_once_for_its_content(make: Make, write: Callable[[str], None]) -> None:
+    write("RUN echo first > /made\n")
+    before = builds()
+    assert await asyncio.gather(*(first_line(of_dockerfile(make)) for _ in range(3))) == ["first\n"] * 3
+    assert (builds(), len(built_images())) == (before + 1, 1)
+    assert await first_line(of_dockerfile(make), force_build=True) == "first\n"
+    assert (builds(), len(built_images())) == (before + 2, 1)
+    write("RUN echo second > /made\n")
+    assert await first_line(of_dockerfile(make)) == "second\n"
+    assert (builds(), len(built_images())) == (before + 3, 2)
+    # An image that the task names is not built, unless Harbor wants that.
+    assert await first_line(make()) == ""
+    assert await first_line(make(build_network=False), force_build=True) == "second\n"
+
+
+async def test_a_working_directory_of_a_dockerfile_is_the_agents(make: Make, write: Callable[[str], None]) -> None:
+    write("WORKDIR /app\nCOPY given.txt tools/ ./\n")
+    environment = of_dockerfile(make)
+    (environment.environment_dir / "given.txt").write_text("given\n")
+    (environment.environment_dir / "tools").mkdir()
+    (environment.environment_dir / "tools" / "tool").write_text("#!/bin/sh\necho ran\n")
+    (environment.environment_dir / "tools" / "tool").chmod(0o755)
+    environment = of_dockerfile(make)
+    await environment.start(force_build=False)
+    try:
+        done = await environment.exec("pwd; cat given.txt; ./tool; echo more >> given.txt; rm tool; cat given.txt")
+        assert (done.stdout, done.stderr) == ("/app\ngiven\nran\ngiven\nmore\n", "")
+    finally:
+        await environment.stop(delete=True)
+
+
+async def test_a_build_that_fails_says_what_it_printed_last(make: Make, write: Callable[[str], None]) -> None:
+    write("RUN seq 10000; printf 'before-the-end\\033[2J\\n'; exit 7\n")
+    with pytest.raises(BuildFailed, match="before-the-end") as failed:
+        await of_dockerfile(make).start(force_build=False)
+    assert "10000" in failed.value.log
+    assert len(failed.value.log) <= 4_000
+    assert "before-the-end\n" in failed.value.log
+    assert "\033" not in str(failed.value)
+    assert "7" in failed.value.message
+    assert not built_images()
+    environment = of_dockerfile(make)
+    (environment.environment_dir / "link").symlink_to("../../../etc/passwd")
+    with pytest.raises(InvalidArgument, match="leads out"):
+        await environment.start(force_build=False)
+
+
+async def test_who_may_not_build_is_told_what_an_operator_does(
+    make: Make, write: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("RUN echo first > /made\n")
+    daemon = Daemon(tcp="address: '127.0.0.1:0', plaintext: true, tokens: {}")
+    try:
+        token = daemon.coffer("token", "create", "ci", "--role", "orchestrator")
+        monkeypatch.setenv("COFFERDAM_ENDPOINT", f"http://127.0.0.1:{daemon.port}")
+        monkeypatch.setenv("COFFERDAM_TOKEN", token)
+        with pytest.raises(Denied, match="coffer image build") as refused:
+            await first_line(of_dockerfile(make))
+        command = refused.value.hint.split("`")[1].split()
+        assert command[:3] == ["coffer", "image", "build"]
+        monkeypatch.delenv("COFFERDAM_TOKEN")
+        daemon.coffer(*command[1:], "--no-network")
+        monkeypatch.setenv("COFFERDAM_TOKEN", token)
+        assert await first_line(of_dockerfile(make)) == "first\n"
+        with pytest.raises(NotFound, match="IMAGE_MISSING"):
+            await make(image="harbor-task:none").start(force_build=False)
+    finally:
+        daemon.remove()
+
+
 TASK = """
 schema_version = "1.4"
 [environment]
-docker_image = "{image}"
+{image}
 network_mode = "no-network"
 [verifier.env]
 WANTED = "42"
 """
 TEST = """#!/bin/bash
-if [[ $(cat /workspace/answer) == "$WANTED" ]]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+if [[ $(cat answer) == "$WANTED" ]]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
 """
 
 
-def trial(tmp_path: Path, image: str, profile: str, instruction: str, agent: str) -> dict[str, Any]:
+def trial(
+    tmp_path: Path, image: str, profile: str, instruction: str, agent: str, *, dockerfile: bool = False
+) -> dict[str, Any]:
     """The result of a whole run by Harbor's own command."""
     task = tmp_path / "task"
     for name, text in {
-        "task.toml": TASK.format(image=image),
+        "task.toml": TASK.format(image="" if dockerfile else f'docker_image = "{image}"'),
         "instruction.md": instruction,
         "environment/given.txt": "42\n",
         "solution/solve.sh": "#!/bin/bash\ncat given.txt | tee answer > /logs/artifacts/answer\n",
@@ -241,7 +368,7 @@ def trial(tmp_path: Path, image: str, profile: str, instruction: str, agent: str
         (task / name).write_text(text)
     program = Path(sys.executable).with_name("harbor")
     places = ["--path", str(task), "--jobs-dir", str(tmp_path / "jobs")]
-    options = ["--agent", agent, "--env", NAME, "--ek", f"profile={profile}"]
+    options = ["--agent", agent, "--env", NAME, "--ek", f"profile={profile}", "--ek", "build_network=false"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [str(program), "run", "--yes", *places, *options]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
@@ -259,6 +386,15 @@ def test_a_whole_run_of_the_oracle(tmp_path: Path, image: str, profile: str) -> 
     assert (result["place"] / "artifacts" / "logs" / "artifacts" / "answer").read_text() == "42\n"
     with Client() as client:
         assert not [run for run in Sandbox.list("ready", client=client) if "harbor.session" in run.metadata]
+
+
+def test_a_whole_run_of_a_task_with_a_dockerfile(
+    tmp_path: Path, image: str, profile: str, write: Callable[[str], None]
+) -> None:
+    write("WORKDIR /app\nCOPY given.txt .\n")
+    result = trial(tmp_path, image, profile, "Write the answer.", "oracle", dockerfile=True)
+    assert result["verifier_result"]["rewards"] == {"reward": 1.0}
+    assert len(built_images()) == 1
 
 
 @pytest.mark.parametrize(("answer", "reward"), [("42", 1.0), ("41", 0.0)])

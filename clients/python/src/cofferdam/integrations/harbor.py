@@ -1,12 +1,13 @@
 """Harbor: `harbor run --env cofferdam.integrations.harbor:CofferdamEnvironment --ek profile=harness`.
 
-A task needs an image that the daemon's engine has; no Dockerfile is built. Its commands have no network, so a task that
-asks for one is refused, unless `--ek offline=true` says that it does without. They all run as the run's one user: `root` is
-accepted and means that user. A call that needs a person's consent raises `ApprovalRequired`, which says how to decide; with
-`--ek wait_for_approval=true` it waits instead.
+The image of a task is one that the daemon's engine has, or its Dockerfile is built there, which only an operator may have
+done. Its commands have no network, so a task that asks for one is refused, unless `--ek offline=true` says that it does
+without. They all run as the run's one user: `root` is accepted and means that user. A call that needs a person's consent
+raises `ApprovalRequired`, which says how to decide; with `--ek wait_for_approval=true` it waits instead.
 """
 
 import asyncio
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,16 @@ from harbor.models.trial.config import ResourceMode
 from harbor.models.trial.paths import EnvironmentPaths
 from typing_extensions import override
 
-from cofferdam import AsyncSandbox, Limits
+from cofferdam import AsyncClient, AsyncSandbox, Denied, Limits, NotFound
 from cofferdam._async.posix import Posix, is_mounted
 from cofferdam.errors import CommandNotAllowed, CommandTimedOut
 from cofferdam.integrations._archive import download, upload
+from cofferdam.integrations._image import Context
 from cofferdam.integrations._shell import CANNOT_EXECUTE
 
 MIB = 1024 * 1024
+# Images that are built here. The tag is the digest of the directory that they are built from.
+REPOSITORY = "harbor-task"
 # Names of the run's own user, as Harbor has them.
 OWN_USERS = (None, "", "root", "0")
 
@@ -38,17 +42,22 @@ class CofferdamEnvironment(BaseEnvironment):
         profile: str = "harness",
         image: str | None = None,
         offline: bool = False,
+        build_network: bool = True,
         wait_for_approval: bool = False,
         **kwargs: Any,
     ) -> None:
-        """`image`: in place of the task's. `offline`: also run tasks that ask for a network, without one."""
+        """`image`: in place of the task's. `offline`: also run tasks that ask for a network, without one.
+
+        `build_network`: builds have the network that the engine gives them.
+        """
         self._profile = profile
         self._image = image
         self._offline = offline
+        self._build_network = build_network
         self._wait_for_approval = wait_for_approval
         self._sandbox: AsyncSandbox | None = None
         super().__init__(*args, **kwargs)
-        self._workdir = parse_dockerfile_workdir(self.environment_dir / "Dockerfile")
+        self._workdir = parse_dockerfile_workdir(self._dockerfile)
 
     @staticmethod
     @override
@@ -77,16 +86,24 @@ class CofferdamEnvironment(BaseEnvironment):
 
     @override
     def _validate_definition(self) -> None:
-        if not self._wanted_image:
+        if self._ready_image(force_build=False) is None and not self._dockerfile.is_file():
             raise ValueError(
-                f"the task {self.environment_name} names no image, and no Dockerfile is built here. Build one, and name it "
-                "as docker_image in [environment] of its task.toml, or by `--ek image=…`"
+                f"the task {self.environment_name} has neither an image nor a Dockerfile. Name an image as docker_image in "
+                "[environment] of its task.toml, or by `--ek image=…`"
             )
+        if Path(self.environment_dir, "docker-compose.yaml").exists():
+            raise ValueError(f"the task {self.environment_name} has a Compose file, and a sandbox is one container")
         if self._host_mounts:
             raise ValueError("directories of this host cannot be mounted in a sandbox: upload them")
 
     @property
-    def _wanted_image(self) -> str | None:
+    def _dockerfile(self) -> Path:
+        return Path(self.environment_dir, "Dockerfile")
+
+    def _ready_image(self, *, force_build: bool) -> str | None:
+        """The image that is to be there already. None: the Dockerfile is built."""
+        if self._image is None and force_build and self._dockerfile.is_file():
+            return None
         return self._image or self.task_env_config.docker_image
 
     @property
@@ -98,21 +115,51 @@ class CofferdamEnvironment(BaseEnvironment):
 
     @override
     async def start(self, force_build: bool) -> None:
-        self._sandbox = await AsyncSandbox.create(
-            profile=self._profile,
-            image=self._wanted_image,
-            limits=self._limits(),
-            writable_paths=self._places(),
-            agent_id="harbor",
-            metadata={"harbor.session": self.session_id[:256]},
-            wait_for_approval=self._wait_for_approval,
-        )
+        image = self._ready_image(force_build=force_build)
+        if image is not None:
+            self._sandbox = await self._created(image)
+        else:
+            self._sandbox = await self._created_of_dockerfile(force_build)
         try:
             await self._make_directories()
             await self._upload_environment_dir_after_start()
         except BaseException:
             await self.stop(delete=True)
             raise
+
+    async def _created(self, image: str) -> AsyncSandbox:
+        return await AsyncSandbox.create(
+            profile=self._profile,
+            image=image,
+            limits=self._limits(),
+            writable_paths=self._places(),
+            agent_id="harbor",
+            metadata={"harbor.session": self.session_id[:256]},
+            wait_for_approval=self._wait_for_approval,
+        )
+
+    async def _created_of_dockerfile(self, again: bool) -> AsyncSandbox:
+        with tempfile.TemporaryFile() as file:
+            context = await asyncio.to_thread(Context, REPOSITORY, self.environment_dir, file)
+            try:
+                async with AsyncClient() as client:
+                    await context.build(client, again=again, network=self._build_network)
+            except Denied as refused:
+                # An operator may have built it.
+                return await self._created_by_others(context, refused)
+        return await self._created(context.reference)
+
+    async def _created_by_others(self, context: Context, refused: Denied) -> AsyncSandbox:
+        try:
+            return await self._created(context.reference)
+        except NotFound as missing:
+            if missing.reason != "IMAGE_MISSING":
+                raise
+            raise Denied(
+                f"the Dockerfile of the task {self.environment_name} is not built: {refused.message}",
+                reason=refused.reason,
+                hint=f"An operator builds it with `coffer image build {context.directory} {context.reference}`.",
+            ) from refused
 
     async def _make_directories(self) -> None:
         paths = EnvironmentPaths.for_os(self.os)
