@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::{Bearer, Certificates, Clients, Daemon, Issuer, Setup, calls, reason, record, requests, v1};
+use harness::{
+    Bearer, Certificates, Clients, Daemon, Issuer, Setup, binary, calls, reason, record, requests, v1,
+};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -198,4 +200,47 @@ async fn j4_keys_of_a_url_are_fetched_rotated_and_kept_while_it_is_down() {
     issuer.rotate();
     ask(&issuer.token("bob", &["audit"], HOUR)).await.unwrap_err();
     ask(&second).await.unwrap();
+}
+
+/// What `coffer doctor` says.
+async fn doctor(daemon: &Daemon) -> String {
+    let mut coffer = tokio::process::Command::new(binary("coffer"));
+    coffer.env("COFFERDAM_ENDPOINT", format!("unix:{}", daemon.socket().display())).arg("doctor");
+    let output = tokio::time::timeout(PATIENCE, coffer.kill_on_drop(true).output()).await;
+    let output = output.expect("it does not end").unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j7_the_doctor_tells_of_each_issuer_whether_its_keys_can_be_had() {
+    let issuer = Issuer::default();
+    // It takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let keys = format!("url: 'https://localhost:{}/keys?secret'", silent.local_addr().unwrap().port());
+    let other = issuer
+        .config(&keys, GRANTS)
+        .replace("name: corp, issuer: 'https://login", "name: other, issuer: 'https://other");
+    let first = issuer.config_with_file(GRANTS);
+    let config =
+        format!("{}, {}", first.trim_end().trim_end_matches(']'), other.trim_start_matches("oidc: ["));
+    let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
+    let said = doctor(&daemon).await;
+    let line = |name: &str| {
+        let line = said.lines().find(|line| line.contains(&format!(" {name}: ")));
+        line.unwrap_or_else(|| panic!("{name}: {said}")).to_owned()
+    };
+    assert!(line("corp").starts_with("ok "), "{said}");
+    assert!(line("corp").ends_with("corp: 1 key in force, until the file changes"), "{said}");
+    assert!(line("other").starts_with("limited "), "{said}");
+    assert!(line("other").contains("other: no key in force: no answer"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+    std::fs::write(issuer.file(), "nonsense").unwrap();
+    let told = async {
+        while !doctor(&daemon)
+            .await
+            .contains("corp: holds no JWK Set: a JSON object with `keys`; 1 key in force")
+        {}
+    };
+    tokio::time::timeout(PATIENCE, told).await.expect("a file that is broken is not told");
 }

@@ -129,12 +129,12 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
     let certificates = certificates(config.tcp.as_ref())?;
     let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &calls).await?;
-    let tokens = tokens(&config, &calls)?;
-    let guard = guard(&config, &calls, (tokens.clone(), issuers(&config, &calls)?));
+    let bearers = (tokens(&config, &calls)?, issuers(&config, &calls)?);
+    let guard = guard(&config, &calls, bearers.clone());
     mcp::start(&calls, &guard, config.mcp.as_ref()).await?;
     let loader = Arc::new(Loader::new(&calls, config.policy_dir.clone()));
     let services =
-        services(&calls, &config, tokens, (Arc::new(index), alerts, grants.clone(), loader.clone()))?;
+        services(&calls, &config, bearers, (Arc::new(index), alerts, grants.clone(), loader.clone()))?;
     let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
     let watches = watches(&calls, grants, disk);
     calls.runs.keep_pool(calls.gateway.clone(), calls.stop.clone());
@@ -271,7 +271,7 @@ fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk) -> [JoinHan
 fn services(
     calls: &Arc<Calls>,
     config: &Config,
-    tokens: Arc<Tokens>,
+    (tokens, issuers): (Arc<Tokens>, Arc<Issuers>),
     (index, alerts, grants, loader): (Arc<Index>, Arc<Alerts>, Arc<Grants>, Arc<Loader>),
 ) -> anyhow::Result<Services> {
     let Calls { audit, gateway, limits, approvals, runs, quotas, store, tasks, stop, .. } = &**calls;
@@ -332,6 +332,7 @@ fn services(
             runs: runs(),
             gateway: gateway(),
             engine_socket: config.engine.path().to_owned(),
+            issuers,
         },
     })
 }

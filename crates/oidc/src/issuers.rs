@@ -9,9 +9,11 @@ use identity::Principal;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Header, Validation, dangerous, decode, decode_header};
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use webhook::Tls;
 
+use crate::condition::Condition;
 use crate::crypto::{self, ALGORITHMS};
 use crate::grant::{self, Claims};
 use crate::issuer::Issuer;
@@ -23,6 +25,8 @@ use crate::{claims, keys};
 const MAX_BYTES: usize = 8 * 1_024;
 /// Bytes of the longest id of a key.
 const MAX_KEY_ID: usize = 256;
+/// For looks at keys that an operator asks for, all together.
+const LOOK: Duration = Duration::from_secs(5);
 /// What a token says it is, RFC 7519, 5.1, and RFC 9068, 2.1. A token for something else is not taken for one of these.
 const TYPES: [&str; 2] = ["JWT", "at+jwt"];
 
@@ -97,6 +101,18 @@ impl Issuers {
             wrong.extend(known.keys.look(tls).await.err().map(|why| (index, why)));
         }
         wrong
+    }
+
+    /// What is known of each issuer's keys, after a look at those that were not looked at in the last ten seconds. Needs
+    /// [`Self::keep_fresh`], which looks. Takes five seconds at most.
+    pub async fn examine(&self) -> Vec<Condition> {
+        let until = Instant::now() + LOOK;
+        let looks: Vec<_> = self.0.iter().filter_map(|known| known.keys.ask()).collect();
+        for mut look in looks {
+            // A look that takes longer is told as one without an answer.
+            let _ = timeout_at(until, look.changed()).await;
+        }
+        self.0.iter().map(|known| known.keys.condition()).collect()
     }
 
     /// The holder of a token that is shown at an address, or on the Unix socket.

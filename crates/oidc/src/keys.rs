@@ -41,6 +41,10 @@ impl Keys {
         Ok(Self(keys))
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The key for a token with this header. Without an id there must be no choice.
     pub(crate) fn pick(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&DecodingKey> {
         let named = match (id, &self.0[..]) {

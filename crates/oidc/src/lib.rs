@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod claims;
+mod condition;
 mod crypto;
 mod grant;
 mod issuer;
@@ -13,6 +14,7 @@ mod source;
 #[cfg(test)]
 mod testing;
 
+pub use condition::{Condition, Held};
 pub use grant::Grant;
 pub use issuer::Issuer;
 pub use issuers::{Holder, Issuers, looks_like_one};

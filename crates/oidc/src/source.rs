@@ -16,10 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use webhook::{Target, Tls, fetch};
 
+use crate::condition::{Condition, Held};
 use crate::keys::Keys;
 
 /// Bytes of the largest set of keys.
@@ -55,6 +56,8 @@ pub(crate) struct KeySource {
     place: Place,
     state: Mutex<State>,
     asked: Notify,
+    /// Changes after each look.
+    looks: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -69,6 +72,8 @@ struct State {
     keys: Option<(Arc<Keys>, Instant)>,
     /// The last look.
     looked: Option<Instant>,
+    /// What was wrong then.
+    wrong: Option<String>,
     /// A look was asked for, and has not been yet.
     is_asked: bool,
 }
@@ -86,18 +91,36 @@ impl KeySource {
             }
         };
         let state = Mutex::new(State { keys, ..State::default() });
-        Ok(Self { name, place, state, asked: Notify::new() })
+        Ok(Self { name, place, state, asked: Notify::new(), looks: watch::Sender::default() })
     }
 
     /// Those in force.
     pub(crate) fn current(&self) -> Option<Arc<Keys>> {
-        let state = self.lock();
+        self.held(&self.lock()).map(|(keys, _)| keys)
+    }
+
+    /// Those in force, and for how long; a file's have no end.
+    fn held(&self, state: &State) -> Option<(Arc<Keys>, Option<Duration>)> {
         let (keys, since) = state.keys.as_ref()?;
-        let is_fresh = match &self.place {
-            Place::File(_) => true,
-            Place::Url { max_age, .. } => since.elapsed() <= *max_age,
+        let left = match &self.place {
+            Place::File(_) => None,
+            Place::Url { max_age, .. } => Some(max_age.checked_sub(since.elapsed())?),
         };
-        is_fresh.then(|| keys.clone())
+        Some((keys.clone(), left))
+    }
+
+    /// What is known of the keys.
+    pub(crate) fn condition(&self) -> Condition {
+        let state = self.lock();
+        let held = self.held(&state).map(|(keys, left)| Held { keys: keys.count(), left });
+        let unanswered = || state.is_asked.then(|| "no answer yet".to_owned());
+        Condition { issuer: self.name.clone(), held, wrong: state.wrong.clone().or_else(unanswered) }
+    }
+
+    /// Asks as [`Self::ask_again`] does. The receiver changes with the next look; none if none is to come.
+    pub(crate) fn ask(&self) -> Option<watch::Receiver<()>> {
+        let looks = self.looks.subscribe();
+        self.ask_again().then_some(looks)
     }
 
     /// Asks for a look, unless there was one lately. Whether one is to come.
@@ -154,10 +177,16 @@ impl KeySource {
                 fetch(tls, target, MAX_SET, PATIENCE).await.map(|bytes| bytes.to_vec())
             }
         };
-        let keys = found.and_then(|bytes| Keys::parse(&bytes));
+        let taken = self.take(found.and_then(|bytes| Keys::parse(&bytes)));
+        self.looks.send_replace(());
+        taken
+    }
+
+    fn take(&self, keys: Result<Keys, String>) -> Result<(), String> {
         let mut state = self.lock();
         let now = Instant::now();
         (state.looked, state.is_asked) = (Some(now), false);
+        state.wrong = keys.as_ref().err().cloned();
         state.keys = Some((Arc::new(keys?), now));
         Ok(())
     }

@@ -14,6 +14,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use webhook::Tls;
 
 use super::{ASK, KeySource, MAX_SET, Source};
+use crate::condition::Held;
 use crate::testing::{Signer, set};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -148,6 +149,30 @@ async fn j4_an_unknown_key_has_the_issuer_asked_again_and_not_more_often_than_th
     assert!(*server.asked.borrow_and_update() <= 3, "{:?}", server.asked);
 }
 
+#[tokio::test]
+async fn j7_what_is_known_of_keys_follows_from_the_last_look() {
+    let server = server(2 * HOUR).await;
+    let known = || server.source.condition();
+    assert_eq!((known().held, known().wrong), (None, None));
+    let mut look = server.source.ask().expect("it was never looked at");
+    assert_eq!(known().wrong.as_deref(), Some("no answer yet"));
+    assert!(!look.has_changed().unwrap());
+    server.answer.send_replace(keys("one"));
+    server.source.look(&server.tls).await.unwrap();
+    look.changed().await.unwrap();
+    let Some(Held { keys: 1, left: Some(left) }) = known().held else { panic!("{:?}", known()) };
+    assert!(left <= 2 * HOUR && left > HOUR, "{left:?}");
+    assert!(server.source.ask().is_none(), "it was looked at just now");
+    server.answer.send_replace(b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n".to_vec());
+    server.source.look(&server.tls).await.unwrap_err();
+    assert_eq!(
+        (known().held.map(|held| held.keys), known().wrong.as_deref()),
+        (Some(1), Some("answered 503"))
+    );
+    pass(2 * HOUR + Duration::from_secs(1)).await;
+    assert_eq!(known().held, None);
+}
+
 fn put(path: &Path, id: &str) {
     std::fs::write(path, set(&[Signer::ed().jwk(id)])).unwrap();
 }
@@ -168,6 +193,7 @@ async fn j4_a_file_is_taken_again_when_it_changes_and_only_its_owner_may_change_
     put(&path, "two");
     source.look(&tls).await.unwrap();
     assert!(has("two") && !has("one"));
+    assert_eq!(source.condition().held, Some(Held { keys: 1, left: None }));
     std::fs::write(&path, "nothing").unwrap();
     source.look(&tls).await.unwrap_err();
     assert!(has("two"));

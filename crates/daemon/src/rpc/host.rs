@@ -2,15 +2,18 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use containers::{Advisory, EngineFacts};
 use doctor::{Finding, Verdict};
 use gateway::{Gateway, Policy};
+use oidc::{Condition, Held, Issuers};
 use ops::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
+use wire::Timestamp;
 use wire::v1::host_finding;
 use wire::v1::host_service_server::HostService;
 use wire::v1::{self, HostFinding};
@@ -23,6 +26,7 @@ pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) engine_socket: PathBuf,
+    pub(crate) issuers: Arc<Issuers>,
 }
 
 #[tonic::async_trait]
@@ -37,6 +41,9 @@ impl HostService for Service {
         findings.extend(escapes(&self.runs.launcher.host));
         let policy = self.gateway.policy();
         findings.extend([deny_lists(&policy), container_paths(&policy)]);
+        findings.extend(
+            self.issuers.examine().await.into_iter().map(|condition| keys(condition, SystemTime::now())),
+        );
         Ok(Response::new(v1::ExamineHostResponse { findings: findings.into_iter().map(to_wire).collect() }))
     }
 }
@@ -84,6 +91,38 @@ fn container_paths(policy: &Policy) -> Finding {
     }
 }
 
+/// Whether the keys of an issuer can be had, how many are in force, and until when.
+fn keys(condition: Condition, now: SystemTime) -> Finding {
+    const TOPIC: &str = "issuer keys";
+    let Condition { issuer, held, wrong } = condition;
+    let held = held.map(|Held { keys, left }| {
+        let plural = if keys == 1 { "" } else { "s" };
+        let until = left.and_then(|left| now.checked_add(left)).map(|end| {
+            // Whole seconds.
+            let end = Timestamp { nanos: 0, ..Timestamp::from(end) };
+            format!("until {end} unless fetched again")
+        });
+        format!(
+            "{keys} key{plural} in force, {}",
+            until.unwrap_or_else(|| "until the file changes".to_owned())
+        )
+    });
+    let mend = format!("see `jwks` of {issuer} in the configuration");
+    match (held, wrong) {
+        (Some(held), None) => Finding::good(TOPIC, format!("{issuer}: {held}")),
+        (Some(held), Some(why)) => Finding::limited(
+            TOPIC,
+            format!("{issuer}: {why}; {held}"),
+            format!("tokens with newer keys are refused: {mend}"),
+        ),
+        (None, why) => Finding::limited(
+            TOPIC,
+            format!("{issuer}: no key in force: {}", why.unwrap_or_else(|| "they are too old".to_owned())),
+            format!("its tokens are refused: {mend}"),
+        ),
+    }
+}
+
 fn to_wire(finding: Finding) -> HostFinding {
     let verdict = match finding.verdict {
         Verdict::Good => host_finding::Verdict::Good,
@@ -95,5 +134,43 @@ fn to_wire(finding: Finding) -> HostFinding {
         verdict: verdict.into(),
         found: finding.found,
         follows: finding.follows.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn j7_what_is_known_of_an_issuers_keys_is_told() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
+        let told = |held: Option<(usize, Option<u64>)>, wrong: Option<&str>| {
+            let held = held.map(|(keys, left)| Held { keys, left: left.map(Duration::from_secs) });
+            let finding =
+                keys(Condition { issuer: "corp".into(), held, wrong: wrong.map(str::to_owned) }, now);
+            (finding.verdict, finding.found)
+        };
+        let (good, limited) = (Verdict::Good, Verdict::Limited);
+        for (held, wrong, verdict, found) in [
+            (Some((1, None)), None, good, "corp: 1 key in force, until the file changes"),
+            (
+                Some((2, Some(3_600))),
+                None,
+                good,
+                "corp: 2 keys in force, until 1970-01-01T01:00:01Z unless fetched again",
+            ),
+            (
+                Some((2, Some(0))),
+                Some("answered 503"),
+                limited,
+                "corp: answered 503; 2 keys in force, until 1970-01-01T00:00:01Z unless fetched again",
+            ),
+            (None, Some("no answer yet"), limited, "corp: no key in force: no answer yet"),
+            (None, None, limited, "corp: no key in force: they are too old"),
+        ] {
+            assert_eq!(told(held, wrong), (verdict, found.to_owned()));
+        }
     }
 }
