@@ -9049,7 +9049,8 @@ pub mod host_service_client {
             self
         }
         /// What the host offers to the daemon: container engine, privileges, control groups, kernel. Looked at anew for each
-        /// request; nothing is changed. Fails with OVERLOADED while others are asking.
+        /// request; nothing is changed. Also whether the keys of issuers of tokens can be had: where these were not looked at in
+        /// the last ten seconds the answer waits for that, five seconds at most. Fails with OVERLOADED while others are asking.
         pub async fn examine_host(
             &mut self,
             request: impl tonic::IntoRequest<super::ExamineHostRequest>,
@@ -9091,7 +9092,8 @@ pub mod host_service_server {
     #[async_trait]
     pub trait HostService: std::marker::Send + std::marker::Sync + 'static {
         /// What the host offers to the daemon: container engine, privileges, control groups, kernel. Looked at anew for each
-        /// request; nothing is changed. Fails with OVERLOADED while others are asking.
+        /// request; nothing is changed. Also whether the keys of issuers of tokens can be had: where these were not looked at in
+        /// the last ten seconds the answer waits for that, five seconds at most. Fails with OVERLOADED while others are asking.
         async fn examine_host(
             &self,
             request: tonic::Request<super::ExamineHostRequest>,

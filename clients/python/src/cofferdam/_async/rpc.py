@@ -332,7 +332,9 @@ class HostService:
 
     async def examine_host(self, request: v1.ExamineHostRequest, *, timeout: float | None = None) -> v1.ExamineHostResponse:
         """What the host offers to the daemon: container engine, privileges, control groups, kernel. Looked at anew
-        for each request; nothing is changed. Fails with OVERLOADED while others are asking.
+        for each request; nothing is changed. Also whether the keys of issuers of tokens can be had: where these
+        were not looked at in the last ten seconds the answer waits for that, five seconds at most. Fails with
+        OVERLOADED while others are asking.
         """
         return await self._transport.unary(
             _HOST_SERVICE_EXAMINE_HOST,

@@ -141,7 +141,8 @@ export const HostFinding_VerdictSchema: GenEnum<HostFinding_Verdict> = /*@__PURE
 export const HostService: GenService<{
   /**
    * What the host offers to the daemon: container engine, privileges, control groups, kernel. Looked at anew for each
-   * request; nothing is changed. Fails with OVERLOADED while others are asking.
+   * request; nothing is changed. Also whether the keys of issuers of tokens can be had: where these were not looked at in
+   * the last ten seconds the answer waits for that, five seconds at most. Fails with OVERLOADED while others are asking.
    *
    * @generated from rpc cofferdam.v1.HostService.ExamineHost
    */
