@@ -77,7 +77,7 @@ def test_no_run_is_not_found() -> None:
             Sandbox.connect(run_id)
     with pytest.raises(NotFound):
         Sandbox.create(profile="no-such-profile")
-    with pytest.raises(CofferdamError, match="no-such-image"):
+    with pytest.raises(NotFound, match="no-such-image"):
         Sandbox.create(profile="open", image="no-such-image")
 
 

@@ -93,7 +93,8 @@ test("a run, profile or image that is not there is not found", async () => {
     await refuses(Sandbox.connect(runId), NotFound, InvalidArgument);
   }
   await refuses(Sandbox.create({ profile: "no-such-profile" }), NotFound);
-  await assert.rejects(Sandbox.create({ profile: "open", image: "no-such-image" }), /no-such-image/);
+  const missing = { name: "NotFound", message: /no-such-image/ };
+  await assert.rejects(Sandbox.create({ profile: "open", image: "no-such-image" }), missing);
 });
 
 test("a rate limit says when it goes through", async () => {
