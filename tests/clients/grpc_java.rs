@@ -55,7 +55,7 @@ impl Client {
         let jars = NEEDED.map(|name| jar(name).display().to_string()).join(":");
         let class_path = format!("{}:{jars}", compiled.path().display());
         let mut ecj = Command::new("ecj");
-        ecj.args(["-17", "-proc:none", "-cp", &jars, "-d"]).arg(compiled.path());
+        ecj.args(["-11", "-proc:none", "-cp", &jars, "-d"]).arg(compiled.path());
         ecj.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/clients/java/GrpcJava.java"));
         said(ecj).await;
         Self { class_path, _compiled: compiled }
