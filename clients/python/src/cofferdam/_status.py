@@ -13,7 +13,8 @@ from cofferdam import errors, v1
 DETAILS = "grpc-status-details-bin"
 DOMAIN = "cofferdam"
 # What grpc.aio says, with INTERNAL, of a message that it could not send because the connection broke or the call had ended,
-# even where it knows the call's own status (github.com/grpc/grpc/issues/36066).
+# even where it knows the call's own status (github.com/grpc/grpc/issues/36066);
+# some versions with a full stop.
 UNSENT = "Internal error from Core"
 
 
@@ -49,7 +50,7 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return errors.CofferdamError(message, hint="The daemon is older than this client; update it.")
         made = _WITHOUT_REASON.get(code, errors.InternalError)
-        if code is grpc.StatusCode.INTERNAL and message == UNSENT:
+        if code is grpc.StatusCode.INTERNAL and message.rstrip(".") == UNSENT:
             made = errors.DaemonUnreachable
         if made is errors.DaemonUnreachable:
             message = f"the daemon does not answer: {message}"

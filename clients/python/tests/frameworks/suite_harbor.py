@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon import Daemon
+from daemon import PATIENCE, Daemon
 from harbor.environments.base import BaseEnvironment
 from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
 from harbor.models.trial.paths import TrialPaths
@@ -228,24 +230,41 @@ async def refuse_or_wait(make: Make) -> None:
         await starting
 
 
+class Dockerfile:
+    """That of `make`'s task, and the images that are built of it."""
+
+    def __init__(self, place: Path, image: str) -> None:
+        self._place, self._image = place, image
+        self._before = self._listed()
+        # An image that another test left is none of it.
+        self._mark = uuid.uuid4().hex
+
+    def write(self, commands: str) -> None:
+        self._place.mkdir(parents=True, exist_ok=True)
+        (self._place / "Dockerfile").write_text(f"FROM {self._image}\n# {self._mark}\nUSER root\n{commands}")
+
+    def images(self) -> set[str]:
+        return self._listed() - self._before
+
+    @staticmethod
+    def _listed() -> set[str]:
+        command = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "harbor-task"]
+        return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+    def remove(self) -> None:
+        """A run's container may be there for a moment after its end."""
+        until = time.monotonic() + PATIENCE
+        for name in self.images():
+            while subprocess.run(["docker", "image", "rm", name], capture_output=True, check=False).returncode:
+                assert time.monotonic() < until, name
+                time.sleep(0.2)
+
+
 @pytest.fixture
-def write(tmp_path: Path, image: str) -> Iterator[Callable[[str], None]]:
-    """Writes the Dockerfile of `make`'s task. What is built of it is removed."""
-
-    def write(commands: str) -> None:
-        place = tmp_path / "task" / "environment"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "Dockerfile").write_text(f"FROM {image}\nUSER root\n{commands}")
-
-    before = built_images()
-    yield write
-    for name in built_images() - before:
-        subprocess.run(["docker", "image", "rm", name], capture_output=True, check=True)
-
-
-def built_images() -> set[str]:
-    listed = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "harbor-task"]
-    return set(subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split())
+def dockerfile(tmp_path: Path, image: str) -> Iterator[Dockerfile]:
+    dockerfile = Dockerfile(tmp_path / "task" / "environment", image)
+    yield dockerfile
+    dockerfile.remove()
 
 
 def builds() -> int:
@@ -269,28 +288,28 @@ async def first_line(environment: CofferdamEnvironment, force_build: bool = Fals
         await environment.stop(delete=True)
 
 
-async def test_a_dockerfile_is_built_once_for_its_content(make: Make, write: Callable[[str], None]) -> None:
-    write("RUN echo first > /made\n")
+async def test_a_dockerfile_is_built_once_for_its_content(make: Make, dockerfile: Dockerfile) -> None:
+    dockerfile.write("RUN echo first > /made\n")
     before = builds()
     assert await asyncio.gather(*(first_line(of_dockerfile(make)) for _ in range(3))) == ["first\n"] * 3
-    assert (builds(), len(built_images())) == (before + 1, 1)
+    assert (builds(), len(dockerfile.images())) == (before + 1, 1)
     assert await first_line(of_dockerfile(make), force_build=True) == "first\n"
-    assert (builds(), len(built_images())) == (before + 2, 1)
-    write("RUN echo second > /made\n")
+    assert (builds(), len(dockerfile.images())) == (before + 2, 1)
+    dockerfile.write("RUN echo second > /made\n")
     assert await first_line(of_dockerfile(make)) == "second\n"
-    assert (builds(), len(built_images())) == (before + 3, 2)
+    assert (builds(), len(dockerfile.images())) == (before + 3, 2)
     # An image that the task names is not built, unless Harbor wants that.
     assert await first_line(make()) == ""
     assert await first_line(make(build_network=False), force_build=True) == "second\n"
 
 
-async def test_a_working_directory_of_a_dockerfile_is_the_agents(make: Make, write: Callable[[str], None]) -> None:
-    write("WORKDIR /app\nCOPY given.txt tools/ ./\n")
-    environment = of_dockerfile(make)
-    (environment.environment_dir / "given.txt").write_text("given\n")
-    (environment.environment_dir / "tools").mkdir()
-    (environment.environment_dir / "tools" / "tool").write_text("#!/bin/sh\necho ran\n")
-    (environment.environment_dir / "tools" / "tool").chmod(0o755)
+async def test_a_working_directory_of_a_dockerfile_is_the_agents(make: Make, dockerfile: Dockerfile) -> None:
+    dockerfile.write("WORKDIR /app\nCOPY given.txt tools/ ./\n")
+    place = of_dockerfile(make).environment_dir
+    (place / "given.txt").write_text("given\n")
+    (place / "tools").mkdir()
+    (place / "tools" / "tool").write_text("#!/bin/sh\necho ran\n")
+    (place / "tools" / "tool").chmod(0o755)
     environment = of_dockerfile(make)
     await environment.start(force_build=False)
     try:
@@ -300,8 +319,8 @@ async def test_a_working_directory_of_a_dockerfile_is_the_agents(make: Make, wri
         await environment.stop(delete=True)
 
 
-async def test_a_build_that_fails_says_what_it_printed_last(make: Make, write: Callable[[str], None]) -> None:
-    write("RUN seq 10000; printf 'before-the-end\\033[2J\\n'; exit 7\n")
+async def test_a_build_that_fails_says_what_it_printed_last(make: Make, dockerfile: Dockerfile) -> None:
+    dockerfile.write("RUN seq 10000; printf 'before-the-end\\033[2J\\n'; exit 7\n")
     with pytest.raises(BuildFailed, match="before-the-end") as failed:
         await of_dockerfile(make).start(force_build=False)
     assert "10000" in failed.value.log
@@ -309,7 +328,7 @@ async def test_a_build_that_fails_says_what_it_printed_last(make: Make, write: C
     assert "before-the-end\n" in failed.value.log
     assert "\033" not in str(failed.value)
     assert "7" in failed.value.message
-    assert not built_images()
+    assert not dockerfile.images()
     environment = of_dockerfile(make)
     (environment.environment_dir / "link").symlink_to("../../../etc/passwd")
     with pytest.raises(InvalidArgument, match="leads out"):
@@ -317,9 +336,9 @@ async def test_a_build_that_fails_says_what_it_printed_last(make: Make, write: C
 
 
 async def test_who_may_not_build_is_told_what_an_operator_does(
-    make: Make, write: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    make: Make, dockerfile: Dockerfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write("RUN echo first > /made\n")
+    dockerfile.write("RUN echo first > /made\n")
     daemon = Daemon(tcp="address: '127.0.0.1:0', plaintext: true, tokens: {}")
     try:
         token = daemon.coffer("token", "create", "ci", "--role", "orchestrator")
@@ -352,13 +371,11 @@ if [[ $(cat answer) == "$WANTED" ]]; then echo 1; else echo 0; fi > /logs/verifi
 """
 
 
-def trial(
-    tmp_path: Path, image: str, profile: str, instruction: str, agent: str, *, dockerfile: bool = False
-) -> dict[str, Any]:
+def trial(tmp_path: Path, image: str, profile: str, instruction: str, agent: str, *, built: bool = False) -> dict[str, Any]:
     """The result of a whole run by Harbor's own command."""
     task = tmp_path / "task"
     for name, text in {
-        "task.toml": TASK.format(image="" if dockerfile else f'docker_image = "{image}"'),
+        "task.toml": TASK.format(image="" if built else f'docker_image = "{image}"'),
         "instruction.md": instruction,
         "environment/given.txt": "42\n",
         "solution/solve.sh": "#!/bin/bash\ncat given.txt | tee answer > /logs/artifacts/answer\n",
@@ -388,13 +405,11 @@ def test_a_whole_run_of_the_oracle(tmp_path: Path, image: str, profile: str) -> 
         assert not [run for run in Sandbox.list("ready", client=client) if "harbor.session" in run.metadata]
 
 
-def test_a_whole_run_of_a_task_with_a_dockerfile(
-    tmp_path: Path, image: str, profile: str, write: Callable[[str], None]
-) -> None:
-    write("WORKDIR /app\nCOPY given.txt .\n")
-    result = trial(tmp_path, image, profile, "Write the answer.", "oracle", dockerfile=True)
+def test_a_whole_run_of_a_task_with_a_dockerfile(tmp_path: Path, image: str, profile: str, dockerfile: Dockerfile) -> None:
+    dockerfile.write("WORKDIR /app\nCOPY given.txt .\n")
+    result = trial(tmp_path, image, profile, "Write the answer.", "oracle", built=True)
     assert result["verifier_result"]["rewards"] == {"reward": 1.0}
-    assert len(built_images()) == 1
+    assert len(dockerfile.images()) == 1
 
 
 @pytest.mark.parametrize(("answer", "reward"), [("42", 1.0), ("41", 0.0)])

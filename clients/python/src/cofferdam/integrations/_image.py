@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import IO
 from weakref import WeakValueDictionary
 
-from cofferdam import AlreadyExists, AsyncClient, BuildFailed, Overloaded, PreconditionFailed, TimedOut, v1
+from cofferdam import (
+    AlreadyExists,
+    AsyncClient,
+    BuildFailed,
+    DaemonUnreachable,
+    Overloaded,
+    PreconditionFailed,
+    TimedOut,
+    v1,
+)
 
 # Bytes of one message.
 PIECE = 256 * 1024
@@ -21,6 +30,10 @@ LOG = 4_000
 SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 # Seconds between attempts while the daemon builds others.
 PAUSE = 2.0
+# Seconds in which the daemon may refuse a build before its directory is sent, at the first attempt: of a refusal that comes
+# while a message is sent gRPC tells nothing. Each further attempt gives it twice as long.
+REFUSAL = 0.1
+ATTEMPTS = 6
 
 # One at a time for each image: whoever waits finds it built.
 _building: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -43,25 +56,32 @@ class Context:
         """
         lock = _building.setdefault(self.reference, asyncio.Lock())
         async with lock:
+            lost = 0
             while True:
                 try:
-                    return await self._build(client, again, network)
+                    return await self._build(client, again, network, REFUSAL * 2**lost)
                 except AlreadyExists:
                     return None
                 except Overloaded as busy:
                     await asyncio.sleep(busy.retry_after or PAUSE)
+                except DaemonUnreachable:
+                    lost += 1
+                    if lost == ATTEMPTS:
+                        raise
+                    await asyncio.sleep(REFUSAL * 2**lost)
 
-    async def _build(self, client: AsyncClient, again: bool, network: bool) -> None:
+    async def _build(self, client: AsyncClient, again: bool, network: bool, refusal: float) -> None:
         header = v1.BuildImageHeader(reference=self.reference, replace=again, without_network=not network)
         log = ""
         try:
-            async for told in client.images.build_image(self._requests(header)):
+            async for told in client.images.build_image(self._requests(header, refusal)):
                 log = (log + told.output)[-LOG:]
         except (PreconditionFailed, TimedOut) as error:
             raise BuildFailed(error.message, log=_plain(log), reason=error.reason) from error
 
-    async def _requests(self, header: v1.BuildImageHeader) -> AsyncIterator[v1.BuildImageRequest]:
+    async def _requests(self, header: v1.BuildImageHeader, refusal: float) -> AsyncIterator[v1.BuildImageRequest]:
         yield v1.BuildImageRequest(header=header)
+        await asyncio.sleep(refusal)
         await asyncio.to_thread(self._file.seek, 0)
         while piece := await asyncio.to_thread(self._file.read, PIECE):
             yield v1.BuildImageRequest(piece=piece)
