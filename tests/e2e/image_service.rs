@@ -217,10 +217,14 @@ async fn a_directory_is_built_and_its_output_is_seen() {
     let daemon = Daemon::start().await;
     let mut clients = daemon.connect().await;
     let image = named("built");
-    let tar = context(&daemon, "RUN echo from-the-build > /made && echo seen-while-building");
+    // With its own name, so that the engine has it in no cache.
+    let run = format!("RUN echo from-the-build > /made && seq 20000 && echo seen-in {}", image.0);
+    let tar = context(&daemon, &run);
     let (output, built) = build(&mut clients.images, build_header(&image), &tar).await;
     let built = built.unwrap();
-    assert!(output.contains("seen-while-building"), "{output}");
+    // The engine tells it in larger pieces than the daemon does.
+    let printed: Vec<_> = (1..=20_000).map(|number: u32| number.to_string()).collect();
+    assert!(output.contains(&(printed.join("\n") + &format!("\nseen-in {}", image.0))), "{output}");
     let told = phases(&mut clients, "image_built", &image).await;
     assert_eq!((&told[0]["phase"], &told[1]["phase"]), (&"begun".into(), &"done".into()));
     assert_eq!(told[1]["image_id"], built.image_id.as_str());

@@ -19,7 +19,7 @@ use crate::images::{Images, Pieces};
 
 /// Lines of a build that wait for their client.
 const LINES: usize = 64;
-/// Characters of one of them.
+/// Characters of a message. The engine's own are up to 32 KiB, and come in several then.
 const MAX_LINE: usize = 16 * 1024;
 /// Bytes of one piece.
 const MAX_PIECE: usize = 1 << 20;
@@ -42,6 +42,15 @@ fn pieces<T: Send + 'static>(
         Ok(_) => Err(io::Error::other("no piece of a tar, or a longer one than may be")),
         Err(status) => Err(io::Error::other(status)),
     }))
+}
+
+/// All of a text, in messages.
+fn parts(text: &str) -> impl Iterator<Item = String> {
+    let mut rest = text.chars().peekable();
+    std::iter::from_fn(move || {
+        rest.peek()?;
+        Some(rest.by_ref().take(MAX_LINE).collect())
+    })
 }
 
 fn no_header() -> Refusal {
@@ -95,10 +104,11 @@ impl ImageService for Service {
             let say = |said| Ok(v1::BuildImageResponse { part: Some(said) });
             let built = service.images.build(&principal, header, pieces, output, &cancel);
             let passing_on = async {
-                while let Some(line) = lines.recv().await {
-                    let line = line.chars().take(MAX_LINE).collect();
-                    if tell.send(say(Said::Output(line))).await.is_err() {
-                        break;
+                while let Some(text) = lines.recv().await {
+                    for part in parts(&text) {
+                        if tell.send(say(Said::Output(part))).await.is_err() {
+                            return;
+                        }
                     }
                 }
             };
@@ -126,5 +136,19 @@ impl ImageService for Service {
     ) -> Result<Response<v1::ListImagesResponse>, Status> {
         let (images, truncated) = self.images.list().await?;
         Ok(Response::new(v1::ListImagesResponse { images, truncated }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_LINE, parts};
+
+    #[test]
+    fn nothing_of_what_a_build_prints_is_lost() {
+        let text = "ä".repeat(2 * MAX_LINE) + "end";
+        let lengths: Vec<_> = parts(&text).map(|part| part.chars().count()).collect();
+        assert_eq!(lengths, [MAX_LINE, MAX_LINE, 3]);
+        assert_eq!(parts(&text).collect::<String>(), text);
+        assert_eq!(parts("").count(), 0);
     }
 }
