@@ -98,6 +98,8 @@ class Files:
         path: str,
         *,
         mode: int | None = None,
+        create_only: bool = False,
+        if_match: str | None = None,
         progress: ProgressCallback | None = None,
     ) -> TransferInfo:
         """Copies a file or a directory of this machine into the sandbox, in one call. Missing directories are made.
@@ -106,6 +108,8 @@ class Files:
         `path`, beside what is there, each file whole. Links in it are copied as links and never followed. Left out are git's
         own files, special files, and links that lead out of it.
         `mode`: permission bits of a file, at most `0o777`; default: those of the file here.
+        `create_only`: `PreconditionFailed` if there is a file. `if_match`: `PreconditionFailed` unless the SHA-256 of the
+        file in the sandbox is this. Neither they nor `mode` are for directories.
         `progress`: is given how many bytes have been sent, and of how many, by another thread where this is no coroutine. An
         exception of it ends the upload, and is raised.
 
@@ -117,14 +121,17 @@ class Files:
         """
         local = Path(local)
         if aside(local.is_dir):
-            if mode is not None:
-                raise InvalidArgument(
-                    "mode: is for a file, and files of a directory have their own", reason="INVALID_ARGUMENT"
-                )
+            if mode is not None or create_only or if_match is not None:
+                raise InvalidArgument("mode, create_only, if_match: are for files", reason="INVALID_ARGUMENT")
             return self._upload_tree(local, path, progress)
         source = aside(opened, local)
         try:
-            begin = v1.BeginUpload(path=path, mode=(aside(local.stat)).st_mode & 0o777 if mode is None else mode)
+            begin = v1.BeginUpload(
+                path=path,
+                mode=(aside(local.stat)).st_mode & 0o777 if mode is None else mode,
+                create_only=create_only,
+                if_match_sha256=if_match or "",
+            )
             result = Upload(self._caller, begin, source, progress=progress).result()
         finally:
             source.close()
