@@ -86,6 +86,15 @@ class AsyncSession:
         answer = await self._caller.client.sessions.interrupt_session(request, timeout=limit)
         return await self._shown(answer.result)
 
+    async def info(self) -> SessionInfo:
+        """The session as it is now. Raises `NotFound`."""
+        request = v1.ListSessionsRequest(run_id=self._caller.run_id)
+        found = await self._caller.client.sessions.list_sessions(request)
+        for session in found.sessions:
+            if session.session_id == self._session_id:
+                return _results.session_info(session)
+        raise NotFound("the run has no such session", reason="NOT_FOUND", call_id=self._session_id)
+
     async def close(self) -> None:
         """Ends it and everything in it. One that has ended is no error."""
         request = v1.CloseSessionRequest(run_id=self._caller.run_id, session_id=self._session_id)

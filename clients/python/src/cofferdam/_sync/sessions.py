@@ -85,6 +85,15 @@ class Session:
         answer = self._caller.client.sessions.interrupt_session(request, timeout=limit)
         return self._shown(answer.result)
 
+    def info(self) -> SessionInfo:
+        """The session as it is now. Raises `NotFound`."""
+        request = v1.ListSessionsRequest(run_id=self._caller.run_id)
+        found = self._caller.client.sessions.list_sessions(request)
+        for session in found.sessions:
+            if session.session_id == self._session_id:
+                return _results.session_info(session)
+        raise NotFound("the run has no such session", reason="NOT_FOUND", call_id=self._session_id)
+
     def close(self) -> None:
         """Ends it and everything in it. One that has ended is no error."""
         request = v1.CloseSessionRequest(run_id=self._caller.run_id, session_id=self._session_id)
