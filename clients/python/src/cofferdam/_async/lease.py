@@ -1,14 +1,29 @@
-"""The lease of a run, renewed while its sandbox object lives."""
+"""The lease of a run, renewed as long as its sandbox object wants it."""
 
 from cofferdam import v1
 from cofferdam._async.client import AsyncClient
-from cofferdam._async.transport import sleep
+from cofferdam._async.transport import Background, sleep
 from cofferdam.errors import CofferdamError, DaemonUnreachable
 
 # Renewals in a lease: two may be late or lost.
 RENEWALS = 3
 # Seconds for one of them.
 TIMEOUT = 10.0
+
+
+class Keeping:
+    """The renewing, if there is any: one for all objects of a sandbox."""
+
+    def __init__(self) -> None:
+        self._work: Background | None = None
+
+    def begin(self, client: AsyncClient, run_id: str, lease: float) -> None:
+        self._work = client._transport.background(lambda: keep(client, run_id, lease))
+
+    async def end(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            await work.end()
 
 
 async def keep(client: AsyncClient, run_id: str, lease: float) -> None:

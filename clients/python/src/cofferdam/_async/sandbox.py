@@ -21,11 +21,11 @@ from cofferdam._async.client import AsyncClient
 from cofferdam._async.commands import Commands
 from cofferdam._async.files import Files
 from cofferdam._async.git import Git
-from cofferdam._async.lease import keep
+from cofferdam._async.lease import Keeping
 from cofferdam._async.pty import Pty
 from cofferdam._async.search import Search
 from cofferdam._async.sessions import Sessions
-from cofferdam._async.transport import Background, sleep
+from cofferdam._async.transport import sleep
 from cofferdam._options import Options
 from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound
 from cofferdam.types import (
@@ -83,7 +83,7 @@ class AsyncSandbox:
         self._owns_client = owns_client
         self._delete_workspace = delete_workspace
         self._token: str | None = None
-        self._keeping: Background | None = None
+        self._keeping = Keeping()
         self._caller = Caller(client, run_id, options)
         self.approvals = Approvals(self._caller)
         self.audit = Audit(self._caller)
@@ -189,8 +189,7 @@ class AsyncSandbox:
             raise
         sandbox._token = made.token or None
         if keep_alive and lease is not None:
-            seconds = lease
-            sandbox._keeping = client._transport.background(lambda: keep(client, run_id, seconds))
+            sandbox._keeping.begin(client, run_id, lease)
         return sandbox
 
     @classmethod
@@ -281,6 +280,8 @@ class AsyncSandbox:
     ) -> Self:
         """The same sandbox, for calls with other options. None leaves an option as it is.
 
+        Its `kill`, `stop` and `close` are those of this object: they end the renewing of its lease, too.
+
         `task_id`, `correlation_id`: for the record, at most 128 characters. `env`: instead of the one before.
         """
         options = replace(
@@ -298,6 +299,7 @@ class AsyncSandbox:
             delete_workspace=self._delete_workspace,
         )
         same._token = self._token
+        same._keeping = self._keeping
         return same
 
     async def edit(
@@ -409,7 +411,7 @@ class AsyncSandbox:
 
         False: it had ended already, or there is no such run.
         """
-        await self._let_go()
+        await self._keeping.end()
         try:
             if (await self._client.runs.get_run(v1.GetRunRequest(run_id=self._run_id))).run.state in ENDED:
                 return False
@@ -437,15 +439,9 @@ class AsyncSandbox:
 
     async def close(self) -> None:
         """Closes the connection if it is this sandbox's own. The run goes on, as long as its `lease` lets it."""
-        await self._let_go()
+        await self._keeping.end()
         if self._owns_client:
             await self._client.close()
-
-    async def _let_go(self) -> None:
-        """Renews the lease no longer."""
-        keeping, self._keeping = self._keeping, None
-        if keeping is not None:
-            await keeping.end()
 
     async def _abandon(self) -> None:
         with suppress(CofferdamError):

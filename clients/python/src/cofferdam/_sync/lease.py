@@ -1,15 +1,30 @@
 # Generated from the asynchronous half by tools/unasync.py: change that half.
-"""The lease of a run, renewed while its sandbox object lives."""
+"""The lease of a run, renewed as long as its sandbox object wants it."""
 
 from cofferdam import v1
 from cofferdam._sync.client import Client
-from cofferdam._sync.transport import sleep
+from cofferdam._sync.transport import Background, sleep
 from cofferdam.errors import CofferdamError, DaemonUnreachable
 
 # Renewals in a lease: two may be late or lost.
 RENEWALS = 3
 # Seconds for one of them.
 TIMEOUT = 10.0
+
+
+class Keeping:
+    """The renewing, if there is any: one for all objects of a sandbox."""
+
+    def __init__(self) -> None:
+        self._work: Background | None = None
+
+    def begin(self, client: Client, run_id: str, lease: float) -> None:
+        self._work = client._transport.background(lambda: keep(client, run_id, lease))
+
+    def end(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work.end()
 
 
 def keep(client: Client, run_id: str, lease: float) -> None:

@@ -23,11 +23,11 @@ from cofferdam._sync.client import Client
 from cofferdam._sync.commands import Commands
 from cofferdam._sync.files import Files
 from cofferdam._sync.git import Git
-from cofferdam._sync.lease import keep
+from cofferdam._sync.lease import Keeping
 from cofferdam._sync.pty import Pty
 from cofferdam._sync.search import Search
 from cofferdam._sync.sessions import Sessions
-from cofferdam._sync.transport import Background, sleep
+from cofferdam._sync.transport import sleep
 from cofferdam.errors import CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound
 from cofferdam.types import (
     Clone,
@@ -82,7 +82,7 @@ class Sandbox:
         self._owns_client = owns_client
         self._delete_workspace = delete_workspace
         self._token: str | None = None
-        self._keeping: Background | None = None
+        self._keeping = Keeping()
         self._caller = Caller(client, run_id, options)
         self.approvals = Approvals(self._caller)
         self.audit = Audit(self._caller)
@@ -188,8 +188,7 @@ class Sandbox:
             raise
         sandbox._token = made.token or None
         if keep_alive and lease is not None:
-            seconds = lease
-            sandbox._keeping = client._transport.background(lambda: keep(client, run_id, seconds))
+            sandbox._keeping.begin(client, run_id, lease)
         return sandbox
 
     @classmethod
@@ -280,6 +279,8 @@ class Sandbox:
     ) -> Self:
         """The same sandbox, for calls with other options. None leaves an option as it is.
 
+        Its `kill`, `stop` and `close` are those of this object: they end the renewing of its lease, too.
+
         `task_id`, `correlation_id`: for the record, at most 128 characters. `env`: instead of the one before.
         """
         options = replace(
@@ -297,6 +298,7 @@ class Sandbox:
             delete_workspace=self._delete_workspace,
         )
         same._token = self._token
+        same._keeping = self._keeping
         return same
 
     def edit(self, path: str, old: str, new: str, *, replace_all: bool = False, if_match: str | None = None) -> EditInfo:
@@ -406,7 +408,7 @@ class Sandbox:
 
         False: it had ended already, or there is no such run.
         """
-        self._let_go()
+        self._keeping.end()
         try:
             if (self._client.runs.get_run(v1.GetRunRequest(run_id=self._run_id))).run.state in ENDED:
                 return False
@@ -434,15 +436,9 @@ class Sandbox:
 
     def close(self) -> None:
         """Closes the connection if it is this sandbox's own. The run goes on, as long as its `lease` lets it."""
-        self._let_go()
+        self._keeping.end()
         if self._owns_client:
             self._client.close()
-
-    def _let_go(self) -> None:
-        """Renews the lease no longer."""
-        keeping, self._keeping = self._keeping, None
-        if keeping is not None:
-            keeping.end()
 
     def _abandon(self) -> None:
         with suppress(CofferdamError):
