@@ -88,6 +88,11 @@ async fn a_model_repairs_a_hundred_rollouts_run_and_bots_approve_and_review() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn both_sdks_have_the_same_methods_arguments_results_and_errors() {
+    pass("parity").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_examples_of_its_readme_work_as_they_stand() {
     pass("readme").await;
 }
@@ -105,6 +110,7 @@ fn no_file_of_tests_is_left_out() {
         "examples",
         "hostile",
         "integrations",
+        "parity",
         "processes",
         "readme",
         "scenarios",
