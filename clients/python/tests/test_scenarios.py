@@ -98,10 +98,13 @@ async def next_of(sequence: Any) -> Any:
     return await anext(sequence) if hasattr(sequence, "__anext__") else next(sequence)
 
 
+async def rest_of(sequence: Any) -> list[Any]:
+    return [item async for item in sequence] if hasattr(sequence, "__anext__") else list(sequence)
+
+
 async def records(sandbox: Any) -> str:
     """Those of the run in the audit log."""
-    stream = sandbox.audit.stream(follow=False)
-    events = [event async for event in stream] if hasattr(stream, "__anext__") else list(stream)
+    events = await rest_of(sandbox.audit.stream(follow=False))
     return json.dumps([event.record for event in events])
 
 
@@ -121,7 +124,13 @@ async def play(scenario: Mapping[str, Any], kind: Any, place: Path, local: Path)
                 check(await records(sandbox), step["record"], f"step {number}")
                 continue
             if "next" in step:
-                check(await next_of(saved[step["next"]]), filled(step["gives"], saved), f"step {number}")
+                item = await next_of(saved[step["next"]])
+                check(item, filled(step["gives"], saved), f"step {number}")
+                if "save" in step:
+                    saved[step["save"]] = item
+                continue
+            if "rest" in step:
+                check(await rest_of(saved[step["rest"]]), filled(step["gives"], saved), f"step {number}")
                 continue
             where = f"step {number}, {step['call']}"
             target = sandbox if "options" not in step else sandbox.with_options(**step["options"])

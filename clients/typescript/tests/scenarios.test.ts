@@ -24,12 +24,14 @@ const POSITIONS: Readonly<Record<string, readonly string[]>> = {
   "approvals.get": ["approvalId"],
   "approvals.list": ["state"],
   callTool: ["name", "arguments"],
+  "calls.cancel": ["callId"],
   "calls.get": ["callId"],
   "calls.wait": ["callId"],
   "commands.connect": ["processId"],
   "commands.kill": ["processId"],
   "commands.run": ["cmd"],
   "commands.sendStdin": ["processId", "data"],
+  connect: ["runId"],
   edit: ["path", "old", "new"],
   extend: ["timeout"],
   "files.download": ["path", "local"],
@@ -94,6 +96,14 @@ async function play(scenario: Scenario, place: string): Promise<void> {
     if (step.next !== undefined) {
       const { value } = await (saved[step.next] as AsyncIterator<unknown>).next();
       check(value, filled(step.gives, saved), where);
+      if (step.save !== undefined) {
+        saved[step.save] = value;
+      }
+      continue;
+    }
+    if (step.rest !== undefined) {
+      const items = await collected(saved[step.rest] as AsyncIterable<unknown>);
+      check(items, filled(step.gives, saved), where);
       continue;
     }
     const object = step.options === undefined ? sandbox : sandbox.withOptions(named(step.options));
@@ -153,7 +163,9 @@ async function outcome(target: unknown, name: string, values: Values, kind: stri
   const options = Object.fromEntries(Object.entries(values).filter(([argument]) => !taken.includes(argument)));
   const [method = "", part] = name.split(".").reverse();
   const object = part === undefined ? target : Reflect.get(target as object, part);
-  const call = async () => await Reflect.get(object as object, method).call(object, ...positions, options);
+  // A method of its class is called by its object, as in Python.
+  const owner = Reflect.has(object as object, method) ? object : (object as object).constructor;
+  const call = async () => await Reflect.get(owner as object, method).call(owner, ...positions, options);
   if (kind === undefined) {
     return await call();
   }
