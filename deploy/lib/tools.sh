@@ -6,6 +6,8 @@ TOOLS=$REPOSITORY/target/tools
 PYTHON_TOOLS=$TOOLS/python
 VENDOR_PACKAGES=$TOOLS/vendors
 VENDOR_REQUIREMENTS=$REPOSITORY/tests/clients/python/requirements.txt
+FORMER_PACKAGES=$TOOLS/former
+FORMER_REQUIREMENTS=$REPOSITORY/tests/clients/python/requirements-former.txt
 JOB_SOURCE=$TOOLS/sources
 JOB_REQUIREMENTS=$REPOSITORY/tests/e2e/real_job/requirements.txt
 JOB_BACKEND=$REPOSITORY/tests/e2e/real_job/backend.txt
@@ -47,23 +49,33 @@ grpcurl_binary() {
     [[ -n $found ]] && printf '%s\n' "$found"
 }
 
-# The packages of openai, anthropic, mcp, OCSF's schema and gRPC, in exact versions with hashes. Tests use them without a network.
+# The packages of openai, anthropic, mcp, OCSF's schema and gRPC. Tests use them without a network.
 ensure_vendor_packages() {
-    if cmp -s "$VENDOR_REQUIREMENTS" "$VENDOR_PACKAGES/requirements.txt"; then return 0; fi
+    ensure_packages "the packages of openai, anthropic, mcp, OCSF and gRPC" "$VENDOR_PACKAGES" "$VENDOR_REQUIREMENTS"
+}
+
+# gRPC and protobuf of two years ago, which no environment can have beside today's.
+ensure_former_packages() {
+    ensure_packages "gRPC of two years ago" "$FORMER_PACKAGES" "$FORMER_REQUIREMENTS"
+}
+
+# ensure_packages WHAT PLACE REQUIREMENTS: a Python with packages in exact versions with hashes.
+ensure_packages() {
+    if cmp -s "$3" "$2/requirements.txt"; then return 0; fi
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
         install_packages "A private place for Python packages" python3-venv || return 1
     fi
-    step "Installing the packages of openai, anthropic, mcp, OCSF and gRPC" make_vendor_packages && return 0
-    complain "PyPI, or the index that pip is configured for, did not give the packages of $VENDOR_REQUIREMENTS."
-    note "Where there is no network: pip download --require-hashes -r $VENDOR_REQUIREMENTS elsewhere, and set PIP_NO_INDEX and PIP_FIND_LINKS here."
+    step "Installing $1" make_packages "$2" "$3" && return 0
+    complain "PyPI, or the index that pip is configured for, did not give the packages of $3."
+    note "Where there is no network: pip download --require-hashes -r $3 elsewhere, and set PIP_NO_INDEX and PIP_FIND_LINKS here."
     return 1
 }
 
-make_vendor_packages() {
-    rm -rf "$VENDOR_PACKAGES"
-    python3 -m venv "$VENDOR_PACKAGES" &&
-        "$VENDOR_PACKAGES/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r "$VENDOR_REQUIREMENTS" &&
-        cp "$VENDOR_REQUIREMENTS" "$VENDOR_PACKAGES/requirements.txt"
+make_packages() {
+    rm -rf "$1"
+    python3 -m venv "$1" &&
+        "$1/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r "$2" &&
+        cp "$2" "$1/requirements.txt"
 }
 
 # The project that a test repairs, as released, by its hash. pip runs its build backend for the metadata: that one has a
@@ -140,8 +152,8 @@ ensure_nextest() {
 
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
-    ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_job_source && ensure_conformance &&
-        ensure_typescript_sdk && ensure_grpc_java && distribution_tool docker-compose "The test of the Compose file" || return 1
+    ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_former_packages &&
+        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_grpc_java && distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
 }

@@ -1,14 +1,16 @@
-//! The real grpcio, as the framework's users install it, with default options.
+//! The real grpcio, today's and that of two years ago, with default options.
 
 use harness::{Certificates, Daemon, RunHandle, Setup, v1};
 
+use crate::python_sdk::former_python;
 use crate::tool_lists::python;
 
-/// Each form of the client, with these arguments beside: what it reads and what is streamed to it.
-async fn reads_and_streams(endpoint: &str, run: &RunHandle, secured: &[&str]) {
+/// Each form of the client, with these arguments beside: how many runs it is shown, what it reads and what is streamed to it.
+async fn lists_reads_and_streams(endpoint: &str, run: &RunHandle, secured: &[&str]) {
     let at = |path: &str| format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
-    for how in ["sync", "aio"] {
-        let client = tokio::process::Command::new(python())
+    let forms = [(python(), "sync"), (python(), "aio"), (former_python(), "sync"), (former_python(), "aio")];
+    for (python, how) in forms {
+        let client = tokio::process::Command::new(&python)
             .arg(at("clients/python/grpc_client.py"))
             .arg(at("../crates/wire/src/generated/descriptors.bin"))
             .args([endpoint, how, run.id()])
@@ -20,19 +22,20 @@ async fn reads_and_streams(endpoint: &str, run: &RunHandle, secured: &[&str]) {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(
             said,
-            "read\n".repeat(5) + "streamed\n",
-            "{how}: {}",
+            format!("1\n{}streamed\n", "read\n".repeat(5)),
+            "{} {how}: {}",
+            python.display(),
             String::from_utf8_lossy(&output.stderr)
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_connects_by_the_socket_and_calls_and_streams() {
+async fn it_connects_by_the_socket_and_lists_calls_and_streams() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "read\n")]);
     let run = daemon.run("open", &workspace).await;
-    reads_and_streams(&format!("unix:{}", daemon.socket().display()), &run, &[]).await;
+    lists_reads_and_streams(&format!("unix:{}", daemon.socket().display()), &run, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +50,7 @@ async fn it_connects_over_tcp_with_a_token_or_a_certificate() {
     let (_, secret) = daemon.token(token, None).await;
     let authority = certificates.authority().display().to_string();
     let endpoint = daemon.url("https").replace("https://", "");
-    reads_and_streams(&endpoint, &run, &[&authority, &secret]).await;
+    lists_reads_and_streams(&endpoint, &run, &[&authority, &secret]).await;
     let at = |name: &str| certificates.client("ci").join(name).display().to_string();
-    reads_and_streams(&endpoint, &run, &[&authority, "", &at("cert.pem"), &at("key.pem")]).await;
+    lists_reads_and_streams(&endpoint, &run, &[&authority, "", &at("cert.pem"), &at("key.pem")]).await;
 }

@@ -132,6 +132,9 @@ async fn it_does_the_main_job_in_the_promised_json() {
     assert_eq!((&run["state"], &run["startKind"]), (&json!("READY"), &json!("COLD")), "{created}");
     assert_eq!((&run["agentId"], &run["role"]), (&json!("alice"), &json!("director")));
     let id = &run["runId"];
+    let listed = grpcurl.one("RunService/ListRuns", json!({"state": "READY"})).await;
+    assert_eq!(listed["runs"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(&listed["runs"][0]["runId"], id, "{listed}");
 
     let read = grpcurl
         .call(id, json!({"operation": {"read": {"path": "README.md", "startLine": 1, "endLine": 1}}}))
@@ -244,6 +247,9 @@ async fn it_connects_over_tcp_with_a_certificate_or_a_token() {
         assert!(grpcurl.says(&["list"]).await.contains("cofferdam.v1.TokenService"));
         let run = json!({"profile": "open", "agentId": "a", "workspace": {"managed": {}}});
         let run = grpcurl.one("RunService/CreateRun", run).await;
+        let listed = grpcurl.one("RunService/ListRuns", json!({})).await;
+        let mut ids = listed["runs"].as_array().unwrap().iter().map(|listed| &listed["runId"]);
+        assert!(ids.any(|id| *id == run["run"]["runId"]), "{listed}");
         let echo = json!({"operation": {"exec": {"command": "echo", "args": ["from afar"]}}});
         let echoed = grpcurl.call(&run["run"]["runId"], echo).await;
         assert_eq!(echoed["result"]["exec"]["stdout"], "from afar\n", "{echoed}");

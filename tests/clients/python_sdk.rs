@@ -1,6 +1,7 @@
 //! The Python SDK's own tests, as pytest runs them, against a real daemon.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use harness::{Daemon, binary, dev_image};
@@ -12,12 +13,29 @@ const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../clients/python");
 /// Before the test runner ends this test.
 const PATIENCE: Duration = Duration::from_secs(280);
 
+/// One with the gRPC of two years ago: `COFFERDAM_FORMER_PYTHON`, or where `tests/run.sh` installs it.
+pub(crate) fn former_python() -> PathBuf {
+    let installed = || concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools/former/bin/python").into();
+    let python = std::env::var_os("COFFERDAM_FORMER_PYTHON").map_or_else(installed, PathBuf::from);
+    assert!(
+        python.exists(),
+        "gRPC of two years ago is not installed: tests/run.sh does it, or set COFFERDAM_FORMER_PYTHON"
+    );
+    python
+}
+
 /// The tests of one file.
 async fn pass(file: &str) {
+    pass_with(&python(), file, &[]).await;
+}
+
+/// The tests of one file, or those that options of pytest choose.
+async fn pass_with(python: &Path, file: &str, options: &[&str]) {
     let image = tokio::task::spawn_blocking(dev_image).await.unwrap();
     let daemon = Daemon::start().await;
-    let tests = tokio::process::Command::new(python())
+    let tests = tokio::process::Command::new(python)
         .args(["-m", "pytest", "-p", "no:cacheprovider", &format!("tests/test_{file}.py")])
+        .args(options)
         .current_dir(SDK)
         .env("COFFERDAM_TEST_COFFERD", binary("cofferd"))
         .env("COFFERDAM_TEST_ENDPOINT", format!("unix:{}", daemon.socket().display()))
@@ -40,6 +58,12 @@ async fn the_scenarios_of_all_sdks_hold_blocking_and_asynchronous() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_status_becomes_the_error_that_fits() {
     pass("errors").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_works_with_the_grpc_of_two_years_ago() {
+    pass_with(&former_python(), "errors", &[]).await;
+    pass_with(&former_python(), "scenarios", &["-k", "runs or transfers"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,8 @@
 
 Arguments: the file of descriptors, the endpoint, `sync` or `aio`, and a run with a file `a.txt`. With TLS also the file of
 who signed, and a token, or nothing and the files of a client's certificate and its key.
-Prints what the file says, as often as it was read, and at last what `echo streamed` said as a stream.
+Prints how many runs it is shown, what the file says, as often as it was read, and at last what `echo streamed` said as a
+stream.
 """
 
 import asyncio
@@ -25,9 +26,9 @@ def message(name):
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("cofferdam.v1." + name))
 
 
-def codec(answer):
+def codec(request, answer):
     return {
-        "request_serializer": message("CallRequest").SerializeToString,
+        "request_serializer": message(request).SerializeToString,
         "response_deserializer": message(answer).FromString,
     }
 
@@ -51,10 +52,11 @@ def streamed(events):
 
 
 def methods(channel):
-    service = "/cofferdam.v1.ToolService/"
-    call = channel.unary_unary(service + "Call", **codec("CallResponse"))
-    stream = channel.unary_stream(service + "CallStream", **codec("CallStreamResponse"))
-    return call, stream
+    package = "/cofferdam.v1."
+    runs = channel.unary_unary(package + "RunService/ListRuns", **codec("ListRunsRequest", "ListRunsResponse"))
+    call = channel.unary_unary(package + "ToolService/Call", **codec("CallRequest", "CallResponse"))
+    stream = channel.unary_stream(package + "ToolService/CallStream", **codec("CallRequest", "CallStreamResponse"))
+    return runs, call, stream
 
 
 def content(path):
@@ -76,7 +78,8 @@ def channel_of(kind):
 
 def synchronous():
     with channel_of(grpc) as channel:
-        call, stream = methods(channel)
+        runs, call, stream = methods(channel)
+        print(len(runs(message("ListRunsRequest")(), timeout=30).runs))
         for _ in range(READS):
             print(call(read(), timeout=30).result.read.content.strip())
         print(streamed(list(stream(echo(), timeout=30))))
@@ -84,7 +87,8 @@ def synchronous():
 
 async def asynchronous():
     async with channel_of(grpc.aio) as channel:
-        call, stream = methods(channel)
+        runs, call, stream = methods(channel)
+        print(len((await runs(message("ListRunsRequest")(), timeout=30)).runs))
         for answer in await asyncio.gather(*(call(read(), timeout=30) for _ in range(READS))):
             print(answer.result.read.content.strip())
         print(streamed([event async for event in stream(echo(), timeout=30)]))
