@@ -8,10 +8,10 @@ from typing import Any
 
 from cofferdam import Sandbox
 
-DIALECT = "forge"
 TASK = "`sh test.sh` fails. Repair area.sh, and say what was wrong."
 PROGRAM = "area() { echo $(($1 + $2)); }\n"
 TEST = '. ./area.sh\n[ "$(area 6 7)" = 42 ] && echo passed\n'
+EDIT = {"file_path": "area.sh", "old_string": "+", "new_string": "*"}
 
 Block = dict[str, Any]
 
@@ -21,8 +21,8 @@ def model(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, An
     assert {"bash", "read", "edit"} <= {tool["name"] for tool in tools}
     turns: list[Block] = [
         {"type": "tool_use", "id": "1", "name": "bash", "input": {"command": "sh test.sh"}},
-        {"type": "tool_use", "id": "2", "name": "read", "input": {"path": "area.sh"}},
-        {"type": "tool_use", "id": "3", "name": "edit", "input": {"path": "area.sh", "oldString": "+", "newString": "*"}},
+        {"type": "tool_use", "id": "2", "name": "read", "input": {"file_path": "area.sh"}},
+        {"type": "tool_use", "id": "3", "name": "edit", "input": EDIT},
         {"type": "tool_use", "id": "4", "name": "bash", "input": {"command": "sh test.sh"}},
     ]
     done = len([message for message in messages if message["role"] == "assistant"])
@@ -34,7 +34,7 @@ def model(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, An
 
 def repair(sandbox: Sandbox) -> str:
     """The loop, and the model's last word."""
-    tools = sandbox.tools("anthropic", dialect=DIALECT)
+    tools = sandbox.tools("anthropic")
     messages: list[dict[str, Any]] = [{"role": "user", "content": TASK}]
     while True:
         turn = model(messages, tools)
@@ -42,7 +42,7 @@ def repair(sandbox: Sandbox) -> str:
         calls = [block for block in turn if block["type"] == "tool_use"]
         if not calls:
             return str(turn[-1]["text"])
-        answers = [(call["id"], sandbox.call_tool(call["name"], call["input"], dialect=DIALECT)) for call in calls]
+        answers = [(call["id"], sandbox.call_tool(call["name"], call["input"])) for call in calls]
         results = [
             {"type": "tool_result", "tool_use_id": at, "content": it.text, "is_error": not it.ok} for at, it in answers
         ]
