@@ -235,21 +235,17 @@ class Dockerfile:
 
     def __init__(self, place: Path, image: str) -> None:
         self._place, self._image = place, image
-        self._before = self._listed()
-        # An image that another test left is none of it.
-        self._mark = uuid.uuid4().hex
+        # Images of other tests are none of its.
+        self._label = f"org.example.test={uuid.uuid4().hex}"
 
     def write(self, commands: str) -> None:
         self._place.mkdir(parents=True, exist_ok=True)
-        (self._place / "Dockerfile").write_text(f"FROM {self._image}\n# {self._mark}\nUSER root\n{commands}")
+        (self._place / "Dockerfile").write_text(f"FROM {self._image}\nLABEL {self._label}\nUSER root\n{commands}")
 
     def images(self) -> set[str]:
-        return self._listed() - self._before
-
-    @staticmethod
-    def _listed() -> set[str]:
-        command = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "harbor-task"]
-        return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+        command = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"label={self._label}"]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        return {name for name in listed if name.startswith("harbor-task:")}
 
     def remove(self) -> None:
         """A run's container may be there for a moment after its end."""
