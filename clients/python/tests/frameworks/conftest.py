@@ -1,10 +1,13 @@
 """Marks the checks that cannot hold (known.py), and counts."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from daemon import Daemon
 from known import KNOWN, LEFT_OUT
+from people import ASKING
 
 PROFILE = os.environ.get("COFFERDAM_TEST_PROFILE", "harness")
 
@@ -35,3 +38,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def profile() -> str:
     """The profile that the suites run with."""
     return PROFILE
+
+
+@pytest.fixture
+def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A profile under which a person is asked, and a daemon that has it."""
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "asking.yaml").write_text(ASKING)
+    daemon = Daemon(f"policy_dir: {policy}\n")
+    monkeypatch.setenv("COFFERDAM_ENDPOINT", daemon.endpoint)
+    yield "asking"
+    daemon.remove()

@@ -8,6 +8,7 @@ raises `ApprovalRequired`, which says how to decide; with `--ek wait_for_approva
 
 import asyncio
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,17 @@ class CofferdamEnvironment(BaseEnvironment):
             )
         if Path(self.environment_dir, "docker-compose.yaml").exists():
             raise ValueError(f"the task {self.environment_name} has a Compose file, and a sandbox is one container")
-        if self._host_mounts:
+        if self._wanted_mounts():
             raise ValueError("directories of this host cannot be mounted in a sandbox: upload them")
+
+    def _wanted_mounts(self) -> Sequence[Mapping[str, Any]]:
+        """Those of the user. Harbor's own, of a trial's results, are for environments that mount: it downloads them."""
+        mounts: Sequence[Mapping[str, Any]] | None = getattr(self, "_host_mounts", None)
+        if mounts is not None:
+            return mounts
+        # Before 0.25 they come in one list.
+        own = Path(self.trial_paths.trial_dir).resolve()
+        return [mount for mount in self._mounts if not Path(mount.get("source") or "/").resolve().is_relative_to(own)]
 
     @property
     def _dockerfile(self) -> Path:
