@@ -50,3 +50,9 @@ def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("COFFERDAM_ENDPOINT", daemon.endpoint)
     yield "asking"
     daemon.remove()
+
+
+@pytest.fixture
+def reviewing(asking: str) -> str:
+    """A profile under which a person is asked for changes of files, too. Its commands cannot write to the workspace."""
+    return "reviewing" if asking else asking

@@ -1,22 +1,32 @@
-"""A profile that asks a person, and the person."""
+"""Profiles that ask a person, and the person."""
 
 import time
 
 from cofferdam import ApprovalInfo, Client, Sandbox
 
-#: As harness, but that a person is asked for each command and each write.
-ASKING = """
-profiles:
-  asking:
-    description: Each command is asked for.
+_PROFILE = """
+  {name}:
+    description: For tests.
+    workspace: read-write
     root: writable-layer
     tmp: exec
     allowed_images: ["*"]
-    operations: { exec: ask, shell: ask, process: ask, write: ask, edit: ask }
-    exec: { deny_list: off, default: allow, env: ["*"] }
-    approvals: { freeze: false }
-roles: { worker: { allow: "*" } }
+    operations: {operations}
+    exec: {{ deny_list: off, default: allow, env: ["*"] }}
+    approvals: {{ freeze: false }}
+    bounds: {{ max_output_bytes: 4096, max_spool_bytes: 65536 }}
 """
+#: As harness, but that a person is asked, under `asking` for each command, under `reviewing` for changes of files.
+#: Under all of them a command may write 64 KiB of output. Under `little` commands run at once.
+ASKING = (
+    "profiles:"
+    + _PROFILE.format(
+        name="asking", operations="{ read: allow, write: allow, edit: allow, exec: ask, shell: ask, process: ask }"
+    )
+    + _PROFILE.format(name="reviewing", operations="{ read: allow, write: ask, edit: ask, exec: ask }")
+    + _PROFILE.format(name="little", operations="{ exec: allow }")
+    + 'roles: { worker: { allow: "*" } }\n'
+)
 # Seconds.
 PATIENCE = 60.0
 

@@ -1,7 +1,9 @@
 """OpenAI Agents: the tools of a plain agent, the sandbox client, and whole runs with a scripted model."""
 
+import asyncio
 import io
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,10 +12,21 @@ import pytest
 from agents import Agent, ApplyPatchOperation, ApplyPatchTool, RunConfig, Runner, ShellTool
 from agents.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from agents.sandbox.entries import File
-from agents.sandbox.errors import ExecTimeoutError, InvalidManifestPathError, WorkspaceReadNotFoundError
-from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.sandbox.errors import (
+    ConfigurationError,
+    ExecTimeoutError,
+    ExecTransportError,
+    InvalidManifestPathError,
+    PtySessionNotFoundError,
+    WorkspaceReadNotFoundError,
+)
+from agents.sandbox.session import SandboxSession
+from agents.sandbox.types import User
+from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
+from openai.types.responses import ResponseApplyPatchToolCall, ResponseFunctionShellToolCall
+from people import approve_next
 
-from cofferdam import AsyncSandbox
+from cofferdam import ApprovalRequired, AsyncSandbox
 from cofferdam.integrations.openai_agents import (
     CofferdamApplyPatchEditor,
     CofferdamSandboxClient,
@@ -73,12 +86,51 @@ async def test_the_editor_changes_files_and_says_what_does_not_fit(sandbox: Asyn
     assert (await editor.create_file(outside)).status == "failed"
 
 
-async def test_they_fit_the_tools(sandbox: AsyncSandbox) -> None:
+def output_of(items: Sequence[Any], kind: str) -> Any:
+    """What a tool answered: its item of this type that goes back to the model."""
+    (found,) = (item.raw_item for item in items if item.type == "tool_call_output_item" and item.raw_item["type"] == kind)
+    return found
+
+
+async def test_a_plain_agent_runs_commands_and_changes_files_by_its_tools(sandbox: AsyncSandbox) -> None:
     shell = ShellTool(executor=CofferdamShellExecutor(sandbox))
     patch = ApplyPatchTool(editor=CofferdamApplyPatchEditor(sandbox))
-    model = ScriptedModel([[assistant_message("done")]])
+    commands = ["echo given > given.txt; cat given.txt", "echo err >&2; exit 3"]
+    change = {"type": "update_file", "path": "given.txt", "diff": "@@\n-given\n+changed\n"}
+    model = ScriptedModel(
+        [
+            [
+                ResponseFunctionShellToolCall.model_validate(
+                    {
+                        "id": "s1",
+                        "call_id": "c1",
+                        "type": "shell_call",
+                        "status": "completed",
+                        "action": {"commands": commands, "timeout_ms": 20_000, "max_output_length": 1000},
+                    }
+                )
+            ],
+            [
+                ResponseApplyPatchToolCall.model_validate(
+                    {"id": "p1", "call_id": "c2", "type": "apply_patch_call", "status": "completed", "operation": change}
+                )
+            ],
+            [assistant_message("done")],
+        ]
+    )
     result = await Runner.run(Agent(name="a", model=model, tools=[shell, patch]), "go")
     assert result.final_output == "done"
+    told = output_of(result.new_items, "shell_call_output")
+    assert told["call_id"] == "c1"
+    assert [(one["stdout"], one["stderr"], one["outcome"]["exit_code"]) for one in told["output"]] == [
+        ("given\n", "", 0),
+        ("", "err\n", 3),
+    ]
+    patched = output_of(result.new_items, "apply_patch_call_output")
+    assert (patched["call_id"], patched["status"], patched["output"]) == ("c2", "completed", "updated given.txt")
+    assert await sandbox.files.read("given.txt") == "changed\n"
+    operations = [event.operation async for event in sandbox.audit.stream(follow=False, kinds=["call_receipt"])]
+    assert operations[:3] == ["shell", "shell", "patch"]
 
 
 async def test_a_session_executes_reads_and_writes(options: CofferdamSandboxClientOptions) -> None:
@@ -137,3 +189,138 @@ async def test_a_whole_run_with_a_scripted_model(options: CofferdamSandboxClient
     result = await Runner.run(agent, "go", run_config=config)
     assert result.final_output == "done"
     assert any("made" in str(getattr(item, "output", "")) for item in result.new_items)
+
+
+@pytest.fixture
+async def session(options: CofferdamSandboxClientOptions) -> AsyncIterator[SandboxSession]:
+    client = CofferdamSandboxClient()
+    session = await client.create(options=options)
+    async with session:
+        yield session
+    await client.delete(session)
+
+
+async def test_a_command_that_takes_longer_than_its_tool_waits_runs_on(session: SandboxSession) -> None:
+    assert session.supports_pty()
+    begun = await session.pty_exec_start("echo first; sleep 3; echo second; exit 7", yield_time_s=0.3)
+    assert (begun.output, begun.exit_code) == (b"first\n", None)
+    assert begun.process_id is not None
+    shown, update = b"", begun
+    while update.process_id is not None:
+        update = await session.pty_write_stdin(session_id=begun.process_id, chars="", yield_time_s=10)
+        shown += update.output
+    assert (shown, update.exit_code) == (b"second\n", 7)
+    with pytest.raises(PtySessionNotFoundError):
+        await session.pty_write_stdin(session_id=begun.process_id, chars="")
+    at_once = await session.pty_exec_start("echo out; echo err >&2; kill -TERM $$", yield_time_s=20)
+    assert (sorted(at_once.output.split()), at_once.exit_code, at_once.process_id) == ([b"err", b"out"], 143, None)
+    missing = await session.pty_exec_start("no-such-program", shell=False)
+    assert (missing.exit_code, missing.process_id) == (127, None)
+
+
+async def test_a_terminal_takes_input_and_interrupts(session: SandboxSession) -> None:
+    begun = await session.pty_exec_start("test -t 0 && read -r x; echo got-$x; sleep 100", tty=True, yield_time_s=0.3)
+    assert begun.process_id is not None
+    shown = begun.output
+    shown += (await session.pty_write_stdin(session_id=begun.process_id, chars="äb\n", yield_time_s=2)).output
+    assert "got-äb" in shown.decode()
+    ended = await session.pty_write_stdin(session_id=begun.process_id, chars="\x03", yield_time_s=20)
+    assert (ended.exit_code, ended.process_id) == (130, None)
+    piped = await session.pty_exec_start("cat; sleep 100", yield_time_s=0.3)
+    assert piped.process_id is not None
+    with pytest.raises(RuntimeError, match=r"^stdin is not available for this process$"):
+        await session.pty_write_stdin(session_id=piped.process_id, chars="x")
+    inner = cast(CofferdamSandboxSession, session._inner)
+    assert [one.state for one in await inner.sandbox.commands.list()].count("running") == 1
+    await session.pty_terminate_all()
+    assert [one.state for one in await inner.sandbox.commands.list()].count("running") == 0
+    with pytest.raises(PtySessionNotFoundError):
+        await session.pty_write_stdin(session_id=piped.process_id, chars="")
+
+
+async def test_much_output_is_cut_where_the_answer_says(session: SandboxSession) -> None:
+    cut = await session.pty_exec_start("seq 1000", yield_time_s=20, max_output_tokens=50)
+    assert cut.original_token_count is not None
+    assert cut.original_token_count > 50
+    assert len(cut.output) < 1000
+    much = await session.pty_exec_start(
+        "echo first; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo last", yield_time_s=30
+    )
+    while much.process_id is not None:
+        much = await session.pty_write_stdin(session_id=much.process_id, chars="", yield_time_s=30)
+    assert len(much.output) < 1_200_000
+    assert much.output.endswith(b"x\nlast\n")
+    assert b"characters left out]" in much.output
+
+
+async def test_another_user_is_refused(session: SandboxSession) -> None:
+    for call in (
+        session.exec("true", user="alice"),
+        session.pty_exec_start("true", user=User(name="alice")),
+        session.read(Path("x"), user="alice"),
+        session.write(Path("x"), io.BytesIO(b""), user="root"),
+        session.rm(Path("x"), user="alice"),
+    ):
+        with pytest.raises(ConfigurationError, match="one user"):
+            await call
+
+
+async def test_a_profile_without_processes_still_runs_commands(image: str) -> None:
+    client = CofferdamSandboxClient()
+    session = await client.create(options=CofferdamSandboxClientOptions(profile="open", image=image))
+    try:
+        with pytest.raises(ExecTransportError) as refused:
+            await session.pty_exec_start("echo done", shell=False)
+        assert refused.value.context["retry_safe"] is True
+    finally:
+        await client.delete(session)
+
+
+@pytest.mark.parametrize("wait", [False, True])
+async def test_what_a_person_has_to_consent_to_says_how_or_waits(asking: str, image: str, wait: bool) -> None:
+    client = CofferdamSandboxClient()
+    options = CofferdamSandboxClientOptions(profile=asking, image=image, wait_for_approval=wait)
+    session = await client.create(options=options)
+    run_id = cast(CofferdamSandboxSessionState, session.state).run_id
+    try:
+        if wait:
+            person = asyncio.to_thread(approve_next, run_id)
+            done, asked = await asyncio.gather(session.exec("echo done"), person)
+            assert (done.stdout, asked.operation) == (b"done\n", "exec")
+            state = client.serialize_session_state(session.state)
+            resumed = await client.resume(client.deserialize_session_state(state))
+            person = asyncio.to_thread(approve_next, run_id)
+            update, asked = await asyncio.gather(resumed.pty_exec_start("echo done", yield_time_s=20), person)
+            assert (update.output, asked.operation) == (b"done\n", "process")
+        else:
+            for call in (session.exec("true"), session.pty_exec_start("true")):
+                with pytest.raises(ApprovalRequired, match="coffer approval approve"):
+                    await call
+    finally:
+        await client.delete(session)
+
+
+async def test_a_whole_run_goes_on_with_a_process_of_an_earlier_step(options: CofferdamSandboxClientOptions) -> None:
+    def follow(call: ModelCall) -> list[Any]:
+        """Names the process that the first step has started."""
+        told = call.input[-1]["output"]
+        number = re.search(r"running with session ID (\d+)", told)
+        assert number is not None, told
+        assert "begun" in told
+        arguments = {"session_id": int(number[1]), "chars": "on\n", "yield_time_ms": 20_000}
+        return [function_call("write_stdin", arguments, call_id="c2")]
+
+    wanted = {"cmd": "echo begun; read -r x; echo goes-$x; exit 5", "tty": True, "yield_time_ms": 500}
+    model = ScriptedModel(
+        [
+            [function_call("exec_command", wanted, call_id="c1")],
+            ModelStep.respond(follow),
+            [assistant_message("done")],
+        ]
+    )
+    config = RunConfig(sandbox=SandboxRunConfig(client=CofferdamSandboxClient(), options=options))
+    result = await Runner.run(SandboxAgent(name="a", model=model), "go", run_config=config)
+    assert result.final_output == "done"
+    told = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+    assert "goes-on" in told[1]
+    assert "Process exited with code 5" in told[1]

@@ -7,13 +7,18 @@ options = CofferdamSandboxClientOptions(profile="harness")
 RunConfig(sandbox=SandboxRunConfig(client=CofferdamSandboxClient(), options=options))
 ```
 
-A call that needs a person's consent raises `ApprovalRequired`, unless the sandbox was made with `wait_for_approval`. There
-are no terminals: a command that takes longer than its tool waits is ended.
+A call that needs a person's consent raises `ApprovalRequired`, which says how to decide, unless the sandbox was made with
+`wait_for_approval`, which is an option of the client, too.
+
+Where the profile allows `process`, as `harness` does, a command that takes longer than its tool waits runs on, with a
+terminal if the model asks for one, and `write_stdin` goes on with it. Elsewhere it is ended. A run has one user: `user=` and
+`run_as` are refused.
 """
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 from uuid import uuid4
 
 from agents import (
@@ -26,6 +31,8 @@ from agents import (
 )
 from agents.sandbox import Manifest
 from agents.sandbox.errors import (
+    ConfigurationError,
+    ErrorCode,
     ExecTimeoutError,
     ExecTransportError,
     WorkspaceArchiveReadError,
@@ -35,6 +42,7 @@ from agents.sandbox.errors import (
 )
 from agents.sandbox.session import SandboxSession
 from agents.sandbox.session.base_sandbox_session import BaseSandboxSession
+from agents.sandbox.session.pty_types import PtyExecUpdate
 from agents.sandbox.session.sandbox_client import BaseSandboxClient, BaseSandboxClientOptions
 from agents.sandbox.session.sandbox_session_state import SandboxSessionState
 from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
@@ -43,14 +51,17 @@ from agents.sandbox.types import ExecResult, User
 from cofferdam import AsyncSandbox
 from cofferdam._async.posix import Posix
 from cofferdam.errors import (
+    ApprovalDenied,
     ApprovalRequired,
     CofferdamError,
     CommandError,
     CommandNotAllowed,
     CommandTimedOut,
     DaemonUnreachable,
+    Denied,
     NotFound,
 )
+from cofferdam.integrations._terminals import Terminals
 
 BACKEND = "cofferdam"
 
@@ -126,6 +137,8 @@ class CofferdamSandboxClientOptions(BaseSandboxClientOptions):
     image: str | None = None
     #: Seconds after which the daemon stops it.
     timeout: int | None = None
+    #: Wait for a person where one has to consent, instead of `ApprovalRequired`.
+    wait_for_approval: bool = False
 
 
 class CofferdamSandboxSessionState(SandboxSessionState):
@@ -135,6 +148,7 @@ class CofferdamSandboxSessionState(SandboxSessionState):
     profile: str = "harness"
     image: str | None = None
     timeout: int | None = None
+    wait_for_approval: bool = False
     run_id: str = ""
 
 
@@ -147,6 +161,12 @@ class CofferdamSandboxSession(BaseSandboxSession):
         self.state = state
         self.sandbox = sandbox
         self._posix = Posix(sandbox)
+        self._terminals = Terminals(sandbox)
+
+    def _prepare_exec_command(self, *command: str | Path, shell: bool | list[str], user: str | User | None) -> list[str]:
+        _check_user(user, "exec")
+        prepared: list[str] = super()._prepare_exec_command(*command, shell=shell, user=None)
+        return prepared
 
     async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
         argv = [str(part) for part in command]
@@ -160,26 +180,84 @@ class CofferdamSandboxSession(BaseSandboxSession):
         except CommandError as error:
             result = error.result
         except CofferdamError as error:
-            retryable = isinstance(error, DaemonUnreachable)
-            told = str(error)
-            raise ExecTransportError(command=command, cause=error, message=told, retryable=retryable) from error
+            _raise_failed(command, error)
         code = result.exit_code if result.exit_code is not None else -1
         return ExecResult(stdout=result.stdout_bytes, stderr=result.stderr_bytes, exit_code=code)
 
+    def supports_pty(self) -> bool:
+        return True
+
+    async def pty_exec_start(
+        self,
+        *command: str | Path,
+        timeout: float | None = None,
+        shell: bool | list[str] = True,
+        user: str | User | None = None,
+        tty: bool = False,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> PtyExecUpdate:
+        """Starts a process, and waits for `yield_time_s` for its end; `process_id` is None if it has come.
+
+        Raises `ExecTransportError`, and for a profile that allows no processes one after which the SDK's own tool makes
+        the command without: what such a profile allows.
+        """
+        argv = self._prepare_exec_command(*command, shell=shell, user=user)
+        try:
+            return await self._terminals.start(
+                argv, timeout=timeout, tty=tty, seconds=yield_time_s, most_tokens=max_output_tokens
+            )
+        except CommandNotAllowed as error:
+            return PtyExecUpdate(
+                process_id=None, output=f"{error.message}\n".encode(), exit_code=126, original_token_count=None
+            )
+        except NotFound as error:
+            if not await self.sandbox.is_running():
+                _raise_failed(command, error)
+            return PtyExecUpdate(
+                process_id=None, output=f"{error.message}\n".encode(), exit_code=127, original_token_count=None
+            )
+        except CofferdamError as error:
+            _raise_failed(command, error)
+
+    async def pty_write_stdin(
+        self,
+        *,
+        session_id: int,
+        chars: str,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> PtyExecUpdate:
+        """Types into a terminal, or with no `chars` waits. Only one that was started with `tty=True` takes some."""
+        try:
+            return await self._terminals.write(session_id, chars, seconds=yield_time_s, most_tokens=max_output_tokens)
+        except CofferdamError as error:
+            _raise_failed(("write_stdin", str(session_id)), error)
+
+    async def pty_terminate_all(self) -> None:
+        """Ends the processes of this session."""
+        await self._terminals.end_all()
+
     async def read(self, path: Path, *, user: str | User | None = None) -> io.IOBase:
+        _check_user(user, "read")
         at = await self._validate_path_access(path)
         try:
             return io.BytesIO(await self._posix.read(str(at)))
         except FileNotFoundError as error:
             raise WorkspaceReadNotFoundError(path=at, cause=error) from error
+        except ApprovalRequired:
+            raise
         except (OSError, CofferdamError) as error:
             raise WorkspaceArchiveReadError(path=at, cause=error) from error
 
     async def write(self, path: Path, data: io.IOBase, *, user: str | User | None = None) -> None:
+        _check_user(user, "write")
         at = await self._validate_path_access(path, for_write=True)
         content = data.read()
         try:
             await self._posix.write(str(at), content.encode() if isinstance(content, str) else bytes(content))
+        except ApprovalRequired:
+            raise
         except (OSError, CofferdamError) as error:
             raise WorkspaceArchiveWriteError(path=at, cause=error) from error
 
@@ -199,6 +277,8 @@ class CofferdamSandboxSession(BaseSandboxSession):
         packed = data.read()
         try:
             result = await self._posix.run(["tar", "-C", str(root), "-xf", "-"], stdin=bytes(packed))
+        except ApprovalRequired:
+            raise
         except CofferdamError as error:
             raise WorkspaceArchiveWriteError(path=root, cause=error) from error
         if not result.ok:
@@ -206,6 +286,31 @@ class CofferdamSandboxSession(BaseSandboxSession):
 
     async def _after_shutdown(self) -> None:
         await self.sandbox.close()
+
+
+def _check_user(user: str | User | None, op: Literal["exec", "read", "write"]) -> None:
+    """Raises for any other than the run's own."""
+    name = user.name if isinstance(user, User) else user
+    if name:
+        raise ConfigurationError(
+            message=f"a run has one user, and {name!r} cannot be another one: leave out `user` and `run_as`",
+            error_code=ErrorCode.SANDBOX_CONFIG_INVALID,
+            op=op,
+            context={"user": name},
+            retryable=False,
+        )
+
+
+def _raise_failed(command: Sequence[str | Path], error: CofferdamError) -> NoReturn:
+    """A person's consent is for the caller of the SDK, whose own errors say nothing of it."""
+    if isinstance(error, ApprovalRequired):
+        raise error
+    # Nothing was started: what a profile refuses for a process it may allow for a command.
+    context = {"retry_safe": isinstance(error, Denied) and not isinstance(error, ApprovalDenied)}
+    retryable = isinstance(error, DaemonUnreachable)
+    raise ExecTransportError(
+        command=command, cause=error, message=str(error), context=context, retryable=retryable
+    ) from error
 
 
 class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
@@ -228,6 +333,7 @@ class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
             profile=wanted.profile,
             image=wanted.image,
             timeout=wanted.timeout,
+            wait_for_approval=wanted.wait_for_approval,
         )
         return self._wrap_session(await self._made(state))
 
@@ -235,7 +341,7 @@ class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
         if not isinstance(state, CofferdamSandboxSessionState):
             raise TypeError("the state is of another backend")
         try:
-            sandbox = await AsyncSandbox.connect(state.run_id)
+            sandbox = await AsyncSandbox.connect(state.run_id, wait_for_approval=state.wait_for_approval)
             if not await sandbox.is_running():
                 await sandbox.close()
                 raise NotFound(f"the run {state.run_id} has ended")
@@ -263,7 +369,11 @@ class CofferdamSandboxClient(BaseSandboxClient[CofferdamSandboxClientOptions]):
         if not root.is_relative_to("/workspace"):
             raise WorkspaceStartError(path=root, message="the workspace of a sandbox is /workspace")
         sandbox = await AsyncSandbox.create(
-            profile=state.profile, image=state.image, timeout=state.timeout, agent_id="openai-agents"
+            profile=state.profile,
+            image=state.image,
+            timeout=state.timeout,
+            agent_id="openai-agents",
+            wait_for_approval=state.wait_for_approval,
         )
         state.run_id = sandbox.run_id
         return CofferdamSandboxSession(state=state, sandbox=sandbox)
