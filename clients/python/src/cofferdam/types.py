@@ -132,7 +132,7 @@ class CommandResult:
     ended_by: str = ""
     #: Limits of the run that were reached meanwhile.
     limits_hit: tuple[str, ...] = ()
-    #: Bytes that it wrote and that are in neither of the two above: the daemon keeps 64 MiB of a command.
+    #: Bytes that it wrote and that are in neither of the two above: the profile's `max_spool_bytes` says how many are kept.
     omitted_bytes: int = 0
     #: Seconds, as the daemon measured them.
     duration: float = 0.0

@@ -1,5 +1,6 @@
 """A whole evaluation of Inspect with a scripted model, whose sandbox is found by its name."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import bash
-from inspect_ai.util import SandboxEnvironmentSpec
+from inspect_ai.util import OutputLimitExceededError, SandboxEnvironmentSpec
+from people import approve_next
 
-from cofferdam import Client, Sandbox
-from cofferdam.integrations.inspect import CofferdamSandboxConfig
+from cofferdam import ApprovalRequired, Client, Sandbox
+from cofferdam.integrations.inspect import CofferdamSandboxConfig, CofferdamSandboxEnvironment
 
 
 def test_a_sample_is_solved_and_its_sandbox_ends(
@@ -41,3 +43,32 @@ def test_a_sample_is_solved_and_its_sandbox_ends(
     assert "42" in answer.text, answer
     with Client() as client:
         assert not [run for run in Sandbox.list(client=client) if "inspect.task" in run.metadata]
+
+
+@pytest.mark.parametrize("wait", [False, True])
+async def test_what_a_person_has_to_consent_to_says_how_or_waits(asking: str, image: str, wait: bool) -> None:
+    config = CofferdamSandboxConfig(profile=asking, image=image, wait_for_approval=wait)
+    made = await CofferdamSandboxEnvironment.sample_init("t", config, {})
+    environment = made["default"].as_type(CofferdamSandboxEnvironment)
+    try:
+        if wait:
+            person = asyncio.to_thread(approve_next, environment.sandbox.run_id)
+            done, asked = await asyncio.gather(environment.exec(["echo", "done"]), person)
+            assert (done.stdout, asked.operation) == ("done\n", "exec")
+        else:
+            with pytest.raises(ApprovalRequired, match="coffer approval approve"):
+                await environment.exec(["echo", "done"])
+    finally:
+        await CofferdamSandboxEnvironment.sample_cleanup("t", config, made, False)
+
+
+async def test_a_command_that_was_ended_for_its_output_does_not_look_whole(asking: str, image: str) -> None:
+    assert asking
+    config = CofferdamSandboxConfig(profile="little", image=image)
+    made = await CofferdamSandboxEnvironment.sample_init("t", config, {})
+    try:
+        with pytest.raises(OutputLimitExceededError) as caught:
+            await made["default"].exec(["seq", "100000"])
+        assert caught.value.truncated_output
+    finally:
+        await CofferdamSandboxEnvironment.sample_cleanup("t", config, made, False)

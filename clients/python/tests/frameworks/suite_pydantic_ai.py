@@ -1,11 +1,14 @@
 """Pydantic AI's own suite of workspaces, against a real daemon."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
+from people import approve_next
+from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceOutputLimitError, WorkspaceRef
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
 
+from cofferdam import ApprovalRequired
 from cofferdam.integrations.pydantic_ai import CofferdamWorkspaceBackend, delete_workspace
 
 
@@ -37,3 +40,37 @@ class TestCofferdam(WorkspaceBackendSuite):
             await delete_workspace(backend.ref)
 
         return destroy
+
+
+async def test_output_that_was_cut_does_not_look_whole(asking: str, image: str) -> None:
+    assert asking
+    backend = CofferdamWorkspaceBackend(profile="little", image=image)
+    most = 64 * 1024
+    try:
+        whole = await backend.run(f"echo err >&2; echo first; head -c {most - 10} /dev/zero", shell=True)
+        assert len(whole.stdout) == most - 10 + len("first\n")
+        with pytest.raises(WorkspaceOutputLimitError, match="more output") as caught:
+            await backend.run(f"echo err >&2; echo first; head -c {4 * most} /dev/zero", shell=True)
+    finally:
+        if backend.ref is not None:
+            await delete_workspace(backend.ref)
+    assert 0 < caught.value.limit <= most
+    assert caught.value.stdout.startswith("first\n\0")
+    assert caught.value.stderr == "err\n"
+
+
+@pytest.mark.parametrize("wait", [False, True])
+async def test_what_a_person_has_to_consent_to_says_how_or_waits(asking: str, image: str, wait: bool) -> None:
+    backend = CofferdamWorkspaceBackend(profile=asking, image=image, wait_for_approval=wait)
+    await backend.working_dir()
+    assert backend.ref is not None
+    try:
+        if wait:
+            person = asyncio.to_thread(approve_next, backend.ref.id)
+            done, asked = await asyncio.gather(backend.run(["echo", "done"]), person)
+            assert (done.stdout, asked.operation) == ("done\n", "exec")
+        else:
+            with pytest.raises(ApprovalRequired, match="coffer approval approve"):
+                await backend.run(["echo", "done"])
+    finally:
+        await delete_workspace(backend.ref)

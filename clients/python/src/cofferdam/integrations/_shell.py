@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
-from cofferdam.errors import CommandError, CommandNotAllowed, CommandTimedOut, NotFound
+from cofferdam.errors import ApprovalDenied, CommandError, CommandNotAllowed, CommandTimedOut, NotFound
 from cofferdam.types import CommandResult
 
 # Exit codes of `timeout` of coreutils, and of shells for a program that may not run.
 TIMED_OUT, CANNOT_EXECUTE = 124, 126
+# The daemon's reason for the end of a command that wrote more than the profile's `max_spool_bytes`.
+OUTPUT_LIMIT = "WRITE_LIMIT"
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ def said(result: CommandResult) -> Said:
     return Said(result.stdout, code, truncated=result.omitted_bytes > 0)
 
 
-def said_of(error: CommandError | CommandNotAllowed | NotFound) -> Said:
+def said_of(error: CommandError | CommandNotAllowed | ApprovalDenied | NotFound) -> Said:
     """A command that was ended, or may not run: the model can act on that, and on no other error."""
     if isinstance(error, CommandError):
         code = TIMED_OUT if isinstance(error, CommandTimedOut) else -1

@@ -1,7 +1,8 @@
 """Inspect AI: `sandbox="cofferdam"`, or `sandbox=("cofferdam", CofferdamSandboxConfig(profile=…, image=…))`.
 
 Tools that need a process which outlives its command (`exec_remote`, the text editor, the bash session, MCP servers in the
-sandbox) do not work: a command's processes end with it.
+sandbox) do not work: a command's processes end with it. A call that needs a person's consent raises `ApprovalRequired`,
+which says how to decide; with `wait_for_approval=True` it waits instead.
 """
 
 import errno
@@ -22,7 +23,8 @@ from typing_extensions import override
 
 from cofferdam import AsyncSandbox, CommandResult
 from cofferdam._async.posix import Posix
-from cofferdam.errors import CommandTimedOut, Denied
+from cofferdam.errors import CommandStopped, CommandTimedOut, Denied
+from cofferdam.integrations._shell import OUTPUT_LIMIT
 
 # Seconds for each of the repetitions that a command may be given whose time was over.
 RETRIES = (60, 30)
@@ -38,6 +40,8 @@ class CofferdamSandboxConfig(BaseModel):
     env: dict[str, str] = {}
     #: Seconds after which the daemon stops it.
     timeout: int | None = None
+    #: Wait for a person where one has to consent, instead of `ApprovalRequired`.
+    wait_for_approval: bool = False
 
     def __hash__(self) -> int:
         # Inspect keeps sandboxes by it.
@@ -66,6 +70,7 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
             timeout=wanted.timeout,
             agent_id="inspect",
             metadata={"inspect.task": task_name[:256]},
+            wait_for_approval=wanted.wait_for_approval,
         )
         return {"default": cls(sandbox)}
 
@@ -116,6 +121,10 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
             except CommandTimedOut as error:
                 if number == len(attempts):
                     raise SandboxTimeoutError(error.message, error.result.stdout) from error
+            except CommandStopped as error:
+                if error.reason != OUTPUT_LIMIT:
+                    raise
+                raise self._too_much(error.result.stdout_bytes or error.result.stderr_bytes) from error
             except Denied as error:
                 raise PermissionError(errno.EACCES, error.message) from error
             else:
@@ -128,12 +137,16 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
         # As shells say it of a program that cannot be executed.
         if code == 126 and "ermission denied" in result.stderr:
             raise PermissionError(errno.EACCES, result.stderr.strip())
-        most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         for written in (result.stdout_bytes, result.stderr_bytes):
-            if len(written) > most:
-                told = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
-                raise OutputLimitExceededError(told, written[-most:].decode("utf-8", "replace"))
+            if len(written) > SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE:
+                raise CofferdamSandboxEnvironment._too_much(written)
         return ExecResult(success=code == 0, returncode=code, stdout=result.stdout, stderr=result.stderr)
+
+    @staticmethod
+    def _too_much(written: bytes) -> OutputLimitExceededError:
+        most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        told = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
+        return OutputLimitExceededError(told, written[-most:].decode("utf-8", "replace"))
 
     @override
     async def write_file(self, file: str, contents: str | bytes) -> None:

@@ -1,7 +1,8 @@
 """Pydantic AI: `Workspace(CofferdamWorkspaceBackend(profile=…, image=…))`.
 
 Gives commands; file operations go through them, as Pydantic AI derives them. The daemon ends all processes
-of a command with it, so a detached process does not live on.
+of a command with it, so a detached process does not live on. A call that needs a person's consent raises
+`ApprovalRequired`, which says how to decide; with `wait_for_approval=True` it waits instead.
 """
 
 import asyncio
@@ -11,28 +12,41 @@ from contextlib import suppress
 from pydantic_ai.workspaces import (
     CommandResult,
     WorkspaceCommand,
+    WorkspaceOutputLimitError,
     WorkspaceRef,
     WorkspaceTimeoutError,
     WorkspaceUnavailableError,
 )
 
 from cofferdam import AsyncSandbox
+from cofferdam import CommandResult as Result
 from cofferdam._async.posix import HOME, Posix
 from cofferdam.errors import CommandNotAllowed, CommandStopped, CommandTimedOut, NotFound, RunNotReady
+from cofferdam.integrations._shell import OUTPUT_LIMIT
 
 PROVIDER = "cofferdam"
+# Bytes of each stream that the error for more has.
+PREVIEW = 64 * 1024
 
 
 class CofferdamWorkspaceBackend:
     """A sandbox that its first operation makes, or attaches to. It stays until `delete_workspace`."""
 
-    def __init__(self, *, profile: str = "harness", image: str | None = None, ref: WorkspaceRef | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        profile: str = "harness",
+        image: str | None = None,
+        ref: WorkspaceRef | None = None,
+        wait_for_approval: bool = False,
+    ) -> None:
         """`ref`: of a sandbox that is there; default: a new one is made, of this profile and image."""
         if ref is not None and ref.provider != PROVIDER:
             raise ValueError(f"ref: is of {ref.provider}, not of {PROVIDER}")
         self._profile = profile
         self._image = image
         self._ref = ref
+        self._wait_for_approval = wait_for_approval
         self._attaching: asyncio.Task[AsyncSandbox] | None = None
 
     @property
@@ -53,7 +67,11 @@ class CofferdamWorkspaceBackend:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> CommandResult:
-        """Runs a text with a shell, a sequence without. Default of `timeout`: the profile's."""
+        """Runs a text with a shell, a sequence without. Default of `timeout`: the profile's.
+
+        Raises `WorkspaceOutputLimitError` for a command that writes more than the profile's `max_spool_bytes` (of `harness`
+        256 MiB), which ends it.
+        """
         if isinstance(command, str) != shell:
             raise TypeError("a text needs shell=True, and a sequence shell=False")
         if timeout is not None and not 0 < timeout < float("inf"):
@@ -71,9 +89,13 @@ class CofferdamWorkspaceBackend:
         except (NotFound, RunNotReady) as error:
             raise WorkspaceUnavailableError(str(error)) from error
         except CommandStopped as error:
+            if error.reason == OUTPUT_LIMIT:
+                raise _cut(error.result, "the command wrote more output than its profile allows, and was ended") from error
             if await sandbox.is_running():
                 raise
             raise WorkspaceUnavailableError(str(error)) from error
+        if result.omitted_bytes:
+            raise _cut(result, f"{result.omitted_bytes} bytes of the command's output were not kept")
         code = result.exit_code if result.exit_code is not None else -1
         return CommandResult(exit_code=code, stdout=result.stdout, stderr=result.stderr)
 
@@ -85,17 +107,31 @@ class CofferdamWorkspaceBackend:
 
     async def _attach(self) -> AsyncSandbox:
         if self._ref is None:
-            sandbox = await AsyncSandbox.create(profile=self._profile, image=self._image, agent_id="pydantic-ai")
+            sandbox = await AsyncSandbox.create(
+                profile=self._profile,
+                image=self._image,
+                agent_id="pydantic-ai",
+                wait_for_approval=self._wait_for_approval,
+            )
             self._ref = WorkspaceRef(provider=PROVIDER, id=sandbox.run_id)
             return sandbox
         try:
-            sandbox = await AsyncSandbox.connect(self._ref.id)
+            sandbox = await AsyncSandbox.connect(self._ref.id, wait_for_approval=self._wait_for_approval)
         except NotFound as error:
             raise WorkspaceUnavailableError(str(error)) from error
         if not await sandbox.is_running():
             await sandbox.close()
             raise WorkspaceUnavailableError(f"the run {self._ref.id} has ended")
         return sandbox
+
+
+def _cut(result: Result, told: str) -> WorkspaceOutputLimitError:
+    return WorkspaceOutputLimitError(
+        f"{told}; redirect it to a file and read part of it instead",
+        limit=len(result.stdout_bytes) + len(result.stderr_bytes),
+        stdout=result.stdout_bytes[:PREVIEW].decode("utf-8", "replace"),
+        stderr=result.stderr_bytes[:PREVIEW].decode("utf-8", "replace"),
+    )
 
 
 def _failed(task: asyncio.Task[AsyncSandbox]) -> bool:
