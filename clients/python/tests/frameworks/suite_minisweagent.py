@@ -1,6 +1,7 @@
 """mini-SWE-agent: its agent with a scripted model, in a sandbox."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments import get_environment
 from minisweagent.exceptions import Submitted
 from minisweagent.models.test_models import DeterministicModel
+from people import approve_next
 
+from cofferdam import ApprovalRequired
 from cofferdam.integrations.minisweagent import SUBMIT, CofferdamEnvironment
 
 
@@ -44,7 +47,31 @@ def test_what_is_ended_or_refused_is_for_the_model(environment: CofferdamEnviron
     strict = CofferdamEnvironment(profile="open", image=image)
     refused = run(strict, "rm -rf /")
     strict.cleanup()
-    assert refused["returncode"] == -1 or "not allowed" in refused["output"]
+    extra = refused.pop("extra")
+    assert refused == {
+        "output": "Command not allowed: rm",
+        "returncode": -1,
+        "exception_info": "The command was not run to its end: Command not allowed: rm",
+    }
+    assert extra["exception_type"] == "CommandNotAllowed"
+    assert "COMMAND_NOT_ALLOWED" in extra["exception"]
+    assert extra["call_id"]
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_what_a_person_has_to_consent_to_says_how_or_waits(asking: str, image: str, wait: bool) -> None:
+    environment = CofferdamEnvironment(profile=asking, image=image, wait_for_approval=wait)
+    try:
+        if wait:
+            with ThreadPoolExecutor() as pool:
+                person = pool.submit(approve_next, environment.sandbox.run_id)
+                assert run(environment, "echo done")["output"] == "done\n"
+                assert person.result().operation == "exec"
+        else:
+            with pytest.raises(ApprovalRequired, match="coffer approval approve"):
+                run(environment, "echo done")
+    finally:
+        environment.cleanup()
 
 
 def test_work_is_handed_in(environment: CofferdamEnvironment) -> None:

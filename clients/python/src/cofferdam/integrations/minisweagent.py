@@ -1,6 +1,7 @@
 """mini-SWE-agent: `environment_class: cofferdam.integrations.minisweagent.CofferdamEnvironment`."""
 
 import platform
+from contextlib import suppress
 from typing import Any
 
 from minisweagent.exceptions import Submitted
@@ -27,6 +28,8 @@ class CofferdamEnvironmentConfig(BaseModel):
     #: Seconds after which the daemon stops the run.
     run_timeout: int = 2 * 60 * 60
     interpreter: list[str] = ["bash", "-lc"]
+    #: Wait for a person where one has to consent, instead of `ApprovalRequired`.
+    wait_for_approval: bool = False
 
 
 class CofferdamEnvironment:
@@ -42,13 +45,14 @@ class CofferdamEnvironment:
             env=self.config.env,
             timeout=self.config.run_timeout,
             agent_id="mini-swe-agent",
+            wait_for_approval=self.config.wait_for_approval,
         )
 
     def execute(self, action: dict[str, Any], cwd: str = "", *, timeout: int | None = None) -> dict[str, Any]:
         """Runs `action["command"]`; raises `Submitted` when it hands in its work.
 
-        A command that is refused is an output for the model. One that needs a person's consent is `ApprovalRequired`, for
-        the agent has no way to wait: use a profile that asks nothing.
+        A command that is refused is an output for the model. One that needs a person's consent is `ApprovalRequired`, which
+        says how to decide, unless the environment has `wait_for_approval`.
         """
         argv = merged(action.get("command", ""), tuple(self.config.interpreter))
         try:
@@ -94,5 +98,7 @@ class CofferdamEnvironment:
         self.sandbox.kill()
 
     def __del__(self) -> None:
-        if hasattr(self, "sandbox"):
-            self.cleanup()
+        # Its daemon may have ended before it.
+        with suppress(CofferdamError):
+            if hasattr(self, "sandbox"):
+                self.cleanup()
