@@ -11,4 +11,5 @@ class Options:
     wait_for_approval: bool = False
     task_id: str = ""
     correlation_id: str = ""
+    request_id: str = ""
     env: Mapping[str, str] = field(default_factory=dict)

@@ -1,12 +1,21 @@
 """LangChain's own tests of sandboxes, against a real daemon."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from deepagents import create_deep_agent
 from deepagents.backends.protocol import SandboxBackendProtocol
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_tests.integration_tests import SandboxIntegrationTests
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from people import approve_next
+from typing_extensions import override
 
-from cofferdam import Sandbox
+from cofferdam import ApprovalRequired, Sandbox
 from cofferdam.integrations.deepagents import CofferdamSandbox
 
 
@@ -36,3 +45,117 @@ def test_the_audit_log_has_edits_by_name(endpoint: str, image: str, profile: str
         assert backend.write("/workspace/.git/hooks/pre-commit", "x").error
         operations = [event.operation for event in sandbox.audit.stream(follow=False, kinds=["call_receipt"])]
         assert operations[:4] == ["write", "edit", "edit", "edit"]
+
+
+class Model(GenericFakeChatModel):
+    """Says what it is given, one message after the other."""
+
+    @override
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> "Model":
+        return self
+
+
+def calls(*wanted: tuple[str, dict[str, Any]]) -> AIMessage:
+    made = [{"name": name, "args": args, "id": f"c{number}"} for number, (name, args) in enumerate(wanted)]
+    return AIMessage(content="", tool_calls=made)
+
+
+def agent(sandbox: Sandbox, saver: InMemorySaver, *messages: BaseMessage) -> Any:
+    """With everything of its own, as another process has it, but for its checkpoints."""
+    backend = CofferdamSandbox(sandbox=sandbox)
+    return create_deep_agent(model=Model(messages=iter(messages)), backend=backend, checkpointer=saver)
+
+
+CONFIG = {"configurable": {"thread_id": "t"}}
+GO = {"messages": [("user", "go")]}
+
+
+def answers(result: dict[str, Any]) -> list[str]:
+    """Of tools."""
+    return [message.text for message in result["messages"] if isinstance(message, ToolMessage)]
+
+
+def asked(result: dict[str, Any]) -> dict[str, Any]:
+    (interrupt,) = result["__interrupt__"]
+    found: dict[str, Any] = interrupt.value
+    return found
+
+
+def receipts(sandbox: Sandbox) -> list[str]:
+    return [event.operation for event in sandbox.audit.stream(follow=False, kinds=["call_receipt"])]
+
+
+def test_a_graph_is_interrupted_for_consent_and_goes_on_with_the_outcome(asking: str, image: str) -> None:
+    saver = InMemorySaver()
+    with Sandbox.create(profile=asking, image=image) as sandbox:
+        first = agent(sandbox, saver, calls(("execute", {"command": "echo once >> log; cat log"})))
+        told = asked(first.invoke(GO, CONFIG))
+        assert told["decide"] == f"coffer approval approve {told['approval_id']}"
+        assert told["run_id"] == sandbox.run_id
+        assert told["operation"] == "exec"
+        assert "echo once" in told["summary"]
+        # Nobody has decided: it is the same question.
+        again = asked(agent(sandbox, saver).invoke(Command(resume="go on"), CONFIG))
+        assert again["approval_id"] == told["approval_id"]
+        assert [one.approval_id for one in sandbox.approvals.list()] == [told["approval_id"]]
+        sandbox.approvals.approve(told["approval_id"])
+        result = agent(sandbox, saver, AIMessage("done")).invoke(Command(resume="go on"), CONFIG)
+        assert "__interrupt__" not in result
+        assert result["messages"][-1].text == "done"
+        assert answers(result)[0].startswith("once\n")
+        assert answers(result)[0].count("once") == 1
+        assert receipts(sandbox) == ["exec"]
+
+
+def test_files_interrupt_a_graph_and_what_is_denied_is_for_the_model(reviewing: str, image: str) -> None:
+    saver = InMemorySaver()
+    steps = (
+        calls(("write_file", {"file_path": "/workspace/a.txt", "content": "one\n"})),
+        calls(("edit_file", {"file_path": "/workspace/a.txt", "old_string": "one", "new_string": "two"})),
+        calls(("execute", {"command": "rm a.txt"})),
+        AIMessage("done"),
+    )
+    with Sandbox.create(profile=reviewing, image=image) as sandbox:
+        graph = agent(sandbox, saver, *steps)
+        result = graph.invoke(GO, CONFIG)
+        for operation in ("write", "edit"):
+            told = asked(result)
+            assert told["operation"] == operation
+            sandbox.approvals.approve(told["approval_id"])
+            result = graph.invoke(Command(resume=True), CONFIG)
+        told = asked(result)
+        sandbox.approvals.deny(told["approval_id"], comment="keep it")
+        result = graph.invoke(Command(resume=True), CONFIG)
+        assert result["messages"][-1].text == "done"
+        assert "keep it" in answers(result)[-1]
+        assert sandbox.files.read("a.txt") == "two\n"
+        assert receipts(sandbox)[:2] == ["write", "edit"]
+
+
+def test_equal_calls_of_one_step_are_two(image: str, asking: str) -> None:
+    saver = InMemorySaver()
+    twice = calls(*[("execute", {"command": "echo x >> log"})] * 2)
+    with Sandbox.create(profile=asking, image=image) as sandbox:
+        graph = agent(sandbox, saver, twice, AIMessage("done"))
+        result = graph.invoke(GO, CONFIG)
+        found = {one.value["approval_id"]: one.id for one in result["__interrupt__"]}
+        assert len(found) == 2
+        for approval_id in found:
+            sandbox.approvals.approve(approval_id)
+        result = graph.invoke(Command(resume=dict.fromkeys(found.values(), True)), CONFIG)
+        assert result["messages"][-1].text == "done"
+        assert sandbox.files.read("log") == "x\nx\n"
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_outside_of_a_graph_an_error_says_how_or_the_call_waits(asking: str, image: str, wait: bool) -> None:
+    with Sandbox.create(profile=asking, image=image) as sandbox:
+        backend = CofferdamSandbox(sandbox=sandbox, wait_for_approval=wait)
+        if wait:
+            with ThreadPoolExecutor() as pool:
+                person = pool.submit(approve_next, sandbox.run_id)
+                assert backend.execute("echo done").output == "done\n"
+                assert person.result().operation == "exec"
+        else:
+            with pytest.raises(ApprovalRequired, match="coffer approval approve"):
+                backend.execute("echo done")

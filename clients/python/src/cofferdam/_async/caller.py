@@ -197,8 +197,8 @@ class Caller:
             dialect=dialect,
         )
         # A call that only reads can be repeated as it is. The daemon knows any other by its id.
-        if operation is None or not only_reads(operation):
-            request.request_id = uuid.uuid4().hex
+        if self.options.request_id or operation is None or not only_reads(operation):
+            request.request_id = self.options.request_id or uuid.uuid4().hex
         elif not request.wait_for_approval:
             request.cancel_on_disconnect = True
             return Outcome(await self.client._transport.unary(READ, request, READ_TIMEOUT), b"", b"")

@@ -276,6 +276,7 @@ class AsyncSandbox:
         wait_for_approval: bool | None = None,
         task_id: str | None = None,
         correlation_id: str | None = None,
+        request_id: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Self:
         """The same sandbox, for calls with other options. None leaves an option as it is.
@@ -283,12 +284,16 @@ class AsyncSandbox:
         Its `kill`, `stop` and `close` are those of this object: they end the renewing of its lease, too.
 
         `task_id`, `correlation_id`: for the record, at most 128 characters. `env`: instead of the one before.
+        `request_id`: of the one call that is made with it, at most 128 characters. The same call again, also by another
+        client, does nothing twice: it has the outcome of the first one, for an hour after its end. Not for uploads.
+        Default: each call has an id of its own.
         """
         options = replace(
             self._options,
             wait_for_approval=self._options.wait_for_approval if wait_for_approval is None else wait_for_approval,
             task_id=self._options.task_id if task_id is None else task_id,
             correlation_id=self._options.correlation_id if correlation_id is None else correlation_id,
+            request_id=self._options.request_id if request_id is None else request_id,
             env=self._options.env if env is None else dict(env),
         )
         same = type(self)(

@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import hashlib
 import posixpath
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from deepagents.backends.protocol import (
@@ -14,9 +16,10 @@ from deepagents.backends.protocol import (
 )
 from deepagents.backends.sandbox import BaseSandbox
 
-from cofferdam import Sandbox
+from cofferdam import CommandResult, Sandbox
 from cofferdam._sync.posix import HOME, Posix
 from cofferdam.errors import (
+    ApprovalDenied,
     CommandError,
     CommandNotAllowed,
     Denied,
@@ -26,6 +29,7 @@ from cofferdam.errors import (
     NotFound,
     PreconditionFailed,
 )
+from cofferdam.integrations._interrupts import Interrupts
 from cofferdam.integrations._shell import merged, said, said_of
 
 FileError = Literal["file_not_found", "permission_denied", "is_directory", "invalid_path"]
@@ -36,8 +40,8 @@ _ERRORS: dict[int, FileError] = {
     errno.EISDIR: "is_directory",
 }
 
-# Characters of a file; more may not fit into one request.
-LARGEST_WRITE = 1024 * 1024
+# Bytes of a file. More would be an upload, which no request id makes the same call as before.
+LARGEST_WRITE = 1_000_000
 # Errors on which a model can act.
 _FOR_THE_MODEL = (PreconditionFailed, NotFound, InvalidArgument, Denied, LimitExceeded)
 
@@ -46,20 +50,50 @@ def _is_own(path: str) -> bool:
     return posixpath.normpath(path).startswith(f"{HOME}/")
 
 
+class _Commands(Posix):
+    """Files outside of the daemon's own places, by commands that may need consent as any other."""
+
+    def __init__(self, sandbox: Sandbox, interrupts: Interrupts) -> None:
+        super().__init__(sandbox)
+        self._interrupts = interrupts
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        timeout: float | None = None,
+    ) -> CommandResult:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        given = None if data is None else hashlib.sha256(data).hexdigest()
+        wanted: dict[str, object] = {"operation": "exec", "argv": list(argv), "cwd": cwd, "stdin": given}
+        return self._interrupts.call(
+            wanted, lambda sandbox: Posix(sandbox).run(argv, cwd=cwd, env=env, stdin=data, timeout=timeout)
+        )
+
+
 class CofferdamSandbox(BaseSandbox):
     """A sandbox as the backend of an agent. Its image needs `bash` and `python3`.
 
     Beneath `/workspace`, `write` and `edit` are the daemon's own operations: policy decides on them, reviewers see the diff,
     and the audit log has them by name. All else is commands.
 
-    The caller makes and ends the sandbox. A command that is refused is an answer for the model; one that needs a person's
-    consent raises `ApprovalRequired`, which says how to decide, unless the sandbox was made with `wait_for_approval`.
+    The caller makes and ends the sandbox. A command that is refused is an answer for the model. One that needs a person's
+    consent interrupts a graph that has a checkpointer, with a value that has `approval_id`, `summary` and the command that
+    decides (`decide`). Resumed with any value after the decision, the graph goes on with the call's outcome; the command is
+    not made twice. Resumed before it, the graph is interrupted again. Elsewhere `ApprovalRequired` says how to decide.
     """
 
-    def __init__(self, *, sandbox: Sandbox, timeout: int | None = None) -> None:
-        """`timeout`: seconds of a command that does not say. Default: the profile's."""
-        self._sandbox = sandbox
-        self._posix = Posix(sandbox)
+    def __init__(self, *, sandbox: Sandbox, timeout: int | None = None, wait_for_approval: bool | None = None) -> None:
+        """`timeout`: seconds of a command that does not say. Default: the profile's.
+
+        `wait_for_approval`: wait for a person where one has to consent, instead. Default: as the sandbox was made.
+        """
+        self._sandbox = sandbox.with_options(wait_for_approval=wait_for_approval)
+        self._interrupts = Interrupts(self._sandbox)
+        self._posix = _Commands(self._sandbox, self._interrupts)
         self._timeout = timeout
 
     @property
@@ -69,18 +103,22 @@ class CofferdamSandbox(BaseSandbox):
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
         """Runs a command with bash. Exit code 124: its time was over; 126: it is not allowed."""
+        seconds = timeout or self._timeout
+        wanted: dict[str, object] = {"operation": "execute", "command": command, "timeout": seconds}
         try:
-            done = said(self._sandbox.commands.run(merged(command), timeout=timeout or self._timeout))
-        except (CommandError, CommandNotAllowed) as error:
+            run = self._interrupts.call(wanted, lambda sandbox: sandbox.commands.run(merged(command), timeout=seconds))
+            done = said(run)
+        except (CommandError, CommandNotAllowed, ApprovalDenied) as error:
             done = said_of(error)
         return ExecuteResponse(output=done.output, exit_code=done.exit_code, truncated=done.truncated)
 
     def write(self, file_path: str, content: str) -> WriteResult:
         """Creates or overwrites a file."""
-        if not _is_own(file_path) or len(content) > LARGEST_WRITE:
+        if not _is_own(file_path) or len(content.encode()) > LARGEST_WRITE:
             return super().write(file_path, content)
+        wanted: dict[str, object] = {"operation": "write", "path": file_path, "content": content}
         try:
-            self._sandbox.files.write(file_path, content)
+            self._interrupts.call(wanted, lambda sandbox: sandbox.files.write(file_path, content))
         except LimitExceeded:
             # More than the profile lets one operation write; a command may.
             return super().write(file_path, content)
@@ -96,8 +134,12 @@ class CofferdamSandbox(BaseSandbox):
         """Replaces a text that is in a file once, or all of them."""
         if not _is_own(file_path):
             return super().edit(file_path, old_string, new_string, replace_all)
+        wanted: dict[str, object] = {"operation": "edit", "path": file_path, "old": old_string, "new": new_string}
+        wanted["replace_all"] = replace_all
         try:
-            edited = self._sandbox.edit(file_path, old_string, new_string, replace_all=replace_all)
+            edited = self._interrupts.call(
+                wanted, lambda sandbox: sandbox.edit(file_path, old_string, new_string, replace_all=replace_all)
+            )
         except FileNotFound as error:
             return EditResult(error=f"file not found: {error.message}")
         except _FOR_THE_MODEL as error:

@@ -1,0 +1,113 @@
+"""A person's consent as an interrupt of LangGraph.
+
+```text
+call ──ApprovalRequired──▶ interrupt(what is asked)        the graph stops; its checkpoint says why
+                              ▼ resumed with any value     after somebody has decided
+call under the same request id ──▶ its outcome             or another interrupt, if nobody has
+```
+
+LangGraph repeats a step that was interrupted from its beginning. Each call in it has a request id that is the same every
+time, also in another process, so that the daemon gives the outcome of those that were made already. It remembers each for an
+hour after its end.
+"""
+
+import json
+import threading
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
+from langgraph.types import interrupt
+
+from cofferdam import Sandbox
+from cofferdam.errors import ApprovalRequired, CofferdamError
+
+T = TypeVar("T")
+
+# Steps of graphs of which it is remembered what they have called so far: those that may be under way at once.
+STEPS = 1024
+# Characters of a summary that is not the daemon's.
+SUMMARY = 2_000
+
+
+@dataclass
+class _Step:
+    """One execution of a step."""
+
+    execution: ExecutionInfo
+    calls: Counter[str] = field(default_factory=Counter)
+
+
+class Interrupts:
+    """Makes the calls of one sandbox."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._steps: OrderedDict[tuple[str | None, str], _Step] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def call(self, wanted: dict[str, object], make: Callable[[Sandbox], T]) -> T:
+        """What `make` returns, which makes one call. `wanted`: everything that tells this call from others, as JSON.
+
+        Raises `ApprovalRequired` outside of a graph, and in one without a checkpointer, which could not go on.
+        """
+        execution = _execution()
+        if execution is None:
+            return make(self._sandbox)
+        sandbox = self._sandbox.with_options(request_id=self._request_id(execution, wanted))
+        while True:
+            try:
+                return make(sandbox)
+            except ApprovalRequired as asked:
+                interrupt(self._told(asked, wanted))
+
+    def _request_id(self, execution: ExecutionInfo, wanted: dict[str, object]) -> str:
+        name = json.dumps([self._sandbox.run_id, execution.thread_id, execution.checkpoint_ns, wanted], sort_keys=True)
+        with self._lock:
+            number = self._count(execution, name)
+        return f"langgraph-{uuid.uuid5(uuid.NAMESPACE_OID, f'{number}:{name}').hex}"
+
+    def _count(self, execution: ExecutionInfo, name: str) -> int:
+        """How often it was made before in this execution of the step."""
+        key = (execution.thread_id, execution.checkpoint_ns)
+        step = self._steps.get(key)
+        if step is None or step.execution is not execution:
+            step = self._steps[key] = _Step(execution)
+        self._steps.move_to_end(key)
+        while len(self._steps) > STEPS:
+            self._steps.popitem(last=False)
+        number = step.calls[name]
+        step.calls[name] += 1
+        return number
+
+    def _told(self, asked: ApprovalRequired, wanted: dict[str, object]) -> dict[str, object]:
+        """For whoever resumes the graph; plain values, for it goes into checkpoints."""
+        told: dict[str, object] = {
+            "type": "cofferdam_approval",
+            "approval_id": asked.approval_id,
+            "call_id": asked.call_id,
+            "run_id": self._sandbox.run_id,
+            "operation": wanted["operation"],
+            "summary": json.dumps(wanted, ensure_ascii=False)[:SUMMARY],
+            "decide": f"coffer approval approve {asked.approval_id}",
+        }
+        # Not everybody may look at approvals.
+        with suppress(CofferdamError):
+            approval = self._sandbox.approvals.get(asked.approval_id)
+            told |= {"operation": approval.operation, "summary": approval.preview, "risk": approval.risk}
+        return told
+
+
+def _execution() -> ExecutionInfo | None:
+    """None: nothing here can be interrupted and resumed."""
+    try:
+        # None in a runnable that is no graph.
+        runtime: Runtime | None = get_runtime()
+    except (RuntimeError, KeyError):
+        return None
+    execution = None if runtime is None else runtime.execution_info
+    return None if execution is None or execution.thread_id is None else execution
