@@ -13,6 +13,7 @@ from daemon import Daemon
 from proxy import Proxy
 
 from cofferdam import (
+    AlreadyExists,
     AsyncClient,
     AsyncSandbox,
     AuditEvent,
@@ -44,6 +45,24 @@ def test_output_comes_whole_over_connections_that_break(proxy: Proxy) -> None:
         assert proxy.cuts == 0, "it was cut less often than it should have been"
         assert proxy.connections >= 5
         assert sandbox.files.read("count") == "x\n"
+
+
+def test_calls_of_one_request_id_are_one_call_whoever_makes_them(endpoint: str) -> None:
+    with Sandbox.create(profile="open", endpoint=endpoint) as sandbox, Client(endpoint) as client:
+        again = Sandbox.connect(sandbox.run_id, client=client)
+        outcomes = [
+            one.with_options(request_id="mine").commands.run("echo x >> count; wc -l < count") for one in (sandbox, again)
+        ]
+        assert outcomes[0] == outcomes[1]
+        assert outcomes[0].stdout == "1\n"
+        with pytest.raises(AlreadyExists):
+            again.with_options(request_id="mine").commands.run("echo other")
+        assert sandbox.files.read("count") == "x\n"
+        # A read is one, too, and has its first outcome.
+        reader = sandbox.with_options(request_id="read")
+        assert reader.files.read("count") == "x\n"
+        sandbox.files.write("count", "y\n")
+        assert reader.files.read("count") == "x\n"
 
 
 def test_a_call_whose_answer_is_lost_happens_once(proxy: Proxy) -> None:

@@ -21,17 +21,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = LEFT_OUT.get(suite, {}).get(name)
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
+        if isinstance(item, pytest.Function):
+            item.user_properties.append(("module", item.function.__module__))
+
+
+def is_whole_run(report: pytest.TestReport) -> bool:
+    """Of an agent, or an evaluation."""
+    return "test_a_whole_run" in report.nodeid
+
+
+def is_the_frameworks(report: pytest.TestReport) -> bool:
+    """One of its own checks, not one of ours beside them."""
+    return not str(dict(report.user_properties).get("module", "suite_")).startswith("suite_")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """For frameworks.sh: passed, failed, skipped."""
+    """For frameworks.sh: passed, failed, skipped; and of those that passed the framework's own checks and whole runs."""
     target = os.environ.get("COFFERDAM_TEST_COUNTS")
     if target:
         count = {kind: len(reports) for kind, reports in terminalreporter.stats.items()}
         passed = count.get("passed", 0) + count.get("xpassed", 0)
         failed = count.get("failed", 0) + count.get("error", 0)
         skipped = count.get("skipped", 0) + count.get("xfailed", 0)
-        Path(target).write_text(f"{passed} {failed} {skipped}\n")
+        held = terminalreporter.stats.get("passed", [])
+        own, whole = (sum(map(which, held)) for which in (is_the_frameworks, is_whole_run))
+        Path(target).write_text(f"{passed} {failed} {skipped} {own} {whole}\n")
 
 
 @pytest.fixture(scope="session")

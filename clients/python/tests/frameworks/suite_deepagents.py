@@ -11,9 +11,10 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_tests.integration_tests import SandboxIntegrationTests
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from people import approve_next
-from typing_extensions import override
+from typing_extensions import TypedDict, override
 
 from cofferdam import ApprovalRequired, Sandbox
 from cofferdam.integrations.deepagents import CofferdamSandbox
@@ -45,6 +46,10 @@ def test_the_audit_log_has_edits_by_name(endpoint: str, image: str, profile: str
         assert backend.write("/workspace/.git/hooks/pre-commit", "x").error
         operations = [event.operation for event in sandbox.audit.stream(follow=False, kinds=["call_receipt"])]
         assert operations[:4] == ["write", "edit", "edit", "edit"]
+
+
+class State(TypedDict):
+    shown: list[str]
 
 
 class Model(GenericFakeChatModel):
@@ -145,6 +150,26 @@ def test_equal_calls_of_one_step_are_two(image: str, asking: str) -> None:
         result = graph.invoke(Command(resume=dict.fromkeys(found.values(), True)), CONFIG)
         assert result["messages"][-1].text == "done"
         assert sandbox.files.read("log") == "x\nx\n"
+
+
+def test_a_step_with_several_calls_makes_each_once(asking: str, image: str) -> None:
+    def step(state: State) -> State:
+        assert CofferdamSandbox(sandbox=sandbox).write("/workspace/first", "x").error is None
+        command = "echo x >> log; wc -l < log"
+        return {"shown": [CofferdamSandbox(sandbox=sandbox).execute(command).output for _ in range(2)]}
+
+    builder = StateGraph(State)
+    builder.add_node("step", step)
+    builder.add_edge(START, "step")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with Sandbox.create(profile=asking, image=image) as sandbox:
+        result = graph.invoke({"shown": []}, CONFIG)
+        for _ in range(2):
+            sandbox.approvals.approve(asked(result)["approval_id"])
+            result = graph.invoke(Command(resume=True), CONFIG)
+        # The step was begun three times.
+        assert result == {"shown": ["1\n", "2\n"]}
+        assert receipts(sandbox) == ["write", "exec", "exec"]
 
 
 @pytest.mark.parametrize("wait", [False, True])

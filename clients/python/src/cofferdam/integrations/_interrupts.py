@@ -18,12 +18,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
 from langgraph.types import interrupt
 
-from cofferdam import Sandbox
+from cofferdam import ApprovalInfo, Sandbox
 from cofferdam.errors import ApprovalRequired, CofferdamError
 
 T = TypeVar("T")
@@ -45,10 +45,12 @@ class _Step:
 class Interrupts:
     """Makes the calls of one sandbox."""
 
+    # Of all backends: a graph may make one for each call.
+    _steps: ClassVar[OrderedDict[tuple[str | None, str], _Step]] = OrderedDict()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._steps: OrderedDict[tuple[str | None, str], _Step] = OrderedDict()
-        self._lock = threading.Lock()
 
     def call(self, wanted: dict[str, object], make: Callable[[Sandbox], T]) -> T:
         """What `make` returns, which makes one call. `wanted`: everything that tells this call from others, as JSON.
@@ -63,7 +65,12 @@ class Interrupts:
             try:
                 return make(sandbox)
             except ApprovalRequired as asked:
-                interrupt(self._told(asked, wanted))
+                approval = self._approval(asked)
+                if approval is None or approval.state == "pending":
+                    interrupt(_told(self._sandbox.run_id, asked, approval, wanted))
+                else:
+                    # Decided at this moment: it goes on by itself.
+                    self._sandbox.calls.wait(asked.call_id or "")
 
     def _request_id(self, execution: ExecutionInfo, wanted: dict[str, object]) -> str:
         name = json.dumps([self._sandbox.run_id, execution.thread_id, execution.checkpoint_ns, wanted], sort_keys=True)
@@ -84,22 +91,27 @@ class Interrupts:
         step.calls[name] += 1
         return number
 
-    def _told(self, asked: ApprovalRequired, wanted: dict[str, object]) -> dict[str, object]:
-        """For whoever resumes the graph; plain values, for it goes into checkpoints."""
-        told: dict[str, object] = {
-            "type": "cofferdam_approval",
-            "approval_id": asked.approval_id,
-            "call_id": asked.call_id,
-            "run_id": self._sandbox.run_id,
-            "operation": wanted["operation"],
-            "summary": json.dumps(wanted, ensure_ascii=False)[:SUMMARY],
-            "decide": f"coffer approval approve {asked.approval_id}",
-        }
-        # Not everybody may look at approvals.
+    def _approval(self, asked: ApprovalRequired) -> ApprovalInfo | None:
+        """None: not everybody may look at approvals."""
         with suppress(CofferdamError):
-            approval = self._sandbox.approvals.get(asked.approval_id)
-            told |= {"operation": approval.operation, "summary": approval.preview, "risk": approval.risk}
-        return told
+            return self._sandbox.approvals.get(asked.approval_id)
+        return None
+
+
+def _told(
+    run_id: str, asked: ApprovalRequired, approval: ApprovalInfo | None, wanted: dict[str, object]
+) -> dict[str, object]:
+    """For whoever resumes the graph; plain values, for it goes into checkpoints."""
+    return {
+        "type": "cofferdam_approval",
+        "approval_id": asked.approval_id,
+        "call_id": asked.call_id,
+        "run_id": run_id,
+        "operation": approval.operation if approval else wanted["operation"],
+        "summary": approval.preview if approval else json.dumps(wanted, ensure_ascii=False)[:SUMMARY],
+        "risk": approval.risk if approval else "",
+        "decide": f"coffer approval approve {asked.approval_id}",
+    }
 
 
 def _execution() -> ExecutionInfo | None:
