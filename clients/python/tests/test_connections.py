@@ -9,9 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon import Daemon
-from proxy import Proxy
-
 from cofferdam import (
     AlreadyExists,
     AsyncClient,
@@ -23,6 +20,8 @@ from cofferdam import (
     RunNotReady,
     Sandbox,
 )
+from daemon import Daemon
+from proxy import Proxy
 
 STREAMS = 50
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon import PATIENCE, Daemon, coffer
-
 from cofferdam import (
     AsyncSandbox,
     AuthenticationFailed,
@@ -20,6 +18,7 @@ from cofferdam import (
     Tls,
     v1,
 )
+from daemon import PATIENCE, Daemon, coffer
 
 ACCESS = "access: [{ certificate: ci, roles: [orchestrator] }]\n"
 

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-
 from cofferdam import (
     AsyncClient,
     AsyncSandbox,

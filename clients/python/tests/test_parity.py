@@ -11,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import cofferdam
+import pytest
 from cofferdam import errors, types
 from cofferdam._options import Options
 

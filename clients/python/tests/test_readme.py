@@ -7,10 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cofferdam
 import pytest
 from daemon import Daemon
-
-import cofferdam
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.S)
@@ -27,8 +26,10 @@ def repository(mortal: Daemon) -> Path:
     return place
 
 
-def test_there_are_five() -> None:
-    assert len(EXAMPLES) == 5
+def test_there_are_six() -> None:
+    # The last one is tried with its framework, in `frameworks`.
+    assert len(EXAMPLES) == 6
+    assert "__interrupt__" in EXAMPLES[5]
 
 
 def test_the_first_example(

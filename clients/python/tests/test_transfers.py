@@ -11,9 +11,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 import pytest
-from daemon import Daemon
-from proxy import Proxy
-
 from cofferdam import (
     ApprovalRequired,
     AsyncSandbox,
@@ -29,6 +26,8 @@ from cofferdam import (
     TransferInfo,
     v1,
 )
+from daemon import Daemon
+from proxy import Proxy
 
 MIB = 1024 * 1024
 #: Bytes of a file that no single connection of the tests carries.

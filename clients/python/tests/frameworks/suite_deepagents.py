@@ -1,10 +1,14 @@
 """LangChain's own tests of sandboxes, against a real daemon."""
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cofferdam import ApprovalRequired, Sandbox
+from cofferdam.integrations.deepagents import CofferdamSandbox
 from deepagents import create_deep_agent
 from deepagents.backends.protocol import SandboxBackendProtocol
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -15,9 +19,6 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from people import approve_next
 from typing_extensions import TypedDict, override
-
-from cofferdam import ApprovalRequired, Sandbox
-from cofferdam.integrations.deepagents import CofferdamSandbox
 
 
 class TestCofferdam(SandboxIntegrationTests):
@@ -71,6 +72,7 @@ def agent(sandbox: Sandbox, saver: InMemorySaver, *messages: BaseMessage) -> Any
     return create_deep_agent(model=Model(messages=iter(messages)), backend=backend, checkpointer=saver)
 
 
+README = Path(__file__).parents[2] / "README.md"
 CONFIG = {"configurable": {"thread_id": "t"}}
 GO = {"messages": [("user", "go")]}
 
@@ -137,6 +139,22 @@ def test_files_interrupt_a_graph_and_what_is_denied_is_for_the_model(reviewing: 
         assert receipts(sandbox)[:2] == ["write", "edit"]
 
 
+def test_the_example_of_the_readme(asking: str, image: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = (
+        text for text in re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.S) if "__interrupt__" in text
+    )
+    steps = (calls(("execute", {"command": "echo once >> log; cat log"})), AIMessage("done"))
+    with Sandbox.create(profile=asking, image=image) as sandbox:
+
+        def decide(_: str) -> None:
+            sandbox.approvals.approve(sandbox.approvals.list()[0].approval_id)
+
+        names = {"agent": agent(sandbox, InMemorySaver(), *steps), "config": CONFIG, "Command": Command, "input": decide}
+        exec(compile(example, "README.md", "exec"), names)
+    assert names["result"]["messages"][-1].text == "done"
+    assert "coffer approval approve " in capsys.readouterr().out
+
+
 def test_equal_calls_of_one_step_are_two(image: str, asking: str) -> None:
     saver = InMemorySaver()
     twice = calls(*[("execute", {"command": "echo x >> log"})] * 2)
@@ -170,6 +188,39 @@ def test_a_step_with_several_calls_makes_each_once(asking: str, image: str) -> N
         # The step was begun three times.
         assert result == {"shown": ["1\n", "2\n"]}
         assert receipts(sandbox) == ["write", "exec", "exec"]
+
+
+def test_listings_and_searches_are_the_daemons_own_where_they_mean_the_same(image: str, profile: str) -> None:
+    with Sandbox.create(profile=profile, image=image) as sandbox:
+        backend = CofferdamSandbox(sandbox=sandbox)
+        long = f"found {'x' * 500}"
+        sandbox.commands.run(
+            [
+                "sh",
+                "-c",
+                f"mkdir -p d/.git d/e; ln -s e d/l; echo found > d/.git/f; echo 'a found' > d/.h; echo {long} > long",
+            ]
+        )
+        entries = backend.ls("/workspace/d").entries
+        assert entries is not None
+        assert sorted((entry["path"], entry["is_dir"]) for entry in entries) == [
+            ("/workspace/d/.git", True),
+            ("/workspace/d/.h", False),
+            ("/workspace/d/e", True),
+            ("/workspace/d/l", False),
+        ]
+        found = backend.grep("found", "/workspace/d")
+        assert found.matches == [{"path": "/workspace/d/.h", "line": 1, "text": "a found"}]
+        sandbox.commands.run(["sh", "-c", "seq 20 > d/many"])
+        assert backend.grep("1", "/workspace/d", "man*", max_count=3).truncated
+        before = receipts(sandbox)
+        assert before[:4] == ["exec", "list", "grep", "exec"]
+        assert "exec" not in before[4:]
+        # What has no equal there is a command: a line that would be cut, a file for a directory, patterns of several lines.
+        assert backend.grep("found", "/workspace/long").matches == [{"path": "/workspace/long", "line": 1, "text": long}]
+        assert backend.ls("/workspace/long").error == "Path '/workspace/long': not_a_directory"
+        assert len(backend.grep("1\n2", "/workspace/d").matches or []) == 13
+        assert receipts(sandbox)[len(before) :] == ["grep", "exec", "list", "exec", "exec"]
 
 
 @pytest.mark.parametrize("wait", [False, True])

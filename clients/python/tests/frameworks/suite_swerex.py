@@ -12,11 +12,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from daemon import Daemon
-from swerex.runtime.abstract import BashAction, Command, CreateBashSessionRequest, UploadRequest, UploadResponse
-
 from cofferdam import Bind
 from cofferdam.integrations.swerex import CofferdamDeployment, CofferdamRuntime
+from daemon import Daemon
+from swerex.runtime.abstract import BashAction, Command, CreateBashSessionRequest, UploadRequest, UploadResponse
 
 HOME = "/workspace"
 

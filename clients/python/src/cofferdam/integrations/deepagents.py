@@ -4,6 +4,7 @@ import asyncio
 import errno
 import hashlib
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -12,6 +13,9 @@ from deepagents.backends.protocol import (
     ExecuteResponse,
     FileDownloadResponse,
     FileUploadResponse,
+    GrepMatch,
+    GrepResult,
+    LsResult,
     WriteResult,
 )
 from deepagents.backends.sandbox import BaseSandbox
@@ -28,6 +32,7 @@ from cofferdam.errors import (
     LimitExceeded,
     NotFound,
     PreconditionFailed,
+    SandboxViolation,
 )
 from cofferdam.integrations._interrupts import Interrupts
 from cofferdam.integrations._shell import merged, said, said_of
@@ -46,8 +51,25 @@ LARGEST_WRITE = 1_000_000
 _FOR_THE_MODEL = (PreconditionFailed, NotFound, InvalidArgument, Denied, LimitExceeded)
 
 
+# What a command says in its own way, or can do where the daemon's operation cannot.
+_FOR_A_COMMAND = (SandboxViolation, PreconditionFailed, NotFound, InvalidArgument, LimitExceeded)
+# Several lines would be several patterns.
+_SEARCHABLE = re.compile(r"[^\n\r\0]+")
+# Characters of a line of which the daemon's operation shows more nowhere.
+LONGEST_LINE = 400
+
+
+def _is_plain(glob: str | None) -> bool:
+    """The same for every program: of a name alone, without classes, alternatives and the like."""
+    return glob is None or ("**" not in glob and re.fullmatch(r"[\w.*?-]+", glob) is not None)
+
+
 def _is_own(path: str) -> bool:
     return posixpath.normpath(path).startswith(f"{HOME}/")
+
+
+def _is_place(path: str) -> bool:
+    return posixpath.normpath(path) == HOME or _is_own(path)
 
 
 class _Commands(Posix):
@@ -77,8 +99,8 @@ class _Commands(Posix):
 class CofferdamSandbox(BaseSandbox):
     """A sandbox as the backend of an agent. Its image needs `bash` and `python3`.
 
-    Beneath `/workspace`, `write` and `edit` are the daemon's own operations: policy decides on them, reviewers see the diff,
-    and the audit log has them by name. All else is commands.
+    In `/workspace`, `write` and `edit` are the daemon's own operations, and so are `ls` and `grep` where they mean the same:
+    policy decides on them, reviewers see the diff, and the audit log has them by name. All else is commands.
 
     The caller makes and ends the sandbox. A command that is refused is an answer for the model. One that needs a person's
     consent interrupts a graph that has a checkpointer, with a value that has `approval_id`, `summary` and the command that
@@ -111,6 +133,62 @@ class CofferdamSandbox(BaseSandbox):
         except (CommandError, CommandNotAllowed, ApprovalDenied) as error:
             done = said_of(error)
         return ExecuteResponse(output=done.output, exit_code=done.exit_code, truncated=done.truncated)
+
+    def ls(self, path: str) -> LsResult:
+        """The entries of a directory."""
+        if not _is_place(path):
+            return super().ls(path)
+        wanted: dict[str, object] = {"operation": "list", "path": path}
+        try:
+            found = self._interrupts.call(wanted, lambda sandbox: sandbox.files.list(path))
+        except _FOR_A_COMMAND:
+            return super().ls(path)
+        except Denied as error:
+            return LsResult(error=f"Path '{path}': {error.message}")
+        if found.truncated:
+            return super().ls(path)
+        return LsResult(
+            entries=[{"path": posixpath.join(path, entry.name), "is_dir": entry.type == "directory"} for entry in found]
+        )
+
+    async def als(self, path: str) -> LsResult:
+        """As `ls`."""
+        return await asyncio.to_thread(self.ls, path)
+
+    def grep(
+        self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
+    ) -> GrepResult:
+        """Lines with this text."""
+        if path is None or not _is_place(path) or not _SEARCHABLE.fullmatch(pattern) or not _is_plain(glob):
+            return super().grep(pattern, path, glob, max_count=max_count)
+        wanted: dict[str, object] = {"operation": "grep", "pattern": pattern, "path": path, "glob": glob}
+        try:
+            found = self._interrupts.call(
+                wanted,
+                lambda sandbox: sandbox.search.grep(
+                    pattern, path, glob=None if glob is None else f"**/{glob}", include_ignored=True
+                ),
+            )
+        except _FOR_A_COMMAND:
+            return super().grep(pattern, path, glob, max_count=max_count)
+        except Denied as error:
+            return GrepResult(error=f"Path '{path}': {error.message}")
+        if found.truncated or any(len(one.text) >= LONGEST_LINE for one in found):
+            return super().grep(pattern, path, glob, max_count=max_count)
+        excluded = set(self.grep_exclude_dirs)
+        matches: list[GrepMatch] = [
+            {"path": one.path, "line": one.line, "text": one.text}
+            for one in found
+            if excluded.isdisjoint(posixpath.relpath(one.path, path).split("/")[:-1])
+        ]
+        cut = max_count is not None and len(matches) > max_count
+        return GrepResult(matches=matches[:max_count], truncated=cut)
+
+    async def agrep(
+        self, pattern: str, path: str | None = None, glob: str | None = None, *, max_count: int | None = None
+    ) -> GrepResult:
+        """As `grep`."""
+        return await asyncio.to_thread(self.grep, pattern, path, glob, max_count=max_count)
 
     def write(self, file_path: str, content: str) -> WriteResult:
         """Creates or overwrites a file."""
