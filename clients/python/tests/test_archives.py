@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from cofferdam import Sandbox
 from cofferdam._tree import pack, unpack
 

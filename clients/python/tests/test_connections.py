@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from daemon import Daemon
+from proxy import Proxy
+
 from cofferdam import (
     AlreadyExists,
     AsyncClient,
@@ -20,8 +23,6 @@ from cofferdam import (
     RunNotReady,
     Sandbox,
 )
-from daemon import Daemon
-from proxy import Proxy
 
 STREAMS = 50
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from daemon import PATIENCE, Daemon, coffer
+
 from cofferdam import (
     AsyncSandbox,
     AuthenticationFailed,
@@ -18,7 +20,6 @@ from cofferdam import (
     Tls,
     v1,
 )
-from daemon import PATIENCE, Daemon, coffer
 
 ACCESS = "access: [{ certificate: ci, roles: [orchestrator] }]\n"
 

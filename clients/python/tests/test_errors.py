@@ -5,12 +5,13 @@ from contextlib import suppress
 
 import grpc
 import pytest
-from cofferdam import errors
-from cofferdam._status import DETAILS, made_of, refused
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
+
+from cofferdam import errors
+from cofferdam._status import DETAILS, made_of, refused
 
 
 class Failed:

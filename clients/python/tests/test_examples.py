@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from cofferdam import ApprovalDenied, Sandbox
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

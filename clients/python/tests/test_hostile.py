@@ -8,6 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+
 from cofferdam import (
     AsyncClient,
     AsyncSandbox,

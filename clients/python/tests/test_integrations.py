@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+
 from cofferdam import AsyncSandbox, CommandNotAllowed, CommandTimedOut, Denied, Sandbox
 from cofferdam._async.posix import Posix as AsyncPosix
 from cofferdam._sync.posix import Posix, is_mounted

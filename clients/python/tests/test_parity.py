@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import cofferdam
 import pytest
+
+import cofferdam
 from cofferdam import errors, types
 from cofferdam._options import Options
 

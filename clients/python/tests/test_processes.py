@@ -9,6 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from daemon import Daemon
+from proxy import Proxy
+
 from cofferdam import (
     ApprovalRequired,
     AsyncSandbox,
@@ -23,8 +26,6 @@ from cofferdam import (
     TimedOut,
 )
 from cofferdam._options import Options
-from daemon import Daemon
-from proxy import Proxy
 
 LINES = 100_000
 COUNT = f"i=0; while [ $i -lt {LINES} ]; do echo $i; i=$((i+1)); done"

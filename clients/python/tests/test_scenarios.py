@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import cofferdam
 import pytest
 import yaml
 from proxy import Proxy
+
+import cofferdam
 
 TABLE = Path(__file__).parents[2] / "scenarios"
 SCENARIOS = [

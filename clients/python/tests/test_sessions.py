@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from daemon import Daemon
+
 from cofferdam import (
     AsyncClient,
     AsyncSandbox,
@@ -20,7 +22,6 @@ from cofferdam import (
     Sandbox,
     Watch,
 )
-from daemon import Daemon
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,9 @@ from itertools import chain, islice
 from pathlib import Path
 
 import pytest
+from daemon import Daemon
+from proxy import Proxy
+
 from cofferdam import (
     ApprovalRequired,
     AsyncSandbox,
@@ -26,8 +29,6 @@ from cofferdam import (
     TransferInfo,
     v1,
 )
-from daemon import Daemon
-from proxy import Proxy
 
 MIB = 1024 * 1024
 #: Bytes of a file that no single connection of the tests carries.

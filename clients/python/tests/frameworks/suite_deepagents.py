@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cofferdam import ApprovalRequired, Sandbox
-from cofferdam.integrations.deepagents import CofferdamSandbox
 from deepagents import create_deep_agent
 from deepagents.backends.protocol import SandboxBackendProtocol
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -19,6 +17,9 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from people import approve_next
 from typing_extensions import TypedDict, override
+
+from cofferdam import ApprovalRequired, Sandbox
+from cofferdam.integrations.deepagents import CofferdamSandbox
 
 
 class TestCofferdam(SandboxIntegrationTests):

@@ -13,6 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from daemon import PATIENCE, Daemon
+from harbor.environments.base import BaseEnvironment
+from harbor.environments.capabilities import EnvironmentResourceCapabilities
+from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
+from harbor.models.trial.paths import TrialPaths
+
 from cofferdam import (
     ApprovalDenied,
     ApprovalRequired,
@@ -26,11 +32,6 @@ from cofferdam import (
     v1,
 )
 from cofferdam.integrations.harbor import CofferdamEnvironment
-from daemon import PATIENCE, Daemon
-from harbor.environments.base import BaseEnvironment
-from harbor.environments.capabilities import EnvironmentResourceCapabilities
-from harbor.models.task.config import EnvironmentConfig, NetworkMode, NetworkPolicy
-from harbor.models.trial.paths import TrialPaths
 
 NAME = "cofferdam.integrations.harbor:CofferdamEnvironment"
 OFFLINE = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
@@ -40,9 +41,6 @@ OFFLINE = NetworkPolicy(network_mode=NetworkMode.NO_NETWORK)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARBOR_TELEMETRY", "off")
 
-
-# Of images.
-MARK = f"cofferdam.test={uuid.uuid4().hex}"
 
 Make = Callable[..., CofferdamEnvironment]
 

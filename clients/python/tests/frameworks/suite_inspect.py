@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from cofferdam.integrations.inspect import CofferdamSandboxConfig, CofferdamSandboxEnvironment
 from inspect_ai.util import SandboxEnvironment
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
+
+from cofferdam.integrations.inspect import CofferdamSandboxConfig, CofferdamSandboxEnvironment
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from cofferdam import ApprovalRequired, Client, Sandbox
-from cofferdam.integrations.inspect import CofferdamSandboxConfig, CofferdamSandboxEnvironment
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
@@ -14,6 +12,9 @@ from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import bash
 from inspect_ai.util import OutputLimitExceededError, SandboxEnvironmentSpec
 from people import approve_next
+
+from cofferdam import ApprovalRequired, Client, Sandbox
+from cofferdam.integrations.inspect import CofferdamSandboxConfig, CofferdamSandboxEnvironment
 
 
 def test_a_sample_is_solved_and_its_sandbox_ends(

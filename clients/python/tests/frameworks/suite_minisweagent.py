@@ -5,13 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from cofferdam import ApprovalRequired
-from cofferdam.integrations.minisweagent import SUBMIT, CofferdamEnvironment
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments import get_environment
 from minisweagent.exceptions import Submitted
 from minisweagent.models.test_models import DeterministicModel
 from people import approve_next
+
+from cofferdam import ApprovalRequired
+from cofferdam.integrations.minisweagent import SUBMIT, CofferdamEnvironment
 
 
 @pytest.fixture

@@ -23,6 +23,9 @@ from agents.sandbox.errors import (
 from agents.sandbox.session import SandboxSession
 from agents.sandbox.types import User
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
+from openai.types.responses import ResponseApplyPatchToolCall, ResponseFunctionShellToolCall
+from people import approve_next
+
 from cofferdam import ApprovalRequired, AsyncSandbox
 from cofferdam.integrations.openai_agents import (
     CofferdamApplyPatchEditor,
@@ -32,8 +35,6 @@ from cofferdam.integrations.openai_agents import (
     CofferdamSandboxSessionState,
     CofferdamShellExecutor,
 )
-from openai.types.responses import ResponseApplyPatchToolCall, ResponseFunctionShellToolCall
-from people import approve_next
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from cofferdam import ApprovalRequired
-from cofferdam.integrations.pydantic_ai import CofferdamWorkspaceBackend, delete_workspace
 from people import approve_next
 from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceOutputLimitError, WorkspaceRef
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
+
+from cofferdam import ApprovalRequired
+from cofferdam.integrations.pydantic_ai import CofferdamWorkspaceBackend, delete_workspace
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from cofferdam import Bind
-from cofferdam.integrations.swerex import CofferdamDeployment, CofferdamRuntime
 from daemon import Daemon
 from swerex.runtime.abstract import BashAction, Command, CreateBashSessionRequest, UploadRequest, UploadResponse
+
+from cofferdam import Bind
+from cofferdam.integrations.swerex import CofferdamDeployment, CofferdamRuntime
 
 HOME = "/workspace"
 

@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cofferdam import ApprovalRequired, Bind, Client, Sandbox
-from cofferdam.integrations.swerex import CofferdamDeployment, CofferdamDeploymentConfig, CofferdamRuntime
 from swerex.deployment.abstract import AbstractDeployment
 from swerex.deployment.hooks.abstract import DeploymentHook
 from swerex.exceptions import (
@@ -25,6 +23,9 @@ from swerex.runtime.abstract import (
     UploadRequest,
     WriteFileRequest,
 )
+
+from cofferdam import ApprovalRequired, Bind, Client, Sandbox
+from cofferdam.integrations.swerex import CofferdamDeployment, CofferdamDeploymentConfig, CofferdamRuntime
 
 
 @pytest.fixture
