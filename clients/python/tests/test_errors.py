@@ -10,7 +10,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from cofferdam import errors
+from cofferdam import errors, v1
+from cofferdam._async.caller import check_kept
 from cofferdam._status import DETAILS, made_of, refused
 
 
@@ -127,3 +128,10 @@ def test_a_build_that_failed_shows_the_end_of_its_log() -> None:
     error = errors.BuildFailed("no", log="line", reason="PRECONDITION_FAILED")
     assert (str(error), error.log) == ("no (PRECONDITION_FAILED)\nline", "line")
     assert str(errors.BuildFailed("no", log="")) == "no"
+
+
+def test_a_result_that_is_kept_no_longer_is_an_error() -> None:
+    check_kept(v1.CallResponse(call_id="c1"))
+    with pytest.raises(errors.NotFound, match="kept no longer") as caught:
+        check_kept(v1.CallResponse(call_id="c1", result_dropped=True))
+    assert caught.value.call_id == "c1"

@@ -203,13 +203,22 @@ class Caller:
         elif not request.wait_for_approval:
             request.cancel_on_disconnect = True
             return Outcome(self.client._transport.unary(READ, request, READ_TIMEOUT), b"", b"")
-        return Call(self.client, request, on_stdout, on_stderr).outcome()
+        outcome = Call(self.client, request, on_stdout, on_stderr).outcome()
+        check_kept(outcome.response)
+        return outcome
 
     def result(self, operation: v1.Operation, *, of_file: bool = False) -> v1.Result:
         """The result. Raises for a tool that failed, too."""
         response = (self.call(operation)).response
         succeeded(response, of_file=of_file)
         return response.result
+
+
+def check_kept(response: v1.CallResponse) -> None:
+    """Raises for a call that was made earlier, by the same request id, and whose result is there no longer."""
+    if response.result_dropped:
+        message = "the call was made before, and its result is kept no longer"
+        raise NotFound(message, reason="RESULT_DROPPED", call_id=response.call_id, hint="It was not made again.")
 
 
 def succeeded(response: v1.CallResponse, *, of_file: bool = False) -> None:
