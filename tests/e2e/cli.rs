@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use harness::v1::ProcessRequest;
 use harness::{Daemon, Setup, binary, git};
 use serde_json::Value;
 
@@ -380,6 +381,27 @@ async fn a_session_is_used_from_the_command_line() {
     out(&daemon, &["session", "close", run, "build"]).await;
     assert!(out(&daemon, &["session", "list", run]).await.contains("CLOSED"));
     assert_eq!(coffer(&daemon, &["session", "run", run, "build", "--", "ls"]).await.code, 125);
+}
+
+/// Together their arguments are more than one answer of the daemon may have.
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_with_the_longest_arguments_are_found_by_their_tags() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(harness::requests::managed("harness")).await;
+    let program = "echo up; read line; echo got $line; exit 7";
+    for tag in ["one", "two", "three"] {
+        let request = harness::process::long(program);
+        run.start(ProcessRequest { stdin: true, tag: tag.to_owned(), ..request }).await;
+    }
+    let run = run.id();
+    out(&daemon, &["process", "send", run, "two", "it"]).await;
+    assert_eq!(coffer(&daemon, &["process", "wait", run, "two"]).await.code, 7);
+    assert_eq!(out(&daemon, &["process", "logs", run, "two"]).await, "up\ngot it\n");
+    out(&daemon, &["process", "signal", run, "three"]).await;
+    assert_eq!(coffer(&daemon, &["process", "wait", run, "three"]).await.code, 143);
+    let listed = out(&daemon, &["process", "list", run]).await;
+    assert!(listed.contains("exit 143") && listed.matches("x…").count() == 3, "{listed}");
+    assert!(listed.len() < 20_000, "{}", listed.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use harness::process::{command, script};
+use harness::process::{command, long, script};
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
 use harness::v1::{self, ProcessRequest};
@@ -136,6 +136,43 @@ async fn what_it_is_given_comes_once_in_order_and_is_recorded() {
     let told = ended_record(&mut run, &id).await;
     assert_eq!(told["outcome"]["facts"]["recording"]["sha256"].as_str().unwrap().len(), 64);
     assert_eq!(told["usage"]["bytes_in"], 12, "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_arguments_are_listed_by_their_beginning_and_survive_a_killed_daemon() {
+    let mut daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    let asked = ProcessRequest { stdin: true, ..long("echo up $#; read line; echo got $line; exit 4") };
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let started = run.start(asked.clone()).await;
+        assert!(started.request.as_ref() == Some(&asked) && !started.request_cut, "its start has all of it");
+        run.until(&started.process_id, "up 18\n").await;
+        ids.push(started.process_id);
+    }
+    let check = |listed: &[v1::Process], state: State| {
+        assert_eq!(listed.len(), 3);
+        for process in listed {
+            let request = process.request.as_ref().unwrap();
+            assert_eq!((process.state(), process.request_cut, request.command.as_str()), (state, true, "sh"));
+            assert_eq!(request.args[..2], asked.args[..2]);
+            let kept = request.args.concat().len();
+            assert!((3_900..=4_096).contains(&kept), "{kept}");
+        }
+    };
+    check(&run.listed().await, State::Running);
+
+    let mut run = outlives(&mut daemon, run).await;
+    check(&run.listed().await, State::Running);
+    for id in &ids {
+        assert_eq!(run.feed(id, 0, b"it\n", false).await.unwrap().offset, 3);
+        let read = run.all_of(id).await;
+        assert_eq!(read.text(), "up 18\ngot it\n");
+        let process = read.process.unwrap();
+        assert_eq!((process.exit_code, process.request_cut), (Some(4), true));
+    }
+    let mut run = outlives(&mut daemon, run).await;
+    check(&run.listed().await, State::Ended);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,6 +23,13 @@ pub fn script(script: &str) -> ProcessRequest {
     ProcessRequest { script: script.to_owned(), ..Default::default() }
 }
 
+/// A script with 1.9 million bytes of arguments, near the most that a kernel takes.
+pub fn long(script: &str) -> ProcessRequest {
+    let argument = "x".repeat(100_000);
+    let argv: Vec<&str> = ["sh", "-c", script].into_iter().chain([argument.as_str(); 19]).collect();
+    command(&argv)
+}
+
 /// What was read of a process until now.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Read {

@@ -14,8 +14,11 @@ use seal::StreamKey;
 use serde::{Deserialize, Serialize};
 use wire::v1;
 
-/// Bytes of the file that says what is known of a process. Far more than one has.
-const MOST: u64 = 4 << 20;
+use crate::cut::cut;
+
+/// Bytes of the file that says what is known of a process. One has a hundredth of it; those of daemons that kept the arguments
+/// whole have up to 10 MiB, four bytes for each.
+const MOST: u64 = 12 << 20;
 
 /// What is known of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,6 +47,17 @@ impl Known {
 
     pub(crate) fn process(&self) -> io::Result<v1::Process> {
         v1::Process::decode(self.process.as_slice()).map_err(io::Error::other)
+    }
+
+    /// The same without what a former daemon kept of a long request.
+    fn cut(self) -> io::Result<Self> {
+        let mut process = self.process()?;
+        if let Some(request) = &mut process.request {
+            let is_cut;
+            (*request, is_cut) = cut(request);
+            process.request_cut |= is_cut;
+        }
+        Ok(self.with(&process))
     }
 
     #[must_use]
@@ -96,6 +110,9 @@ impl Place {
     /// Durable when this returns.
     pub(crate) fn write(&self, key: &StreamKey, edition: Edition, known: &Known) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(known)?;
+        if bytes.len() as u64 > MOST {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         self.apply(key, edition, &mut bytes)?;
         store::replace(&self.file(edition), |file| file.write_all(&bytes))
     }
@@ -109,7 +126,8 @@ impl Place {
         }
         let mut bytes = std::fs::read(path)?;
         self.apply(key, edition, &mut bytes)?;
-        Ok((edition, serde_json::from_slice(&bytes)?))
+        let known: Known = serde_json::from_slice(&bytes)?;
+        Ok((edition, known.cut()?))
     }
 
     fn apply(&self, key: &StreamKey, edition: Edition, bytes: &mut [u8]) -> io::Result<()> {
@@ -170,5 +188,38 @@ mod tests {
         assert_eq!(all(root.path()).unwrap().len(), 1);
         place.remove().unwrap();
         assert!(place.read(&key).is_err());
+    }
+
+    #[test]
+    fn what_a_former_daemon_kept_of_the_longest_request_is_read_and_cut() {
+        let root = tempfile::tempdir().unwrap();
+        let key = StreamKey::from_bytes([7; 32]);
+        let place = Place::new(root.path(), RunId::new(), CallId::new());
+        place.make().unwrap();
+        // Each of these bytes takes four in the file.
+        let args = vec!["\u{7f}".repeat(32); 65_536];
+        let request = v1::ProcessRequest { command: "true".into(), args, ..Default::default() };
+        let living = v1::Process { request: Some(request), ..Default::default() };
+        place.write(&key, Edition::Living, &Known::new(&living, "uid:1", "alice", None, 10)).unwrap();
+        assert!(std::fs::metadata(place.file(Edition::Living)).unwrap().len() > 8 << 20);
+        let (_, read) = place.read(&key).unwrap();
+        let read = read.process().unwrap();
+        assert!(read.request_cut && read.encoded_len() < 5_000, "{}", read.encoded_len());
+        assert_eq!(read.request.unwrap().command, "true");
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let root = tempfile::tempdir().unwrap();
+        let key = StreamKey::from_bytes([7; 32]);
+        let place = Place::new(root.path(), RunId::new(), CallId::new());
+        place.make().unwrap();
+        let living = v1::Process { failure: "x".repeat(4 << 20), ..Default::default() };
+        let known = Known::new(&living, "uid:1", "alice", None, 10);
+        assert_eq!(
+            place.write(&key, Edition::Living, &known).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+        assert!(!place.file(Edition::Living).exists());
     }
 }

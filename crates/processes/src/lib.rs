@@ -4,6 +4,7 @@
 #![allow(missing_docs)] // the daemon alone calls it
 
 mod attach;
+mod cut;
 mod disk;
 mod ended;
 mod former;

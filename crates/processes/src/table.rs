@@ -19,6 +19,7 @@ use wire::v1::signal_process_request::Signal;
 use wire::v1::{self, operation::Kind};
 use wire::worker::v1::Attach;
 
+use crate::cut::cut;
 use crate::disk::{Edition, Known, Place};
 use crate::ended::ended_event;
 use crate::former::{Former, name};
@@ -78,11 +79,12 @@ impl Processes {
         };
         let run_id = run.record().id;
         self.enter(run_id, id)?;
-        let shown = v1::ProcessRequest { env: BTreeMap::new(), ..request.clone() };
+        let (shown, request_cut) = cut(&request);
         let process = v1::Process {
             process_id: id.to_string(),
             run_id: run_id.to_string(),
             request: Some(shown),
+            request_cut,
             state: State::Running.into(),
             started_at: Some(Timestamp::now().to_wire()),
             stdin_open: wanted.takes_input(),

@@ -50,7 +50,7 @@ fn render(processes: &[Process], now: &wire::Timestamp, page: &mut Output) {
             how(process),
             ids::or_dash(&request.tag),
             time::span(process.started_at.as_ref(), Some(until)),
-            command(&request),
+            command(&request) + if process.request_cut { "…" } else { "" },
         ]
     });
     page.table(&["PROCESS", "STATE", "END", "TAG", "AGE", "COMMAND"], rows);
@@ -105,10 +105,12 @@ mod tests {
             exit_code: Some(3),
             ..running.clone()
         };
+        let cut = Process { request_cut: true, ..ended.clone() };
         let mut page = Output::new(Look::PIPE);
-        render(&[running, ended], &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
+        render(&[running, ended, cut], &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
         let shown = page.as_str();
         assert!(shown.contains("0000aaaa  RUNNING  -") && shown.contains("exit 3"), "{shown}");
         assert!(shown.contains("node a␛[2J.js") && shown.contains("web"), "{shown}");
+        assert_eq!((shown.matches("[2J.js…").count(), shown.matches('…').count()), (1, 1), "{shown}");
     }
 }

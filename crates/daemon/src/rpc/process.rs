@@ -1,5 +1,6 @@
 //! `ProcessService`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,9 +42,13 @@ impl Service {
         let process = process.ok_or_else(|| Refusal::invalid("process", "is missing"))?;
         let run = RunId::parse(&run_id)?;
         let terms = Terms { run_id, request_id, wait_for_approval };
+        let asked = v1::ProcessRequest { env: BTreeMap::new(), ..process.clone() };
         let made = operation::make(&self.calls, principal, Kind::Process(process), terms).await?;
         let process = match made.result {
-            Some(_) => Some(self.calls.processes.get(run, &made.call_id)?.now()),
+            Some(_) => {
+                let now = self.calls.processes.get(run, &made.call_id)?.now();
+                Some(v1::Process { request: Some(asked), request_cut: false, ..now })
+            }
             None => None,
         };
         Ok(v1::StartProcessResponse { process, call_id: made.call_id, approval_id: made.approval_id })

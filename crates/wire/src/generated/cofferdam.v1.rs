@@ -12016,7 +12016,8 @@ pub struct Process {
     /// Its run.
     #[prost(string, tag = "2")]
     pub run_id: ::prost::alloc::string::String,
-    /// As asked, without its environment.
+    /// As asked, without its environment. Of `command`, `args` and `script` at most the first 4 KiB, except in the answer to its
+    /// start: see `request_cut`.
     #[prost(message, optional, tag = "3")]
     pub request: ::core::option::Option<ProcessRequest>,
     /// Where it is in its life.
@@ -12061,6 +12062,9 @@ pub struct Process {
     /// Why it could not be started, or was lost.
     #[prost(string, tag = "17")]
     pub failure: ::prost::alloc::string::String,
+    /// `request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it.
+    #[prost(bool, tag = "18")]
+    pub request_cut: bool,
 }
 /// Nested message and enum types in `Process`.
 pub mod process {
@@ -12735,7 +12739,10 @@ pub mod process_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.ProcessService", "AttachProcess"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing twice.
+        /// Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing twice. All of them are
+        /// recorded, so one process takes in all at most what its recording holds: `sessions.max_recording` of the daemon's
+        /// configuration, 64 MiB by default, in which a byte that JSON escapes counts as up to six. More is refused (`WRITE_LIMIT`);
+        /// what has more to say comes as a file (`FileService`).
         pub async fn write_stdin(
             &mut self,
             request: impl tonic::IntoRequest<super::WriteStdinRequest>,
@@ -12760,7 +12767,7 @@ pub mod process_service_client {
                 .insert(GrpcMethod::new("cofferdam.v1.ProcessService", "WriteStdin"));
             self.inner.unary(req, path, codec).await
         }
-        /// Changes the size of a process's terminal.
+        /// Changes the size of a process's terminal. Refused where its recording is full or cannot be written (`WRITE_LIMIT`).
         pub async fn resize_terminal(
             &mut self,
             request: impl tonic::IntoRequest<super::ResizeTerminalRequest>,
@@ -12787,7 +12794,9 @@ pub mod process_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Sends a signal to a process.
+        /// Sends a signal to a process, and answers when it is on its way. Of a process that is given input, signals are recorded. Where
+        /// the recording is full or cannot be written, HUP, INT and TERM are sent all the same and counted in the audit log, and QUIT,
+        /// CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in any case.
         pub async fn signal_process(
             &mut self,
             request: impl tonic::IntoRequest<super::SignalProcessRequest>,
@@ -12900,7 +12909,10 @@ pub mod process_service_server {
             tonic::Response<Self::AttachProcessStream>,
             tonic::Status,
         >;
-        /// Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing twice.
+        /// Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing twice. All of them are
+        /// recorded, so one process takes in all at most what its recording holds: `sessions.max_recording` of the daemon's
+        /// configuration, 64 MiB by default, in which a byte that JSON escapes counts as up to six. More is refused (`WRITE_LIMIT`);
+        /// what has more to say comes as a file (`FileService`).
         async fn write_stdin(
             &self,
             request: tonic::Request<super::WriteStdinRequest>,
@@ -12908,7 +12920,7 @@ pub mod process_service_server {
             tonic::Response<super::WriteStdinResponse>,
             tonic::Status,
         >;
-        /// Changes the size of a process's terminal.
+        /// Changes the size of a process's terminal. Refused where its recording is full or cannot be written (`WRITE_LIMIT`).
         async fn resize_terminal(
             &self,
             request: tonic::Request<super::ResizeTerminalRequest>,
@@ -12916,7 +12928,9 @@ pub mod process_service_server {
             tonic::Response<super::ResizeTerminalResponse>,
             tonic::Status,
         >;
-        /// Sends a signal to a process.
+        /// Sends a signal to a process, and answers when it is on its way. Of a process that is given input, signals are recorded. Where
+        /// the recording is full or cannot be written, HUP, INT and TERM are sent all the same and counted in the audit log, and QUIT,
+        /// CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in any case.
         async fn signal_process(
             &self,
             request: tonic::Request<super::SignalProcessRequest>,

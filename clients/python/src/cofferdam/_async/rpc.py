@@ -598,7 +598,9 @@ class ProcessService:
 
     async def write_stdin(self, request: v1.WriteStdinRequest, *, timeout: float | None = None) -> v1.WriteStdinResponse:
         """Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing
-        twice.
+        twice. All of them are recorded, so one process takes in all at most what its recording holds:
+        `sessions.max_recording` of the daemon's configuration, 64 MiB by default, in which a byte that JSON escapes
+        counts as up to six. More is refused (`WRITE_LIMIT`); what has more to say comes as a file (`FileService`).
         """
         return await self._transport.unary(
             _PROCESS_SERVICE_WRITE_STDIN,
@@ -609,7 +611,9 @@ class ProcessService:
     async def resize_terminal(
         self, request: v1.ResizeTerminalRequest, *, timeout: float | None = None
     ) -> v1.ResizeTerminalResponse:
-        """Changes the size of a process's terminal."""
+        """Changes the size of a process's terminal. Refused where its recording is full or cannot be written
+        (`WRITE_LIMIT`).
+        """
         return await self._transport.unary(
             _PROCESS_SERVICE_RESIZE_TERMINAL,
             request,
@@ -619,7 +623,10 @@ class ProcessService:
     async def signal_process(
         self, request: v1.SignalProcessRequest, *, timeout: float | None = None
     ) -> v1.SignalProcessResponse:
-        """Sends a signal to a process."""
+        """Sends a signal to a process, and answers when it is on its way. Of a process that is given input, signals
+        are recorded. Where the recording is full or cannot be written, HUP, INT and TERM are sent all the same and
+        counted in the audit log, and QUIT, CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in any case.
+        """
         return await self._transport.unary(
             _PROCESS_SERVICE_SIGNAL_PROCESS,
             request,

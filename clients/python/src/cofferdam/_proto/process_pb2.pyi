@@ -101,6 +101,7 @@ class Process(google.protobuf.message.Message):
     CPU_TIME_US_FIELD_NUMBER: builtins.int
     PEAK_MEMORY_BYTES_FIELD_NUMBER: builtins.int
     FAILURE_FIELD_NUMBER: builtins.int
+    REQUEST_CUT_FIELD_NUMBER: builtins.int
     process_id: builtins.str
     """Id of the process, and of the call that started it."""
     run_id: builtins.str
@@ -127,9 +128,13 @@ class Process(google.protobuf.message.Message):
     """Peak resident memory of its largest process, bytes. 0 while it lives."""
     failure: builtins.str
     """Why it could not be started, or was lost."""
+    request_cut: builtins.bool
+    """`request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it."""
     @property
     def request(self) -> cofferdam._proto.operation_pb2.ProcessRequest:
-        """As asked, without its environment."""
+        """As asked, without its environment. Of `command`, `args` and `script` at most the first 4 KiB, except in the answer to its
+        start: see `request_cut`.
+        """
 
     @property
     def started_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -163,9 +168,10 @@ class Process(google.protobuf.message.Message):
         cpu_time_us: builtins.int = ...,
         peak_memory_bytes: builtins.int = ...,
         failure: builtins.str = ...,
+        request_cut: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "ended_at", b"ended_at", "exit_code", b"exit_code", "kill", b"kill", "request", b"request", "signal", b"signal", "started_at", b"started_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cpu_time_us", b"cpu_time_us", "ended_at", b"ended_at", "ended_by", b"ended_by", "exit_code", b"exit_code", "failure", b"failure", "kill", b"kill", "peak_memory_bytes", b"peak_memory_bytes", "process_id", b"process_id", "request", b"request", "run_id", b"run_id", "signal", b"signal", "started_at", b"started_at", "state", b"state", "stderr_bytes", b"stderr_bytes", "stdin_bytes", b"stdin_bytes", "stdin_open", b"stdin_open", "stdout_bytes", b"stdout_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cpu_time_us", b"cpu_time_us", "ended_at", b"ended_at", "ended_by", b"ended_by", "exit_code", b"exit_code", "failure", b"failure", "kill", b"kill", "peak_memory_bytes", b"peak_memory_bytes", "process_id", b"process_id", "request", b"request", "request_cut", b"request_cut", "run_id", b"run_id", "signal", b"signal", "started_at", b"started_at", "state", b"state", "stderr_bytes", b"stderr_bytes", "stdin_bytes", b"stdin_bytes", "stdin_open", b"stdin_open", "stdout_bytes", b"stdout_bytes"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_exit_code", b"_exit_code"]) -> typing.Literal["exit_code"] | None: ...
     @typing.overload
