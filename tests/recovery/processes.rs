@@ -1,8 +1,8 @@
 //! Processes that the next daemon finds, and those that it does not.
 
 use harness::process::{command, script};
-use harness::v1::ProcessRequest;
 use harness::v1::process::State;
+use harness::v1::{Process, ProcessRequest};
 use harness::{Daemon, RunHandle, Setup, pid_of, processes, reason, record, requests};
 
 use crate::adopted::{IDLE, outlives};
@@ -50,6 +50,43 @@ async fn one_that_is_not_found_again_is_interrupted_and_ended() {
     run.send(&other, harness::v1::signal_process_request::Signal::Kill).await.unwrap();
     run.waited(&other).await;
     assert_eq!(processes(&container), IDLE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_which_the_daemon_cannot_read_what_it_knew_is_interrupted_and_ended() {
+    let mut daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let id = run.start(script("setsid sleep 1000 & echo up; sleep 1000")).await.process_id;
+    run.until(&id, "up").await;
+    daemon.kill().await;
+    let known = daemon.state_dir().join("processes").join(run.id()).join(&id).join("living.sealed");
+    std::fs::write(known, "not what the daemon wrote").unwrap();
+    daemon.launch().await;
+
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
+    let check = |lost: &Process| {
+        assert_eq!((lost.state(), lost.ended_by.as_str()), (State::Interrupted, "interrupted"), "{lost:?}");
+        assert!(lost.failure.contains("cannot be read") && lost.ended_at.is_some(), "{lost:?}");
+        let kill = lost.kill.as_ref().unwrap();
+        assert!(kill.ended >= 2 && kill.left == 0, "{kill:?}");
+    };
+    check(&run.waited(&id).await);
+    assert!(run.logs(&id).await.text().contains("up"), "what it had written is there");
+    assert_eq!(processes(&run.run.container_id), IDLE);
+    let run_id = run.id().to_owned();
+    let told = run.clients.events(&run_id, "process_ended").await;
+    assert_eq!(told.len(), 1);
+    let told = record(&told[0]);
+    assert_eq!(
+        (&told["call_id"], &told["outcome"]["status"]),
+        (&id.as_str().into(), &"interrupted".into()),
+        "{told}"
+    );
+    // The next daemon knows it.
+    let mut run = outlives(&mut daemon, run).await;
+    check(&run.listed().await[0]);
+    let told = run.clients.events(&run_id, "process_ended").await;
+    assert_eq!(told.len(), 1, "one end");
 }
 
 #[tokio::test(flavor = "multi_thread")]

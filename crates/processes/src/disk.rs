@@ -117,6 +117,11 @@ impl Place {
         store::replace(&self.file(edition), |file| file.write_all(&bytes))
     }
 
+    /// Whether it was begun, and nothing says that it has ended.
+    pub(crate) fn may_live(&self) -> bool {
+        self.file(Edition::Living).exists() && !self.file(Edition::Ended).exists()
+    }
+
     /// The newest that there is.
     pub(crate) fn read(&self, key: &StreamKey) -> io::Result<(Edition, Known)> {
         let edition = if self.file(Edition::Ended).exists() { Edition::Ended } else { Edition::Living };

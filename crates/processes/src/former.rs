@@ -12,42 +12,87 @@ use crate::disk::{self, Edition, Known, Place};
 
 /// The processes that were there.
 #[derive(Default)]
-pub struct Former(Vec<(Place, Edition, Known)>);
+pub struct Former {
+    known: Vec<(Place, Edition, Known)>,
+    /// Those that may still live, and of which no more can be read. They are ended when this is on record.
+    unreadable: Vec<Place>,
+}
 
 impl Former {
     /// Blocks on the disk.
     pub fn read(root: &Path, key: &StreamKey) -> io::Result<Self> {
-        let mut known = Vec::new();
+        let mut former = Self::default();
         for place in disk::all(root)? {
             match place.read(key) {
-                Ok((edition, read)) => known.push((place, edition, read)),
-                // One that was never begun, or cannot be read: nothing of it is spared.
+                Ok((edition, known)) => former.known.push((place, edition, known)),
+                Err(error) if place.may_live() => {
+                    tracing::error!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process cannot be read: it is ended");
+                    former.unreadable.push(place);
+                }
+                // One that was never begun, or whose end is on record: nothing of it is spared.
                 Err(error) => {
                     tracing::warn!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process is removed");
                     place.remove()?;
                 }
             }
         }
-        Ok(Self(known))
+        Ok(former)
     }
 
     /// The cgroups of those that may still live, by run.
     pub fn names(&self) -> BTreeMap<RunId, BTreeSet<String>> {
+        let known = self.known.iter().filter(|(_, edition, _)| *edition == Edition::Living);
         let mut names: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for (place, edition, _) in &self.0 {
-            if *edition == Edition::Living {
-                names.entry(place.run).or_default().insert(name(place.id));
-            }
+        for place in known.map(|(place, ..)| place).chain(&self.unreadable) {
+            names.entry(place.run).or_default().insert(name(place.id));
         }
         names
     }
 
-    pub(crate) fn into_all(self) -> Vec<(Place, Edition, Known)> {
-        self.0
+    /// Those of which everything is known, and the others.
+    pub(crate) fn into_parts(self) -> (Vec<(Place, Edition, Known)>, Vec<Place>) {
+        (self.known, self.unreadable)
     }
 }
 
 /// The name of a process's cgroups.
 pub(crate) fn name(id: CallId) -> String {
     format!("process-{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1;
+
+    use super::*;
+
+    #[test]
+    fn one_that_cannot_be_read_is_not_forgotten_while_it_may_live() {
+        let root = tempfile::tempdir().unwrap();
+        let key = StreamKey::from_bytes([7; 32]);
+        let run = RunId::new();
+        let [never_begun, living, garbled, ended] =
+            std::array::from_fn(|_| Place::new(root.path(), run, CallId::new()));
+        let known = Known::new(&v1::Process::default(), "uid:1", "alice", None, 10);
+        for place in [&never_begun, &living, &garbled, &ended] {
+            place.make().unwrap();
+        }
+        for place in [&living, &garbled, &ended] {
+            place.write(&key, Edition::Living, &known).unwrap();
+        }
+        ended.write(&key, Edition::Ended, &known).unwrap();
+        for (place, file) in [(&garbled, "living.sealed"), (&ended, "ended.sealed")] {
+            std::fs::write(place.directory().join(file), "not this").unwrap();
+        }
+
+        let former = Former::read(root.path(), &key).unwrap();
+        let spared = [&living, &garbled].map(|place| name(place.id));
+        assert_eq!(former.names(), [(run, spared.into())].into());
+        let (known, unreadable) = former.into_parts();
+        let ids = |places: Vec<Place>| places.into_iter().map(|place| place.id).collect::<Vec<_>>();
+        let known = known.into_iter().map(|(place, ..)| place).collect();
+        assert_eq!((ids(known), ids(unreadable)), (vec![living.id], vec![garbled.id]));
+        let left = disk::all(root.path()).unwrap();
+        assert_eq!(left.len(), 2, "the others are removed: {left:?}");
+    }
 }

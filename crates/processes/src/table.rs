@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use audit_service::AuditLog;
-use executor::{Kept, Lanes};
+use executor::{Kept, Lanes, leave};
 use gateway::Permit;
 use identity::{CallId, RunId};
 use ops::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
 use store::Timestamp;
+use store::run::Spec;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::v1::process::State;
@@ -178,12 +179,19 @@ impl Processes {
 
     /// Finds the processes of a former daemon again, each of which goes on or is closed as interrupted.
     pub async fn reattach(&self, former: Former) {
-        for (place, edition, known) in former.into_all() {
+        let (known, unreadable) = former.into_parts();
+        for place in unreadable {
+            let Ok(run) = self.0.shared.runs.get(place.run) else {
+                remove(place).await;
+                continue;
+            };
+            if let Err(error) = self.close_unreadable(&place, &run.spec).await {
+                tracing::error!(run = %place.run, process = %place.id, error = %chain(&error), "a process of a former daemon cannot be closed");
+            }
+        }
+        for (place, edition, known) in known {
             if self.0.shared.runs.get(place.run).is_err() {
-                let removed = tokio::task::spawn_blocking(move || place.remove()).await;
-                if let Ok(Err(error)) = removed {
-                    tracing::warn!(%error, "a process of a run that is gone was not removed");
-                }
+                remove(place).await;
                 continue;
             }
             if let Err(error) = self.reattach_one(&place, edition, known).await {
@@ -194,10 +202,7 @@ impl Processes {
 
     async fn reattach_one(&self, place: &Place, edition: Edition, known: Known) -> std::io::Result<()> {
         let status = known.process()?;
-        let (opened, key, most, min_free) =
-            (place.clone(), self.0.shared.key.clone(), known.most, self.0.shared.min_free);
-        let output = tokio::task::spawn_blocking(move || Output::open(opened, key, most, min_free));
-        let output = Arc::new(output.await.map_err(std::io::Error::other)??);
+        let output = self.output(place, known.most).await?;
         if edition == Edition::Ended {
             self.insert(Process::new(place.run, place.id, status, output).0);
             return Ok(());
@@ -225,24 +230,63 @@ impl Processes {
             }
             (Ok(_), None) => {}
             (Err((why, kill)), _) => {
-                let mut status = status;
-                status.set_state(State::Interrupted);
-                "interrupted".clone_into(&mut status.ended_by);
-                status.failure =
-                    format!("the daemon was restarted, and the process was not found again: {why}");
-                status.kill = Some(kill);
-                status.stdin_open = false;
-                [status.stdout_bytes, status.stderr_bytes] = output.ends();
-                status.ended_at = Some(Timestamp::now().to_wire());
-                let event = ended_event(place, &known, &status, None);
-                if self.0.shared.audit.enqueue(event).await.is_err() {
-                    tracing::error!(process = %place.id, "a process's end is not in the audit log");
-                }
-                finish(&self.0.shared, place, &known, &status).await;
-                self.insert(Process::new(place.run, place.id, status, output).0);
+                let why = format!("the daemon was restarted, and the process was not found again: {why}");
+                self.interrupted(place, &known, status, output, (why, kill)).await;
             }
         }
         Ok(())
+    }
+
+    /// Ends a process of which nothing is known but that it was begun in this run.
+    async fn close_unreadable(&self, place: &Place, run: &Spec) -> std::io::Result<()> {
+        let status = v1::Process {
+            process_id: place.id.to_string(),
+            run_id: place.run.to_string(),
+            ..Default::default()
+        };
+        let known = Known::new(&status, &run.principal, &run.agent_id, None, 0);
+        let output = self.output(place, known.most).await?;
+        let living = self.0.shared.runs.living_run(place.run).ok();
+        let kill = match living.as_ref().and_then(|run| run.lanes_for_review().ok()) {
+            Some(lanes) => end_former(&lanes, &name(place.id), output.ends()).await,
+            None => ops::KillEvidence::default(),
+        };
+        if let Some(run) = living.filter(|_| kill.left > 0) {
+            run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
+        }
+        let why = "the daemon was restarted, and what it knew of the process cannot be read".to_owned();
+        self.interrupted(place, &known, status, output, (why, kill)).await;
+        Ok(())
+    }
+
+    async fn output(&self, place: &Place, most: u64) -> std::io::Result<Arc<Output>> {
+        let (place, key, min_free) = (place.clone(), self.0.shared.key.clone(), self.0.shared.min_free);
+        let output = tokio::task::spawn_blocking(move || Output::open(place, key, most, min_free));
+        Ok(Arc::new(output.await.map_err(std::io::Error::other)??))
+    }
+
+    /// Closes a process that was lost with a former daemon, and nothing of which is left.
+    async fn interrupted(
+        &self,
+        place: &Place,
+        known: &Known,
+        mut status: v1::Process,
+        output: Arc<Output>,
+        (why, kill): (String, ops::KillEvidence),
+    ) {
+        status.set_state(State::Interrupted);
+        "interrupted".clone_into(&mut status.ended_by);
+        status.failure = why;
+        status.kill = Some(kill);
+        status.stdin_open = false;
+        [status.stdout_bytes, status.stderr_bytes] = output.ends();
+        status.ended_at = Some(Timestamp::now().to_wire());
+        let event = ended_event(place, known, &status, None);
+        if self.0.shared.audit.enqueue(event).await.is_err() {
+            tracing::error!(process = %place.id, "a process's end is not in the audit log");
+        }
+        finish(&self.0.shared, place, known, &status).await;
+        self.insert(Process::new(place.run, place.id, status, output).0);
     }
 
     /// A process of this run.
@@ -340,6 +384,33 @@ impl Processes {
     fn table(&self) -> MutexGuard<'_, HashMap<RunId, BTreeMap<CallId, Slot>>> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Removes what is kept of a process whose run is gone.
+async fn remove(place: Place) {
+    let removed = tokio::task::spawn_blocking(move || place.remove()).await;
+    if let Ok(Err(error)) = removed {
+        tracing::warn!(%error, "a process of a run that is gone was not removed");
+    }
+}
+
+/// Ends what a former daemon has started under this name.
+async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> ops::KillEvidence {
+    let kept = match lanes.keep_on(name, Attach { stdout, stderr }).await {
+        Ok(kept) => kept,
+        Err((_, kill)) => return kill,
+    };
+    let (mut link, _, mut held) = kept.into_parts();
+    let ended = tokio::task::spawn_blocking(move || {
+        let (kill, _) = held.end(false);
+        (kill, held)
+    });
+    let Ok((kill, held)) = ended.await else { return ops::KillEvidence::default() };
+    if let Err(error) = link.say(leave()).await {
+        tracing::debug!(%error, "a keeper was gone before its time");
+    }
+    let _ = tokio::task::spawn_blocking(move || held.close()).await;
+    kill
 }
 
 fn not_kept(error: &std::io::Error) -> ToolFailure {
