@@ -175,6 +175,48 @@ async fn the_longest_arguments_are_listed_by_their_beginning_and_survive_a_kille
     check(&run.listed().await, State::Ended);
 }
 
+/// Nothing that is to be recorded happens without, but for what ends a process, and each client is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_recording_refuses_signals_and_sizes_but_not_an_end() {
+    let config = "sessions: { max_recording: 64KiB }\n".to_owned();
+    let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
+    let mut run = harness_run(&daemon).await;
+    let program = "trap 'echo hup' HUP; trap 'echo term; exit 3' TERM; stty raw -echo; echo up
+        while :; do dd bs=4096 count=1 of=/dev/null 2>/dev/null || sleep 0.1; done";
+    let terminal = Some(v1::TerminalSize { rows: 33, columns: 111 });
+    let id = run.start(ProcessRequest { terminal, ..script(program) }).await.process_id;
+    run.until(&id, "up").await;
+    let (run_id, process_id) = (run.id().to_owned(), id.clone());
+    let resize = v1::ResizeTerminalRequest { run_id, process_id, size: terminal };
+    run.clients.processes.resize_terminal(resize.clone()).await.unwrap();
+    run.send(&id, Signal::Cont).await.unwrap();
+    let mut offset = 0;
+    for size in [8_192, 512, 64, 1] {
+        let refused = loop {
+            match run.feed(&id, offset, &vec![b'x'; size], false).await {
+                Ok(answer) => offset = answer.offset,
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!(reason(&refused), "WRITE_LIMIT", "{refused:?}");
+    }
+    assert!(offset > 50_000, "{offset}");
+    let refused = run.clients.processes.resize_terminal(resize).await.unwrap_err();
+    assert_eq!(reason(&refused), "WRITE_LIMIT", "{refused:?}");
+    for signal in [Signal::Cont, Signal::Quit, Signal::Tstp] {
+        assert_eq!(reason(&run.send(&id, signal).await.unwrap_err()), "WRITE_LIMIT", "{signal:?}");
+    }
+    run.send(&id, Signal::Hup).await.unwrap();
+    run.until(&id, "hup").await;
+    run.send(&id, Signal::Term).await.unwrap();
+    let ended = run.waited(&id).await;
+    assert_eq!((ended.exit_code, ended.ended_by.as_str()), (Some(3), ""), "{ended:?}");
+    let told = ended_record(&mut run, &id).await;
+    let facts = &told["outcome"]["facts"];
+    assert_eq!(facts["signals_not_recorded"], 2, "{told}");
+    assert!(facts["recording"]["bytes"].as_u64().unwrap() <= 64 << 10, "{told}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_see_the_same_bytes_at_their_own_pace() {
     let daemon = Daemon::start().await;

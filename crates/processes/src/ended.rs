@@ -7,11 +7,13 @@ use wire::v1::{self, process::State};
 
 use crate::disk::{Known, Place};
 
+/// `unrecorded` signals were sent though its recording was full or could not be written.
 pub(crate) fn ended_event(
     place: &Place,
     known: &Known,
     process: &v1::Process,
     recording: Option<&Digest>,
+    unrecorded: u64,
 ) -> Event {
     let status = match process.state() {
         State::Interrupted => Status::Interrupted,
@@ -27,6 +29,9 @@ pub(crate) fn ended_event(
     });
     if let Some(Digest { sha256, bytes }) = recording {
         facts["recording"] = json!({ "sha256": sha256, "bytes": bytes });
+    }
+    if unrecorded > 0 {
+        facts["signals_not_recorded"] = unrecorded.into();
     }
     let mut outcome = Outcome::new(status).facts(facts);
     if !process.failure.is_empty() {

@@ -8,7 +8,7 @@ use ops::{Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use store::recording::{Digest, Entry, Header, Recorder, Recording};
 use tokio::time::Instant;
-use wire::v1;
+use wire::v1::{self, signal_process_request::Signal as Wanted};
 use wire::worker::v1::{Stdin, to_keeper};
 use worker_protocol::client::{TerminalSignal, TerminalSize};
 use worker_protocol::keeper::MAX_STDIN;
@@ -28,6 +28,10 @@ pub(crate) struct Input {
     taken: u64,
     open: bool,
     current: Option<Current>,
+    /// Signals that were sent and are not in the recording.
+    unrecorded: u64,
+    /// The daemon's log says that the recording has failed.
+    is_told: bool,
 }
 
 /// What is being given.
@@ -40,7 +44,7 @@ struct Current {
 
 impl Input {
     pub(crate) fn new(recorder: Option<Recorder>, taken: u64, open: bool) -> Self {
-        Self { recorder, taken, open, current: None }
+        Self { recorder, taken, open, current: None, unrecorded: 0, is_told: false }
     }
 
     /// Whether something may be given.
@@ -64,9 +68,7 @@ impl Input {
         let skipped = usize::try_from(self.taken - offset).unwrap_or(usize::MAX);
         let data = given.data.slice(skipped.min(given.data.len())..);
         if !self.record(Entry::Input(data.clone())).await {
-            let message =
-                "what a process is given is recorded, and its recording is full or cannot be written";
-            let _ = given.answer.send(Err(Refusal::new(Reason::WriteLimit, message)));
+            let _ = given.answer.send(Err(not_recorded()));
             return Ok(());
         }
         let given = Given { data, ..given };
@@ -135,19 +137,32 @@ impl Input {
         (self.taken, self.open)
     }
 
-    pub(crate) async fn resized(&mut self, size: v1::TerminalSize) -> bool {
-        match TerminalSize::new(size.rows, size.columns) {
-            Some(size) => self.record(Entry::Resize(size)).await,
-            None => false,
-        }
+    /// Records a new size: whether the terminal may have it.
+    pub(crate) async fn resized(&mut self, size: v1::TerminalSize) -> Result<(), Refusal> {
+        let size = TerminalSize::new(size.rows, size.columns)
+            .ok_or_else(|| Refusal::invalid("size", "is not that of a terminal"))?;
+        if self.record(Entry::Resize(size)).await { Ok(()) } else { Err(not_recorded()) }
     }
 
-    pub(crate) async fn signalled(&mut self, number: u32) -> bool {
-        match TerminalSignal::from_number(number) {
-            // Without a recording it is the audit log's.
-            Some(signal) if self.recorder.is_some() => self.record(Entry::Signal(signal)).await,
-            _ => true,
+    /// Records a signal: whether it may be sent.
+    pub(crate) async fn signalled(&mut self, wanted: Wanted) -> Result<(), Refusal> {
+        let signal = TerminalSignal::from_number(i32::from(wanted).unsigned_abs());
+        // What is given no input has no recording.
+        let Some(signal) = signal.filter(|_| self.recorder.is_some()) else { return Ok(()) };
+        if self.record(Entry::Signal(signal)).await {
+            return Ok(());
         }
+        // A recording that is full keeps nobody from ending a process.
+        if matches!(wanted, Wanted::Hup | Wanted::Int | Wanted::Term) {
+            self.unrecorded += 1;
+            return Ok(());
+        }
+        Err(not_recorded())
+    }
+
+    /// Signals that were sent and are not in the recording.
+    pub(crate) fn unrecorded(&self) -> u64 {
+        self.unrecorded
     }
 
     async fn record(&mut self, entry: Entry) -> bool {
@@ -155,7 +170,10 @@ impl Input {
         match recorder.add(entry).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "the input of a process can no longer be recorded");
+                // Once: its client can try for ever.
+                if !std::mem::replace(&mut self.is_told, true) {
+                    tracing::warn!(error = %chain(&error), "the input of a process can no longer be recorded");
+                }
                 false
             }
         }
@@ -172,6 +190,11 @@ impl Input {
             }
         }
     }
+}
+
+fn not_recorded() -> Refusal {
+    let message = "what a process is given is recorded, and its recording is full or cannot be written";
+    Refusal::new(Reason::WriteLimit, message)
 }
 
 /// Begins the recording of what a process is given: beside those of terminals. A daemon that takes it over begins another one,

@@ -89,6 +89,7 @@ impl Owner {
         let said_all = matches!(why, Why::Lost(_))
             || timeout(DRAIN, self.drain(&mut state)).await.is_ok_and(|drained| drained.is_ok());
         let recording = self.input.finish().await;
+        let unrecorded = self.input.unrecorded();
         if kill.left > 0 {
             self.run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
         }
@@ -103,7 +104,7 @@ impl Owner {
             "the end of its output was not read in time".clone_into(&mut status.failure);
         }
         status.ended_at = Some(Timestamp::now().to_wire());
-        let event = ended_event(&self.place, &self.known, &status, recording.as_ref());
+        let event = ended_event(&self.place, &self.known, &status, recording.as_ref(), unrecorded);
         if self.shared.audit.record(event).await.is_err() {
             tracing::error!(process = %self.place.id, "a process's end waits for the audit log");
         }
@@ -145,10 +146,12 @@ impl Owner {
                     done => done,
                 },
                 Happening::Said(Err(lost)) => Err(lost),
-                Happening::Ordered(Some(Order::Signal(Wanted::Kill)) | None) | Happening::Given(None) => {
-                    // Also where nobody has its handle any more: nobody could ever end it.
+                Happening::Ordered(Some(Order::Signal(Wanted::Kill, answer))) => {
+                    let _ = answer.send(Ok(()));
                     return Why::Killed;
                 }
+                // Nobody has its handle any more: nobody could ever end it.
+                Happening::Ordered(None) | Happening::Given(None) => return Why::Killed,
                 Happening::Ordered(Some(order)) => self.order(order).await,
                 Happening::Given(Some(given)) => self.input.give(given, &mut self.link).await,
                 Happening::Impatient => {
@@ -171,17 +174,21 @@ impl Owner {
 
     async fn order(&mut self, order: Order) -> Result<(), KeeperLost> {
         match order {
-            Order::Resize(size) => {
-                if self.input.resized(size).await {
+            Order::Resize(size, answer) => {
+                let recorded = self.input.resized(size).await;
+                if recorded.is_ok() {
                     let size = wire::worker::v1::TerminalSize { rows: size.rows, columns: size.columns };
                     self.link.say(to_keeper::Body::Resize(size)).await?;
                 }
+                let _ = answer.send(recorded);
             }
-            Order::Signal(wanted) => {
-                let number = i32::from(wanted).unsigned_abs();
-                if self.input.signalled(number).await {
+            Order::Signal(wanted, answer) => {
+                let recorded = self.input.signalled(wanted).await;
+                if recorded.is_ok() {
+                    let number = i32::from(wanted).unsigned_abs();
                     self.link.say(to_keeper::Body::Signal(Signal { number })).await?;
                 }
+                let _ = answer.send(recorded);
             }
             Order::KillForeground => {
                 self.link.say(to_keeper::Body::KillForeground(KillForeground {})).await?;

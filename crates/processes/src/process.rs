@@ -39,13 +39,16 @@ pub struct Process {
 /// What its owner is told.
 #[derive(Debug)]
 pub(crate) enum Order {
-    Resize(v1::TerminalSize),
-    Signal(Signal),
+    Resize(v1::TerminalSize, Answer),
+    Signal(Signal, Answer),
     /// Of a session: kill what has its terminal, unless that is its shell.
     KillForeground,
     /// Of a session: give its shell a line.
     Control(Line),
 }
+
+/// Whether an order was carried out.
+pub(crate) type Answer = oneshot::Sender<Result<(), Refusal>>;
 
 /// A line for the shell of a session.
 #[derive(Debug)]
@@ -187,14 +190,21 @@ impl Process {
         if self.status.borrow().request.as_ref().is_none_or(|request| request.terminal.is_none()) {
             return Err(Refusal::new(Reason::PreconditionFailed, "the process has no terminal"));
         }
-        self.order(Order::Resize(size)).await
+        self.carried_out(|answer| Order::Resize(size, answer)).await
     }
 
     pub async fn signal(&self, signal: Signal) -> Result<(), Refusal> {
         if signal == Signal::Unspecified {
             return Err(Refusal::invalid("signal", "is missing, or not one that can be sent"));
         }
-        self.order(Order::Signal(signal)).await
+        self.carried_out(|answer| Order::Signal(signal, answer)).await
+    }
+
+    /// Gives an order, and hears what came of it.
+    async fn carried_out(&self, order: impl FnOnce(Answer) -> Order) -> Result<(), Refusal> {
+        let (answer, answered) = oneshot::channel();
+        self.order(order(answer)).await?;
+        answered.await.unwrap_or_else(|_| Err(has_ended()))
     }
 
     pub(crate) async fn order(&self, order: Order) -> Result<(), Refusal> {

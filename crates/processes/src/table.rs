@@ -281,7 +281,7 @@ impl Processes {
         status.stdin_open = false;
         [status.stdout_bytes, status.stderr_bytes] = output.ends();
         status.ended_at = Some(Timestamp::now().to_wire());
-        let event = ended_event(place, known, &status, None);
+        let event = ended_event(place, known, &status, None, 0);
         if self.0.shared.audit.enqueue(event).await.is_err() {
             tracing::error!(process = %place.id, "a process's end is not in the audit log");
         }

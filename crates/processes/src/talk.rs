@@ -101,8 +101,18 @@ impl Process {
             if session.is_idle() || !self.lives() {
                 break;
             }
-            let order = if attempt < attempts { Order::Signal(Signal::Int) } else { Order::KillForeground };
-            self.order(order).await?;
+            let sent = if attempt < attempts {
+                self.signal(Signal::Int).await
+            } else {
+                self.order(Order::KillForeground).await
+            };
+            if let Err(refusal) = sent {
+                // It ends at this moment.
+                if self.wait(each).await.state() == State::Running {
+                    return Err(refusal);
+                }
+                break;
+            }
             let until = Instant::now() + each;
             if turn.is_none() {
                 self.settles(session, each).await;

@@ -107,7 +107,9 @@ impl CallTask {
 /// Asks it to end, and sees that it does. One that has ended meanwhile is as wanted.
 async fn end(process: &Process) {
     for (signal, patience) in [(Signal::Term, POLITELY), (Signal::Kill, FORCED)] {
-        if process.signal(signal).await.is_err() || ended(&process.wait(patience).await) {
+        // A signal that is not sent found it at its end.
+        let _ = process.signal(signal).await;
+        if ended(&process.wait(patience).await) {
             return;
         }
     }
