@@ -383,6 +383,47 @@ async fn a_session_is_used_from_the_command_line() {
     assert_eq!(coffer(&daemon, &["session", "run", run, "build", "--", "ls"]).await.code, 125);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_is_used_from_the_command_line() {
+    let daemon = Daemon::start().await;
+    let run = daemon.run_on(harness::requests::managed("harness")).await;
+    let run = run.id();
+    let program = "echo up; echo warn >&2; while read line; do echo got $line; done; exit 7";
+    let start = ["process", "start", run, "--stdin", "--tag", "echo", "--script", "--", program];
+    let id = out(&daemon, &start).await.trim_end().to_owned();
+    assert_eq!(id.len(), 36, "the id alone: {id}");
+    let listed = out(&daemon, &["process", "list", run]).await;
+    assert!(listed.contains("RUNNING") && listed.contains("echo") && listed.contains(&id[28..]), "{listed}");
+    assert_eq!(out(&daemon, &["process", "send", run, "echo", "one"]).await, "");
+    let late = coffer(&daemon, &["process", "wait", run, "echo", "--timeout", "300ms"]).await;
+    assert_eq!((late.code, late.out), (124, format!("RUNNING {id}\n")));
+    let line = ["process", "logs", run, &id[28..], "--follow"];
+    let follow = async { coffer(&daemon, &line).await };
+    let send = async {
+        out(&daemon, &["process", "send", run, "echo", "two"]).await;
+        out(&daemon, &["process", "send", run, "echo", "-n", "", "--close"]).await;
+    };
+    let (followed, ()) = tokio::join!(follow, send);
+    let told = (followed.code, followed.out.as_str(), followed.err.as_str());
+    assert_eq!(told, (0, "up\ngot one\ngot two\n", "warn\n"));
+    let ended = coffer(&daemon, &["process", "wait", run, "echo"]).await;
+    assert_eq!((ended.code, ended.out), (7, format!("ENDED {id}\n")));
+    let closed = coffer(&daemon, &["process", "send", run, "echo", "three"]).await;
+    assert!(closed.code == 1 && closed.err.contains("PRECONDITION_FAILED"), "{}", closed.err);
+
+    let waits = "until [ \"$(stty size)\" = '40 120' ]; do sleep 0.1; done; echo resized; sleep 1000";
+    out(&daemon, &["process", "start", run, "--tty", "--tag", "tty", "--", "sh", "-c", waits]).await;
+    out(&daemon, &["process", "resize", run, "tty", "40", "120"]).await;
+    while !out(&daemon, &["process", "logs", run, "tty"]).await.contains("resized") {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    out(&daemon, &["process", "signal", run, "tty", "hup"]).await;
+    assert_eq!(coffer(&daemon, &["process", "wait", run, "tty"]).await.code, 129);
+    let listed = json(&daemon, &["process", "list", run, "--tag", "tty"]).await;
+    assert_eq!((&listed["processes"][0]["signal"], &listed["processes"][1]), (&1.into(), &Value::Null));
+    assert_eq!(coffer(&daemon, &["process", "logs", run, "none"]).await.code, 2);
+}
+
 /// Together their arguments are more than one answer of the daemon may have.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_with_the_longest_arguments_are_found_by_their_tags() {
