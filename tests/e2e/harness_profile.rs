@@ -46,6 +46,25 @@ async fn the_deny_list_is_off_in_both_places_and_the_record_is_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_leaves_something_is_told_of_processes_where_there_are_any() {
+    let daemon = Daemon::start().await;
+    for (profile, has_processes) in [("harness", true), ("open", false)] {
+        let mut run = daemon.run_on(requests::managed(profile)).await;
+        let left = run.ran(calls::shell("sleep 1000 & echo up")).await;
+        assert_eq!((left.stdout.as_str(), left.exit_code), ("up\n", Some(0)), "{left:?}");
+        assert_eq!(left.kill.map(|kill| (kill.ended, kill.left)), Some((1, 0)), "{profile}");
+        assert_eq!(
+            left.hint.contains("with the operation `process`"),
+            has_processes,
+            "{profile}: {}",
+            left.hint
+        );
+        let none = run.ran(calls::shell("sleep 0.1 & wait")).await;
+        assert!(!none.hint.contains("`process`"), "{profile}: {}", none.hint);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_command_has_hours_where_the_profile_says_so() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
