@@ -4,6 +4,8 @@
 //! bounded, and where they contradict the header the archive is refused. Refused, too, are names and links that leave the
 //! top, devices, FIFOs, and files with holes, whose size on disk says nothing of what they unpack to.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use std::io::{self, BufReader, Read};
 
 use tar::{Archive, Entry, EntryType, PaxExtensions};
@@ -32,8 +34,56 @@ pub(crate) enum MemberKind {
     Directory,
     /// A symbolic link, which stays beneath the top.
     Link(String),
-    /// Another name of a file that came before.
-    Same(String),
+    /// Another name of a file that came before, which has so many bytes.
+    Same {
+        original: String,
+        bytes: u64,
+    },
+}
+
+impl MemberKind {
+    /// Bytes that it takes when it is unpacked.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::File(bytes) | Self::Same { bytes, .. } => *bytes,
+            Self::Directory | Self::Link(_) => 0,
+        }
+    }
+}
+
+/// The sizes of the files until now. Of their names it has keyed hashes: names may be as long as the archive.
+#[derive(Default)]
+struct Sizes {
+    keys: RandomState,
+    bytes: HashMap<u128, u64>,
+}
+
+impl Sizes {
+    /// Of a name without the parts that lead nowhere, for what is unpacked has one name.
+    fn key(&self, name: &str) -> u128 {
+        let parts = || name.split('/').filter(|part| !matches!(*part, "" | "."));
+        let half = |salt: u8| {
+            let mut hasher = self.keys.build_hasher();
+            salt.hash(&mut hasher);
+            parts().for_each(|part| part.hash(&mut hasher));
+            hasher.finish()
+        };
+        u128::from(half(0)) << 64 | u128::from(half(1))
+    }
+
+    /// Of the file to which a second name leads; `None` where none came before.
+    fn of(&self, name: &str) -> Option<u64> {
+        self.bytes.get(&self.key(name)).copied()
+    }
+
+    /// A member follows.
+    fn add(&mut self, member: &Member) {
+        let key = self.key(&member.name);
+        match &member.kind {
+            MemberKind::File(bytes) | MemberKind::Same { bytes, .. } => self.bytes.insert(key, *bytes),
+            MemberKind::Directory | MemberKind::Link(_) => self.bytes.remove(&key),
+        };
+    }
 }
 
 /// What extended headers say of the member that follows.
@@ -54,6 +104,7 @@ pub(crate) fn members(
     let mut source = Source { inner: BufReader::with_capacity(BLOCK, archive), is_over: false };
     let mut archive = Archive::new(&mut source);
     let mut extension = Extension::default();
+    let mut sizes = Sizes::default();
     for entry in archive.entries().map_err(|error| broken(&error))?.raw(true) {
         let mut entry = entry.map_err(|error| broken(&error))?;
         let kind = entry.header().entry_type();
@@ -71,8 +122,9 @@ pub(crate) fn members(
             }
             kind => {
                 let extension = std::mem::take(&mut extension);
-                let member = member(&entry, kind, extension)?;
-                room.take(if let MemberKind::File(size) = member.kind { size } else { 0 })?;
+                let member = member(&entry, kind, extension, &sizes)?;
+                room.take(member.kind.bytes())?;
+                sizes.add(&member);
                 each(member, &mut entry)?;
             }
         }
@@ -102,6 +154,7 @@ fn member(
     entry: &Entry<'_, impl Read>,
     kind: EntryType,
     extension: Extension,
+    sizes: &Sizes,
 ) -> Result<Member, ToolFailure> {
     let header = entry.header();
     let name = match extension.name {
@@ -141,6 +194,9 @@ fn member(
         EntryType::Link => {
             let target = target()?;
             let target = target.strip_prefix("./").unwrap_or(&target);
+            if name.is_empty() {
+                return Err(refused("a file without a name"));
+            }
             if target.split('/').any(|part| part == "..") || !stays_within(0, target) {
                 return Err(outside(&format!(
                     "the link {} to {}",
@@ -148,7 +204,13 @@ fn member(
                     jail::excerpt(target)
                 )));
             }
-            MemberKind::Same(target.to_owned())
+            let bytes = sizes.of(target).ok_or_else(|| {
+                refused(&format!(
+                    "a second name, {}, of a file that does not come before it",
+                    jail::excerpt(name)
+                ))
+            })?;
+            MemberKind::Same { original: target.to_owned(), bytes }
         }
         EntryType::Fifo | EntryType::Char | EntryType::Block => {
             let message = format!("{}: devices and FIFOs are not unpacked", jail::excerpt(name));

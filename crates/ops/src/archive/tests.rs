@@ -116,6 +116,18 @@ fn a_tree_comes_out_as_it_went_in() {
 #[test]
 fn a_hostile_member_is_refused_before_any_is_unpacked() {
     let file = || (header(EntryType::Regular, "first", 1), &b"x"[..]);
+    let second = || (header(EntryType::Regular, "second", 1), &b"x"[..]);
+    // Four times a third of what may be unpacked, three of them only names: each of the one before.
+    let third = vec![0; 1 << 20];
+    let third = &third[..(1 << 20) / 3];
+    let many_names = |name: &str, original: &str| {
+        vec![
+            (header(EntryType::Regular, name, third.len() as u64), third),
+            (linked(EntryType::Link, "l1", original), b""),
+            (linked(EntryType::Link, "l2", "l1"), b""),
+            (linked(EntryType::Link, "l3", "./l2"), b""),
+        ]
+    };
     let big = u64::MAX.to_string();
     let sized = pax("size=9");
     let sparse = pax("GNU.sparse.major=1");
@@ -142,6 +154,15 @@ fn a_hostile_member_is_refused_before_any_is_unpacked() {
         (vec![(escaping.0.clone(), &escaping.1[..]), file()], Reason::SandboxViolation),
         (vec![(header(EntryType::GNULongName, "l", 4), b"../x"), file()], Reason::SandboxViolation),
         (vec![(header(EntryType::Regular, "big", MOST), &vec![0; 1 << 20][..])], Reason::WriteLimit),
+        (many_names("big", "big"), Reason::WriteLimit),
+        (many_names("./a//./big", "a/big"), Reason::WriteLimit),
+        (vec![(linked(EntryType::Link, "l", "second"), b""), second()], Reason::InvalidArgument),
+        (vec![(linked(EntryType::Link, "l", "l"), b"")], Reason::InvalidArgument),
+        (
+            vec![(linked(EntryType::Symlink, "s", "first"), b""), (linked(EntryType::Link, "l", "s"), b"")],
+            Reason::InvalidArgument,
+        ),
+        (vec![(linked(EntryType::Link, ".", "first"), b"")], Reason::InvalidArgument),
     ] {
         let scene = Scene::new();
         let shown = format!(
@@ -195,12 +216,30 @@ fn a_link_of_the_archive_leads_no_other_member_anywhere() {
 fn bits_that_change_who_runs_a_program_are_dropped_and_a_second_name_is_a_copy() {
     let scene = Scene::new();
     let members = [(header(EntryType::Regular, "a", 1), &b"x"[..]), (linked(EntryType::Link, "b", "a"), b"")];
-    assert_eq!(scene.unpack(&archive(&members)).unwrap(), Unpacked { entries: 2, bytes: 1, left_out: 0 });
+    assert_eq!(scene.unpack(&archive(&members)).unwrap(), Unpacked { entries: 2, bytes: 2, left_out: 0 });
     for name in ["a", "b"] {
         let file = scene.inside.join("to").join(name);
         assert_eq!(fs::read(&file).unwrap(), b"x");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o755);
     }
+}
+
+#[test]
+fn a_second_name_of_a_file_that_is_left_out_is_left_out_and_copies_nothing_that_was_there() {
+    let scene = Scene::new();
+    let hooks = scene.inside.join("to/.git/hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    fs::write(hooks.join("pre-commit"), "was there").unwrap();
+    let members = [
+        (header(EntryType::Regular, ".git/hooks/pre-commit", 1), &b"x"[..]),
+        (linked(EntryType::Link, "copy", ".git/hooks/pre-commit"), b""),
+    ];
+    let archive = archive(&members);
+    assert_eq!(scene.unpack(&archive).unwrap_err().reason, Reason::SandboxViolation);
+    let unpacked = unpack(&scene.jail, &path("to"), &archive, MOST, Protected::LeftOut).unwrap();
+    assert_eq!((unpacked.entries, unpacked.left_out), (0, 2));
+    assert!(!scene.inside.join("to/copy").exists());
+    assert_eq!(fs::read(hooks.join("pre-commit")).unwrap(), b"was there");
 }
 
 /// The same header for ever.

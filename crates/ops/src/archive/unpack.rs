@@ -10,7 +10,7 @@ use jail::{Access, Jail, Parents, PathRefusal, SandboxPath, WriteMode};
 
 use super::member::broken;
 use super::{Member, MemberKind, members};
-use crate::ToolFailure;
+use crate::{Reason, ToolFailure};
 
 const BLOCK: usize = 256 * 1024;
 
@@ -52,20 +52,18 @@ pub fn unpack(
     protected: Protected,
 ) -> Result<Unpacked, ToolFailure> {
     let mut left_out = 0;
-    let mut is_left_out = |path: &SandboxPath| match (jail.check(path, Access::Write), protected) {
+    let is_left_out = |path: &SandboxPath| match (jail.check(path, Access::Write), protected) {
         (Ok(()), _) => Ok(false),
-        (Err(_), Protected::LeftOut) => {
-            left_out += 1;
-            Ok(true)
-        }
+        (Err(_), Protected::LeftOut) => Ok(true),
         (Err(refusal), Protected::Refused) => Err(ToolFailure::from(refusal)),
     };
     rewind(archive)?;
     let room = members(archive, most, |member, _| {
-        is_left_out(&place(top, &member.name)?)?;
-        if let MemberKind::Same(target) = &member.kind {
-            place(top, target)?;
+        let mut goes = is_left_out(&place(top, &member.name)?)?;
+        if let MemberKind::Same { original, .. } = &member.kind {
+            goes |= is_left_out(&place(top, original)?)?;
         }
+        left_out += u64::from(goes);
         Ok(())
     })?;
     jail.writable(top)?.ensure_directory()?;
@@ -74,7 +72,16 @@ pub fn unpack(
     let mut block = vec![0; BLOCK];
     let unpacked = members(archive, most, |member, content| {
         let path = place(top, &member.name)?;
-        if jail.check(&path, Access::Write).is_ok() {
+        let original = match &member.kind {
+            MemberKind::Same { original, .. } => Some(place(top, original)?),
+            _ => None,
+        };
+        // A file that is left out takes its other names along: what is in its place is not of the archive.
+        if [Some(&path), original.as_ref()]
+            .into_iter()
+            .flatten()
+            .all(|path| jail.check(path, Access::Write).is_ok())
+        {
             one(jail, top, &path, &member, content, &mut block)?;
         }
         done += 1;
@@ -107,11 +114,16 @@ fn one(
         MemberKind::Directory => Ok(writable.make_directory(member.mode)?),
         MemberKind::Link(target) => Ok(writable.make_link(target.as_bytes())?),
         MemberKind::File(_) => file(jail, path, member.mode, content, block),
-        MemberKind::Same(name) => {
+        MemberKind::Same { original: name, bytes } => {
             let original = place(top, name)?;
             let mut original = jail.readable(&original)?.open_file()?;
+            if original.meta.size != *bytes {
+                let message =
+                    format!("{} was changed while the archive was unpacked; try again", jail::excerpt(name));
+                return Err(ToolFailure::new(Reason::PreconditionFailed, message));
+            }
             let mode = original.meta.mode & 0o777;
-            let mut content = Read::take(&mut original.file, original.meta.size);
+            let mut content = Read::take(&mut original.file, *bytes);
             file(jail, path, mode, &mut content, block)
         }
     }

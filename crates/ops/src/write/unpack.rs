@@ -96,7 +96,7 @@ fn each(
         jail.writable(&path)?;
         match member.kind {
             MemberKind::File(size) => show(&path, Some(size), true),
-            MemberKind::Same(_) => show(&path, None, true),
+            MemberKind::Same { bytes, .. } => show(&path, Some(bytes), true),
             MemberKind::Directory | MemberKind::Link(_) => show(&path, None, false),
         }
     })?;
