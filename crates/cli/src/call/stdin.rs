@@ -21,7 +21,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
         content.map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
     content.ok_or_else(|| {
         Failure::usage(format!("{} is larger than {}", path.display(), quantity::bytes(LARGEST)))
-            .with_hint("put large files into the workspace before the run, or make them by a command in it")
+            .with_hint("`coffer cp FILE RUN:PATH` brings files of any size")
     })
 }
 
@@ -41,6 +41,10 @@ mod tests {
     fn is_bounded() {
         assert_eq!(bounded(&mut &b"abc"[..]).unwrap(), Some(b"abc".to_vec()));
         assert_eq!(bounded(&mut io::repeat(0)).unwrap(), None);
+        let large = tempfile::NamedTempFile::new().unwrap();
+        large.as_file().set_len(LARGEST + 1).unwrap();
+        let refused = read(large.path()).unwrap_err().to_string();
+        assert!(refused.contains("is larger than 32.0 MiB") && refused.contains("coffer cp"), "{refused}");
     }
 
     #[test]
