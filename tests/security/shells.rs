@@ -145,7 +145,7 @@ async fn s9_a_flood_is_bounded_and_the_session_goes_on() {
         run.close(&id).await;
     }
     let resident = memory(daemon.pid(), "VmRSS");
-    assert!(resident < 300 << 20, "{resident} bytes");
+    assert!(resident < 300 << 10, "{resident} KiB");
 }
 
 /// Commands that read, wait, or leave something behind hold neither their session nor the daemon.
