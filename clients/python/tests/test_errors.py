@@ -91,7 +91,7 @@ async def written_to_a_call_that_ended() -> grpc.aio.AioRpcError:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        method: grpc.aio.StreamUnaryMultiCallable = channel.stream_unary("/a/b")
+        method: grpc.aio.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary("/a/b")
         while True:
             call = method()
             with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
