@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure of a second Docker Engine beside this host's, which maps the users of its containers (`userns-remap`), and
-# prints its address. It has the base image of the first one. Whoever uses it holds a shared lock on LOCK: the engine ends
-# when nobody does any more, and nothing is left of it.
+# prints its address. It has the base image of the first one. A test that uses it holds a shared lock on LOCK: the engine ends
+# when none does, and nothing is left of it.
 #
 #   tests/mapped-engine.sh LOCK
 set -euo pipefail

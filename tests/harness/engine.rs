@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Whoever holds it uses the engine, which ends when nobody does.
+/// A test that holds it uses the engine, which ends when none does.
 const LOCK: &str = "/var/tmp/cofferdam-mapped-engine.lock";
 
 static MAPPED: OnceLock<Mapped> = OnceLock::new();

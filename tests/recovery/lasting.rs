@@ -50,7 +50,7 @@ async fn a_run_that_lives_is_given_another_token_which_outlives_the_daemon() {
         assert_eq!(answer.run.unwrap().run_id, id);
         tokens.push(answer.token);
         for (number, token) in tokens.iter().enumerate() {
-            let expected = if number + 1 == tokens.len() { Ok(()) } else { Err(Code::Unauthenticated) };
+            let expected = if number + 1 == tokens.len() { Ok(()) } else { Err(Code::PermissionDenied) };
             assert_eq!(opens(&mut run, token).await, expected, "{number}");
         }
     }
@@ -58,15 +58,15 @@ async fn a_run_that_lives_is_given_another_token_which_outlives_the_daemon() {
     let refused = run.clients.runs.issue_run_token(Bearer::new(&tokens[2]).shows(issue.clone())).await;
     assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
     let states = run.clients.events(&id, "run_state").await;
-    let issued = states.iter().filter(|event| record(event)["details"]["token"] == "issued");
+    let issued = states.iter().filter(|event| record(event)["details"]["token_issued"] == true);
     assert_eq!(issued.count(), 3);
 
     let mut run = outlives(&mut daemon, run).await;
     assert_eq!(opens(&mut run, &tokens[2]).await, Ok(()));
-    assert_eq!(opens(&mut run, &tokens[1]).await, Err(Code::Unauthenticated));
+    assert_eq!(opens(&mut run, &tokens[1]).await, Err(Code::PermissionDenied));
     run.stop().await;
     assert_eq!(reason(&run.clients.runs.issue_run_token(issue).await.unwrap_err()), "RUN_NOT_READY");
-    assert_eq!(opens(&mut run, &tokens[2]).await, Err(Code::Unauthenticated));
+    assert_eq!(opens(&mut run, &tokens[2]).await, Err(Code::PermissionDenied));
 }
 
 /// Nobody could renew it while there was no daemon.

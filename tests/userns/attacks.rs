@@ -50,7 +50,7 @@ async fn u3_no_capability_beyond_the_list_can_be_had_and_no_user_of_the_host() {
         attempt("securebits", SYS_prctl, "28,47", REFUSED),
         attempt("setuid to one that is not mapped", libc::SYS_setuid, "100000", NO_USER),
         attempt("setgid to one that is not mapped", libc::SYS_setgid, "100000", NO_USER),
-        // Workspaces have no other owner than their own, whoever asks.
+        // Workspaces have no other owner than their own.
         attempt("give the probe away", libc::SYS_fchownat, "-100,@/workspace/probe,1,1,0", NO_USER),
         attempt("priority", libc::SYS_setpriority, "0,0,-20", &[EPERM, libc::EACCES]),
         attempt("hard limit", libc::SYS_prlimit64, "0,7,#ffffffff:ffffffff,0", REFUSED),
@@ -125,7 +125,7 @@ async fn u3_forged_users_lead_to_nobody_of_the_host() {
     assert!(daemon.roots_are_gone());
 }
 
-/// Nothing of the host's is behind a link that root inside makes, for whichever lane follows it.
+/// A link that root inside makes leads to nothing of the host, whichever lane follows it.
 #[tokio::test]
 async fn u3_links_lead_to_nothing_of_the_host() {
     let (daemon, mut inside) = enter("w").await;

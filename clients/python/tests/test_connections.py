@@ -47,7 +47,7 @@ def test_output_comes_whole_over_connections_that_break(proxy: Proxy) -> None:
         assert sandbox.files.read("count") == "x\n"
 
 
-def test_calls_of_one_request_id_are_one_call_whoever_makes_them(endpoint: str) -> None:
+def test_calls_of_one_request_id_are_one_call_of_all_clients(endpoint: str) -> None:
     with Sandbox.create(profile="open", endpoint=endpoint) as sandbox, Client(endpoint) as client:
         again = Sandbox.connect(sandbox.run_id, client=client)
         outcomes = [

@@ -287,8 +287,8 @@ export class Caller {
     const { request: made } = request;
     const signal = either(listener.signal, this.options.signal);
     // A call that only reads can be repeated as it is. The daemon knows any other by its id.
-    if (made.case !== "operation" || !onlyReads(made.value.kind)) {
-      request.requestId = randomUUID().replaceAll("-", "");
+    if (this.options.requestId !== "" || made.case !== "operation" || !onlyReads(made.value.kind)) {
+      request.requestId = this.options.requestId || randomUUID().replaceAll("-", "");
     } else if (!request.waitForApproval) {
       // As one answer: there is no output to follow.
       request.cancelOnDisconnect = true;
@@ -296,7 +296,13 @@ export class Caller {
       const response = await this.client.transport.unary(ToolService.method.call, request, options);
       return { response, stdout: new Uint8Array(), stderr: new Uint8Array() };
     }
-    return await new Call(this.client, request, { ...listener, signal }).outcome();
+    const outcome = await new Call(this.client, request, { ...listener, signal }).outcome();
+    const { callId, resultDropped } = outcome.response;
+    if (resultDropped) {
+      const message = "the call was made before, and its result is kept no longer";
+      throw new NotFound(message, { reason: "RESULT_DROPPED", callId, hint: "It was not made again." });
+    }
+    return outcome;
   }
 
   /** The result of an operation of this kind. Throws for a tool that failed, too. */

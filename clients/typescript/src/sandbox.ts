@@ -113,6 +113,11 @@ export interface SandboxOptions {
   taskId?: string;
   /** For the record, at most 128 characters. */
   correlationId?: string;
+  /**
+   * Of the one call that is made with it, at most 128 characters. The same call again, also by another client, does nothing
+   * twice: it has the outcome of the first one, for an hour after its end. Not for uploads. Default: each call has an id of its own.
+   */
+  requestId?: string;
   /** Instead of the one before. */
   env?: Readonly<Record<string, string>>;
   /** Aborting it ends all calls and streams of this object. */
@@ -308,6 +313,7 @@ export class Sandbox implements AsyncDisposable {
       waitForApproval: options.waitForApproval ?? before.waitForApproval,
       taskId: options.taskId ?? before.taskId,
       correlationId: options.correlationId ?? before.correlationId,
+      requestId: options.requestId ?? before.requestId,
       env: options.env ?? before.env,
       signal: either(options.signal, before.signal),
     };
@@ -524,7 +530,7 @@ async function abandon(client: Client, runId: string): Promise<void> {
 
 function initial(options: ConnectOptions): Options {
   const { waitForApproval = false, env = {} } = options;
-  return { waitForApproval, taskId: "", correlationId: "", env };
+  return { waitForApproval, taskId: "", correlationId: "", requestId: "", env };
 }
 
 /** False for a thing that is not there; any other error is thrown. */

@@ -107,7 +107,7 @@ impl Hardening {
     }
 
     /// Whether the names of users and groups are the daemon's files. Packages add names of their own, so that a root has the image's:
-    /// whoever a command makes of itself by them, that is nobody on the host.
+    /// a command that becomes one of them is nobody on the host.
     pub fn has_own_accounts(&self) -> bool {
         self.run_as == RunAs::Agent
     }

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_cgroup_can_move_in_it() {
+    fn the_owner_of_a_cgroup_can_move_in_it() {
         let mounted = tempfile::tempdir().unwrap();
         let can = || map().can_move_in(mounted.path(), RunAs::MappedRoot).unwrap();
         assert!(!can(), "there is none");

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_are_compared_whoever_has_none() {
+    fn capabilities_are_compared_on_both_sides() {
         let root = Hardening { run_as: RunAs::MappedRoot, ..Hardening::default() };
         let root = container_spec(&root, &facts()).unwrap();
         let mut without = root.clone();

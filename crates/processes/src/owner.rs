@@ -150,7 +150,7 @@ impl Owner {
                     let _ = answer.send(Ok(()));
                     return Why::Killed;
                 }
-                // Nobody has its handle any more: nobody could ever end it.
+                // Nobody has its handle now, and nobody could ever end it.
                 Happening::Ordered(None) | Happening::Given(None) => return Why::Killed,
                 Happening::Ordered(Some(order)) => self.order(order).await,
                 Happening::Given(Some(given)) => self.input.give(given, &mut self.link).await,

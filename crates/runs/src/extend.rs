@@ -53,7 +53,7 @@ impl Shared {
     pub(crate) async fn extend(&self, extend: Extend) {
         let Extend { ttl, by, done } = extend;
         let outcome = self.live_until(ttl, &by).await;
-        // Whoever asked may be gone; the run is as it is.
+        // The client may be gone; the run is as it is.
         let _ = done.send(outcome);
     }
 

@@ -81,7 +81,7 @@ impl Shared {
             Change::Hold(held) => self.hold(held, lanes).await,
             Change::Release(which) => self.release(which.as_ref(), lanes).await,
         };
-        // Whoever asked may be gone; the run is as it is.
+        // The client may be gone; the run is as it is.
         let _ = freeze.done.send(outcome);
     }
 

@@ -43,8 +43,8 @@ impl Shared {
         }
         self.record.send_modify(|record| record.issued = Some(hash));
         self.runs.deleted_tokens.keep(before);
-        self.tell(&record, json!({ "state": record.state.as_str(), "token": "issued", "by": by })).await;
-        // Whoever asked may be gone; the run is as it is.
+        self.tell(&record, json!({ "state": record.state.as_str(), "token_issued": true, "by": by })).await;
+        // The client may be gone; the run is as it is.
         let _ = done.send(Ok(record));
     }
 }

@@ -77,7 +77,11 @@ impl Scratch {
         let path = self.workspace().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
-        self.own();
+        // Only these: a host worker that is being killed may still move others.
+        let workspace = self.workspace();
+        for made in path.ancestors().take_while(|made| **made != *workspace) {
+            std::os::unix::fs::lchown(made, Some(self.uid), Some(self.uid)).unwrap();
+        }
         path
     }
 

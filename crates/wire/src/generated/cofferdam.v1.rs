@@ -12016,8 +12016,8 @@ pub struct Process {
     /// Its run.
     #[prost(string, tag = "2")]
     pub run_id: ::prost::alloc::string::String,
-    /// As asked, without its environment. Of `command`, `args` and `script` at most the first 4 KiB, except in the answer to its
-    /// start: see `request_cut`.
+    /// As asked, without its environment, and no more than the first 4 KiB of `command`, `args` and `script`. The answer to its
+    /// start has all of them: see `request_cut`.
     #[prost(message, optional, tag = "3")]
     pub request: ::core::option::Option<ProcessRequest>,
     /// Where it is in its life.
@@ -12794,7 +12794,7 @@ pub mod process_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Sends a signal to a process, and answers when it is on its way. Of a process that is given input, signals are recorded. Where
+        /// Sends a signal to a process, and answers when it is on its way. The recording of a process that is given input has its signals, too. Where
         /// the recording is full or cannot be written, HUP, INT and TERM are sent all the same and counted in the audit log, and QUIT,
         /// CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in any case.
         pub async fn signal_process(
@@ -12928,7 +12928,7 @@ pub mod process_service_server {
             tonic::Response<super::ResizeTerminalResponse>,
             tonic::Status,
         >;
-        /// Sends a signal to a process, and answers when it is on its way. Of a process that is given input, signals are recorded. Where
+        /// Sends a signal to a process, and answers when it is on its way. The recording of a process that is given input has its signals, too. Where
         /// the recording is full or cannot be written, HUP, INT and TERM are sent all the same and counted in the audit log, and QUIT,
         /// CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in any case.
         async fn signal_process(

@@ -132,8 +132,8 @@ class Process(google.protobuf.message.Message):
     """`request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it."""
     @property
     def request(self) -> cofferdam._proto.operation_pb2.ProcessRequest:
-        """As asked, without its environment. Of `command`, `args` and `script` at most the first 4 KiB, except in the answer to its
-        start: see `request_cut`.
+        """As asked, without its environment, and no more than the first 4 KiB of `command`, `args` and `script`. The answer to its
+        start has all of them: see `request_cut`.
         """
 
     @property

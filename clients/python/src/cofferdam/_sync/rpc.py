@@ -602,9 +602,10 @@ class ProcessService:
         )
 
     def signal_process(self, request: v1.SignalProcessRequest, *, timeout: float | None = None) -> v1.SignalProcessResponse:
-        """Sends a signal to a process, and answers when it is on its way. Of a process that is given input, signals
-        are recorded. Where the recording is full or cannot be written, HUP, INT and TERM are sent all the same and
-        counted in the audit log, and QUIT, CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in any case.
+        """Sends a signal to a process, and answers when it is on its way. The recording of a process that is given
+        input has its signals, too. Where the recording is full or cannot be written, HUP, INT and TERM are sent all
+        the same and counted in the audit log, and QUIT, CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in
+        any case.
         """
         return self._transport.unary(
             _PROCESS_SERVICE_SIGNAL_PROCESS,

@@ -35,7 +35,7 @@ PAUSE = 2.0
 REFUSAL = 0.1
 ATTEMPTS = 6
 
-# One at a time for each image: whoever waits finds it built.
+# One at a time for each image: the others find it built.
 _building: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 

@@ -101,7 +101,7 @@ class Interrupts:
 def _told(
     run_id: str, asked: ApprovalRequired, approval: ApprovalInfo | None, wanted: dict[str, object]
 ) -> dict[str, object]:
-    """For whoever resumes the graph; plain values, for it goes into checkpoints."""
+    """For the program that resumes the graph; plain values, for it goes into checkpoints."""
     return {
         "type": "cofferdam_approval",
         "approval_id": asked.approval_id,

@@ -171,7 +171,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 async def _end(terminal: _Terminal) -> None:
-    """Whoever waits for it may take a snapshot of the workspace next."""
+    """A caller that waits for it may take a snapshot of the workspace next."""
     # With the sandbox it has ended, too.
     with suppress(CofferdamError):
         await terminal.handle.kill()

@@ -41,8 +41,8 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   runId: string;
 
   /**
-   * As asked, without its environment. Of `command`, `args` and `script` at most the first 4 KiB, except in the answer to its
-   * start: see `request_cut`.
+   * As asked, without its environment, and no more than the first 4 KiB of `command`, `args` and `script`. The answer to its
+   * start has all of them: see `request_cut`.
    *
    * @generated from field: cofferdam.v1.ProcessRequest request = 3;
    */
@@ -903,7 +903,7 @@ export const ProcessService: GenService<{
     output: typeof ResizeTerminalResponseSchema;
   },
   /**
-   * Sends a signal to a process, and answers when it is on its way. Of a process that is given input, signals are recorded. Where
+   * Sends a signal to a process, and answers when it is on its way. The recording of a process that is given input has its signals, too. Where
    * the recording is full or cannot be written, HUP, INT and TERM are sent all the same and counted in the audit log, and QUIT,
    * CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in any case.
    *
