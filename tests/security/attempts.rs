@@ -7,7 +7,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use libc::{EACCES, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ENOENT, ENOSYS, EPERM, SYS_socket};
+use libc::{EACCES, EAFNOSUPPORT, ECONNREFUSED, ENETUNREACH, ENOENT, ENOSYS, EPERM, SYS_prctl, SYS_socket};
 
 use crate::inside::{Inside, outcomes};
 
@@ -60,6 +60,17 @@ fn host_addresses() -> Vec<String> {
         text.split_whitespace().filter(|address| !address.contains(':')).map(Into::into).collect();
     assert!(!addresses.is_empty(), "the host has the engine's bridge at least");
     addresses
+}
+
+pub(crate) async fn no_other_capability(inside: &mut Inside) {
+    let everything = "#ffffffffffffffff:ffffffffffffffff:ffffffffffffffff";
+    let attempts = [
+        attempt("capset", libc::SYS_capset, &format!("#20080522,{everything}"), REFUSED),
+        attempt("drop from the bounding set", SYS_prctl, "24,21", REFUSED),
+        attempt("ambient", SYS_prctl, "47,2,21,0,0", REFUSED),
+        attempt("securebits", SYS_prctl, "28,47", REFUSED),
+    ];
+    all_refused(inside, &attempts).await;
 }
 
 pub(crate) async fn no_other_socket(inside: &mut Inside) {

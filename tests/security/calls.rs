@@ -1,7 +1,5 @@
 //! C1: what commands may not ask of the kernel, whether their root is writable or not.
 
-use libc::SYS_prctl;
-
 use crate::attempts::{self, REFUSED, all_refused, attempt};
 use crate::inside::every;
 
@@ -17,12 +15,8 @@ async fn c1_sockets_of_other_families_cannot_be_made() {
 async fn c1_no_capability_and_no_other_user_can_be_had() {
     let (_daemon, runs) = every().await;
     for mut inside in runs {
-        let everything = "#ffffffffffffffff:ffffffffffffffff:ffffffffffffffff";
+        attempts::no_other_capability(&mut inside).await;
         let attempts = [
-            attempt("capset", libc::SYS_capset, &format!("#20080522,{everything}"), REFUSED),
-            attempt("drop from the bounding set", SYS_prctl, "24,21", REFUSED),
-            attempt("ambient", SYS_prctl, "47,2,21,0,0", REFUSED),
-            attempt("securebits", SYS_prctl, "28,47", REFUSED),
             attempt("setuid", libc::SYS_setuid, "0", REFUSED),
             attempt("setgid", libc::SYS_setgid, "0", REFUSED),
             attempt("setresuid", libc::SYS_setresuid, "0,0,0", REFUSED),

@@ -9,12 +9,11 @@ use identity::RunId;
 use ops::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::run::{Record, State};
-use tokio::sync::oneshot;
+use store::run::Record;
 
 use crate::registry::Runs;
 use crate::request::duration;
-use crate::run::{Command, Extend, takes_no_calls};
+use crate::run::{Command, Extend};
 use crate::shared::Shared;
 
 impl Runs {
@@ -22,15 +21,7 @@ impl Runs {
     pub async fn extend(&self, id: RunId, ttl: Option<&wire::Duration>, by: &str) -> Result<Record, Refusal> {
         let ttl = duration("ttl", ttl)?.ok_or_else(|| Refusal::invalid("ttl", "is missing"))?;
         self.check_ttl(ttl)?;
-        let run = self.living_run(id)?;
-        let (done, answer) = oneshot::channel();
-        let extend = Extend { ttl, by: by.to_owned(), done };
-        // A command that was not taken comes back with `done`, and nobody would ever answer: it must be dropped first.
-        let is_told = run.commands.send(Command::Extend(extend)).await.is_ok();
-        match if is_told { answer.await.ok() } else { None } {
-            Some(outcome) => outcome,
-            None => Err(takes_no_calls(self.get(id).map_or(State::Stopped, |record| record.state))),
-        }
+        self.ask(id, |done| Command::Extend(Extend { ttl, by: by.to_owned(), done })).await
     }
 
     /// Refuses a `ttl` above the configuration's.

@@ -22,10 +22,9 @@ use ops::Reason;
 use refusal::{Refusal, chain};
 use store::Timestamp;
 use store::run::{Held, Hold, Record, State};
-use tokio::sync::oneshot;
 
 use crate::registry::Runs;
-use crate::run::{Change, Command, Freeze, takes_no_calls};
+use crate::run::{Change, Command, Freeze};
 use crate::shared::Shared;
 
 /// For commands to stand still, or to be gone. What waits in the kernel for longer does so without running on.
@@ -59,14 +58,7 @@ impl Runs {
     }
 
     async fn freeze(&self, id: RunId, change: Change) -> Result<(), Refusal> {
-        let run = self.living_run(id)?;
-        let (done, answer) = oneshot::channel();
-        // A command that was not taken comes back with `done`, and nobody would ever answer: it must be dropped first.
-        let is_told = run.commands.send(Command::Freeze(Freeze { change, done })).await.is_ok();
-        match if is_told { answer.await.ok() } else { None } {
-            Some(outcome) => outcome,
-            None => Err(takes_no_calls(self.get(id).map_or(State::Stopped, |record| record.state))),
-        }
+        self.ask(id, |done| Command::Freeze(Freeze { change, done })).await
     }
 }
 

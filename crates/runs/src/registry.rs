@@ -159,6 +159,22 @@ impl Runs {
         Err(takes_no_calls(self.get(id)?.state))
     }
 
+    /// Has the task of a living run do something, and returns what came of it.
+    pub(crate) async fn ask<T>(
+        &self,
+        id: RunId,
+        command: impl FnOnce(oneshot::Sender<Result<T, Refusal>>) -> Command,
+    ) -> Result<T, Refusal> {
+        let run = self.living_run(id)?;
+        let (done, answer) = oneshot::channel();
+        // A command that was not taken comes back with `done`, and nobody would ever answer: it must be dropped first.
+        let is_told = run.commands.send(command(done)).await.is_ok();
+        match if is_told { answer.await.ok() } else { None } {
+            Some(outcome) => outcome,
+            None => Err(takes_no_calls(self.get(id).map_or(State::Stopped, |record| record.state))),
+        }
+    }
+
     pub fn get(&self, id: RunId) -> Result<Record, Refusal> {
         if let Some(run) = self.living().get(&id) {
             return Ok(run.record());

@@ -6,26 +6,18 @@
 use identity::{RunId, issue_token};
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::run::{Record, State};
-use tokio::sync::oneshot;
+use store::run::Record;
 
 use crate::registry::Runs;
-use crate::run::{Command, NewToken, takes_no_calls};
+use crate::run::{Command, NewToken};
 use crate::shared::Shared;
 
 impl Runs {
     /// Makes a token for a living run. The one that it had opens nothing any longer.
     pub async fn issue_token(&self, id: RunId, by: &str) -> Result<(Record, String), Refusal> {
-        let run = self.living_run(id)?;
         let (token, hash) = issue_token(id);
-        let (done, answer) = oneshot::channel();
-        let new = NewToken { hash, by: by.to_owned(), done };
-        // A command that was not taken comes back with `done`, and nobody would ever answer: it must be dropped first.
-        let is_told = run.commands.send(Command::Token(new)).await.is_ok();
-        match if is_told { answer.await.ok() } else { None } {
-            Some(outcome) => outcome.map(|record| (record, token)),
-            None => Err(takes_no_calls(self.get(id).map_or(State::Stopped, |record| record.state))),
-        }
+        let record = self.ask(id, |done| Command::Token(NewToken { hash, by: by.to_owned(), done })).await?;
+        Ok((record, token))
     }
 }
 
@@ -34,7 +26,8 @@ impl Shared {
     pub(crate) async fn take_token(&self, new: NewToken) {
         let NewToken { hash, by, done } = new;
         let mut record = self.record.borrow().clone();
-        let before = record.issued.replace(hash.clone()).or_else(|| record.spec.token.clone());
+        let before = record.token().cloned();
+        record.issued = Some(hash.clone());
         let kept = record.clone();
         let stored = self.runs.store.with(move |store| store.update_run(&kept)).await;
         if let Err(error) = stored {
