@@ -1,8 +1,8 @@
-//! Builds the static `coffer-guest` that `cofferd` carries inside.
+//! Builds the static `coffer-guest` and `coffer-host-worker` that `cofferd` carries inside.
 //!
 //! A static binary needs `-C target-feature=+crt-static` on its own crates and not on build scripts and proc macros,
 //! which one `cargo build` cannot express; so this script calls cargo once more, with a target directory of its own.
-//! Packagers may give a finished binary instead, by `COFFER_AGENT_BINARY`.
+//! Packagers may give finished binaries instead, by `COFFER_GUEST_BINARY` and `COFFER_HOST_WORKER_BINARY`.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -11,30 +11,46 @@ use std::process::Command;
 
 use sha2::{Digest as _, Sha256};
 
-/// Path of a finished guest.
-const GIVEN_BY: &str = "COFFER_AGENT_BINARY";
+/// The programs, and in the names of variables.
+const PROGRAMS: [(&str, &str); 2] =
+    [("coffer-guest", "COFFER_GUEST"), ("coffer-host-worker", "COFFER_HOST_WORKER")];
 
-/// What the guest is made of, from the workspace's root.
-const SOURCES: [&str; 6] =
-    ["Cargo.toml", "crates/wire", "crates/jail", "crates/ops", "crates/worker-protocol", "crates/guest"];
+/// What they are made of, from the workspace's root.
+const SOURCES: [&str; 10] = [
+    "Cargo.toml",
+    "crates/guest",
+    "crates/host-launch",
+    "crates/host-worker",
+    "crates/jail",
+    "crates/lock",
+    "crates/ops",
+    "crates/text",
+    "crates/wire",
+    "crates/worker-protocol",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
     }
-    println!("cargo::rerun-if-env-changed={GIVEN_BY}");
-    let guest = match std::env::var_os(GIVEN_BY) {
-        Some(given) => PathBuf::from(given),
-        None => build(&root)?,
-    };
-    let guest = guest.canonicalize().map_err(|e| format!("{GIVEN_BY}: {}: {e}", guest.display()))?;
-    println!("cargo::rustc-env=COFFER_AGENT_EMBEDDED={}", guest.display());
-    println!("cargo::rustc-env=COFFER_AGENT_SHA256={}", hex::encode(Sha256::digest(std::fs::read(&guest)?)));
+    let given = PROGRAMS.map(|(_, variable)| {
+        let given_by = format!("{variable}_BINARY");
+        println!("cargo::rerun-if-env-changed={given_by}");
+        std::env::var_os(given_by).map(PathBuf::from)
+    });
+    let built = if given.iter().all(Option::is_some) { PathBuf::new() } else { build(&root)? };
+    for ((name, variable), given) in PROGRAMS.into_iter().zip(given) {
+        let program = given.unwrap_or_else(|| built.join(name));
+        let program = program.canonicalize().map_err(|e| format!("{}: {e}", program.display()))?;
+        let digest = hex::encode(Sha256::digest(std::fs::read(&program)?));
+        println!("cargo::rustc-env={variable}_EMBEDDED={}", program.display());
+        println!("cargo::rustc-env={variable}_SHA256={digest}");
+    }
     Ok(())
 }
 
-/// Builds the guest; its path.
+/// Builds the programs; their directory.
 fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let target = std::env::var("TARGET")?;
     let (directory, outer) = target_directory()?;
@@ -44,7 +60,8 @@ fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").ok_or("CARGO is not set")?);
     cargo
         .current_dir(root)
-        .args(["build", "--package", "cofferdam-guest", "--profile", profile, "--target", &target])
+        .args(["build", "--package", "cofferdam-guest", "--package", "cofferdam-host-worker", "--bins"])
+        .args(["--profile", profile, "--target", &target])
         .arg("--target-dir")
         .arg(&directory);
     // What the outer cargo set up for this very build does not hold for the inner one.
@@ -55,9 +72,11 @@ fn build(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static");
     if !cargo.status()?.success() {
-        return Err("the static coffer-guest did not build; see the messages above".into());
+        return Err(
+            "the static coffer-guest and coffer-host-worker did not build; see the messages above".into()
+        );
     }
-    Ok(directory.join(&target).join(profile).join("coffer-guest"))
+    Ok(directory.join(&target).join(profile))
 }
 
 /// `target/` and the name of the profile, from `target/PROFILE/build/PACKAGE-HASH/out`. Cargo's `PROFILE` says only which

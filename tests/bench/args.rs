@@ -6,7 +6,7 @@ use std::time::Duration;
 const USAGE: &str = "\
 The benchmark of both lanes, of the audit log, and of runs.
 
-  tests/bench.sh [--lane container|host|writes|audit|runs] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+  tests/bench.sh [--lane container|host|writes|sessions|files|audit|runs] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
                  [--plot FILE] [--costs FILE] [--ratios] [--write-baseline] [--record-trace]
 
   --lane LANE       only this one; runs is measured only when it is named
@@ -30,6 +30,10 @@ pub(crate) enum Lane {
     Host,
     /// Of the host lane, the durable writes alone.
     Writes,
+    /// Commands in a session that lasts.
+    Sessions,
+    /// Large files into a run and out of it.
+    Files,
     /// None of both: the audit log.
     Audit,
     /// None of both: runs, from their making to their end.
@@ -114,6 +118,8 @@ fn lane(name: &str) -> Result<Lane, String> {
         "container" => Ok(Lane::Container),
         "host" => Ok(Lane::Host),
         "writes" => Ok(Lane::Writes),
+        "sessions" => Ok(Lane::Sessions),
+        "files" => Ok(Lane::Files),
         "audit" => Ok(Lane::Audit),
         "runs" => Ok(Lane::Runs),
         _ => Err(format!("{name}: no lane\n\n{USAGE}")),

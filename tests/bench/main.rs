@@ -22,6 +22,7 @@ mod stage;
 mod stopwatch;
 mod tree;
 mod usage;
+mod workplace;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -52,6 +53,12 @@ async fn main() -> ExitCode {
     }
     if args.has(Lane::Writes) {
         host_lane::writes(&args, &mut report).await;
+    }
+    if args.has(Lane::Sessions) {
+        workplace::sessions(&args, &mut report).await;
+    }
+    if args.has(Lane::Files) {
+        workplace::files(&args, &mut report).await;
     }
     if args.has(Lane::Audit) {
         audit::run(&mut report).await;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use harness::v1::operation::Kind as Operation;
 use harness::v1::tool_service_client::ToolServiceClient;
 use harness::v1::{CallRequest, CallResponse, call_response};
-use harness::{Daemon, RunHandle};
+use harness::{Daemon, RunHandle, requests};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::args::Args;
@@ -64,6 +64,13 @@ impl Stage {
         Self { daemon, run, engine: Engine::find(), tree: Tree::default() }
     }
 
+    /// A daemon and a run of the profile `harness`, in a workspace of the daemon's own.
+    pub(crate) async fn workplace() -> Self {
+        let daemon = Daemon::start().await;
+        let run = daemon.run_on(requests::managed("harness")).await;
+        Self { daemon, run, engine: Engine::find(), tree: Tree::default() }
+    }
+
     /// The workspace on the host.
     pub(crate) fn workspace(&self) -> PathBuf {
         self.daemon.roots().join("bench")
@@ -77,6 +84,13 @@ impl Stage {
     /// A connection of its own, which lives on the thread that asks.
     pub(crate) async fn connect(&self) -> Channel {
         let endpoint = Endpoint::try_from(format!("unix:{}", self.daemon.socket().display())).unwrap();
+        endpoint.connect().await.unwrap()
+    }
+
+    /// The same, on which as many bytes may come unread.
+    pub(crate) async fn connect_with(&self, window: u32) -> Channel {
+        let endpoint = Endpoint::try_from(format!("unix:{}", self.daemon.socket().display())).unwrap();
+        let endpoint = endpoint.initial_stream_window_size(window).initial_connection_window_size(2 * window);
         endpoint.connect().await.unwrap()
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 31] = [
+const ARROWS: [(&str, &str); 32] = [
     ("anomaly", "audit audit-service gateway identity jail ops refusal runs store webhook"),
     ("audit", ""),
     ("audit-service", "audit ops refusal webhook wire"),
@@ -20,15 +20,16 @@ const ARROWS: [(&str, &str); 31] = [
     ("containers", "lock text"),
     (
         "daemon",
-        "anomaly audit audit-service calls containers dialects doctor document executor gateway host-worker identity jail mcp oidc ops processes refusal runs store webhook wire worker-protocol",
+        "anomaly audit audit-service calls containers dialects doctor document executor gateway host-launch identity jail mcp oidc ops processes refusal runs store webhook wire worker-protocol",
     ),
     ("dialects", "jail ops text wire"),
     ("doctor", ""),
     ("document", ""),
-    ("executor", "containers gateway host-worker jail mcp-upstream ops refusal store wire worker-protocol"),
+    ("executor", "containers gateway host-launch jail mcp-upstream ops refusal store wire worker-protocol"),
     ("gateway", "document jail lock ops text"),
     ("guest", "jail lock ops text wire worker-protocol"),
-    ("host-worker", "jail ops text wire worker-protocol"),
+    ("host-launch", "wire"),
+    ("host-worker", "host-launch jail ops text wire worker-protocol"),
     ("identity", "gateway ops refusal seal"),
     ("jail", "text"),
     ("lock", ""),
@@ -43,7 +44,7 @@ const ARROWS: [(&str, &str); 31] = [
     ("refusal", "gateway ops wire"),
     (
         "runs",
-        "audit audit-service containers executor gateway host-worker identity jail ops refusal store wire",
+        "audit audit-service containers executor gateway host-launch identity jail ops refusal store wire",
     ),
     ("seal", ""),
     ("store", "audit containers gateway identity refusal seal wire worker-protocol"),

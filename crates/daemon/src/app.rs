@@ -16,10 +16,7 @@ use identity::{Access, RunId};
 use oidc::Issuers;
 use processes::Processes;
 use refusal::chain;
-use runs::{
-    Carried, Directories, DiskWatch, GuestBinary, Launcher, Pool, Projects, Quotas, Roots, Runs, Uploads,
-    execution_log,
-};
+use runs::{Directories, DiskWatch, Launcher, Pool, Projects, Quotas, Roots, Runs, Uploads, execution_log};
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,15 +29,12 @@ use crate::bundle::Bundles;
 use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 use crate::images::Images;
 use crate::policy::{self, Loader};
+use crate::programs::Programs;
 use crate::recovery::{self, RecoveryCursor};
 use crate::rpc::{self, Certificates, GuardLayer, Services, Socket};
 use crate::terminal::{self, Sessions, Terminals};
 use crate::tokens::Tokens;
 use crate::{mcp, startup};
-
-/// The static `coffer-guest`.
-const GUEST: Carried =
-    Carried { bytes: include_bytes!(env!("COFFER_AGENT_EMBEDDED")), sha256: env!("COFFER_AGENT_SHA256") };
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -49,15 +43,14 @@ const STOP: Duration = Duration::from_secs(60);
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Runs the daemon until it is told to stop.
-pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
+pub(crate) async fn run(config: Config, programs: Programs) -> anyhow::Result<()> {
     let state = startup::state_directory(&config.state_dir)?;
     let disk = StateDisk::of(&config.state_dir);
     disk.make_room().await;
-    startup::kernel(&config).await?;
+    startup::kernel(&config, programs.host_worker).await?;
     let policy = startup::policy(&config)?;
     let (engine, host) = startup::engine(&config).await?;
     let directories = Directories { state: config.state_dir.clone() };
-    let guest = GuestBinary::place(&directories.bin(), GUEST).context("cannot place the guest's binary")?;
     let (default_image, image) = startup::default_image(&engine, &config).await;
 
     let (log, _, writer) = AuditLog::open(&config.state_dir.join("audit"), config.audit_settings())
@@ -74,7 +67,7 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         engine,
         host,
         instance: state.instance.clone(),
-        guest,
+        guest: programs.guest,
         default_image,
         directories: directories.clone(),
         roots: Roots::new(config.workspace_roots.clone(), config.harness_on_bind),
@@ -414,21 +407,5 @@ async fn wait_for_signal(
                 });
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use sha2::{Digest as _, Sha256};
-
-    use super::GUEST;
-
-    #[test]
-    fn the_guest_has_the_digest_by_which_its_file_is_named() {
-        assert_eq!(Sha256::digest(GUEST.bytes).as_slice(), hex(GUEST.sha256));
-    }
-
-    fn hex(text: &str) -> Vec<u8> {
-        (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
     }
 }

@@ -12,13 +12,13 @@ mod images;
 mod mcp;
 mod memory;
 mod policy;
+mod programs;
 mod recovery;
 mod rpc;
 mod startup;
 mod terminal;
 mod tokens;
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,11 +32,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const STRAGGLERS: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    // The host lane's worker is this very program under another name. It must have one thread and nothing open.
-    let name = std::env::args_os().next().unwrap_or_default();
-    if name.as_bytes().rsplit(|byte| *byte == b'/').next() == Some(host_worker::PROGRAM.as_bytes()) {
-        return host_worker::main();
-    }
     match run(&args::Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -54,7 +49,6 @@ fn workers() -> usize {
 
 fn run(args: &args::Args) -> anyhow::Result<()> {
     memory::small_pages();
-    memory::allocator_options();
     let file = args.config();
     let config = config::load(&file)?;
     if args.check_config {
@@ -64,14 +58,18 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
         print!("{config}");
         return Ok(());
     }
-    startup::log(&config);
     // What the daemon makes is its own, unless its mode is set on purpose.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    startup::directories(&config.state_dir)?;
+    let programs = programs::place(&config.state_dir)?;
+    // What was read of them until now goes with the old image of this process.
+    memory::allocator_options();
+    startup::log(&config);
     startup::open_files();
     cgroup_view::share();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;
-    let ended = runtime.block_on(app::run(config));
+    let ended = runtime.block_on(app::run(config, programs));
     // Work that still blocks on a disk or an engine is not waited for.
     runtime.shutdown_timeout(STRAGGLERS);
     ended

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the state directory itself")]
 
 use std::fs::{File, Permissions};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -56,8 +57,8 @@ pub(crate) struct StateDirectory {
     pub(crate) instance: String,
 }
 
-/// Makes and locks the state directory.
-pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
+/// Makes the state directory, and those in it.
+pub(crate) fn directories(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     if !path.exists() {
         std::fs::DirBuilder::new().recursive(true).mode(0o711).create(path).with_context(|| {
@@ -89,6 +90,12 @@ pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
         std::fs::set_permissions(&directory, Permissions::from_mode(mode))
             .with_context(|| format!("cannot use {}", directory.display()))?;
     }
+    Ok(())
+}
+
+/// Locks the state directory.
+pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
+    let shown = path.display();
     let lock =
         File::create(path.join("lock")).with_context(|| format!("cannot write in state_dir {shown}"))?;
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -143,9 +150,9 @@ pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, 
 }
 
 /// Makes sure that the kernel can do what both lanes rest on.
-pub(crate) async fn kernel(config: &Config) -> anyhow::Result<()> {
+pub(crate) async fn kernel(config: &Config, host_worker: OwnedFd) -> anyhow::Result<()> {
     jail::supported().map_err(|error| anyhow::anyhow!("{}", chain(&error)))?;
-    executor::accept(config.accepted_jail);
+    executor::set_host_worker(host_worker, config.accepted_jail);
     let probe = tokio::task::spawn_blocking(|| executor::launcher().probe()).await?;
     let report = probe.map_err(|error| match config.accepted_jail {
         Some(_) => anyhow::anyhow!("the host lane's jail cannot be set up: {}", chain(&error)),
@@ -155,7 +162,7 @@ pub(crate) async fn kernel(config: &Config) -> anyhow::Result<()> {
             chain(&error)
         ),
     })?;
-    if report.namespaces == host_worker::Namespaces::None {
+    if report.namespaces == host_launch::Namespaces::None {
         tracing::warn!(
             "there is neither root nor a user namespace for the host lane: it runs in the weaker form that the \
              configuration accepts, without git, clones and overlays"

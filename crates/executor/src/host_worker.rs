@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use host_worker::{CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec};
+use host_launch::{CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec};
 use jail::Private;
 use ops::Reason;
 use refusal::{Refusal, chain};

@@ -1,17 +1,23 @@
-//! How host workers are started: everywhere the same, with what the operator accepts where the kernel lets the daemon have no jail.
+//! How host workers are started: everywhere the same program, with what the operator accepts where the kernel lets the daemon
+//! have no jail.
 
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::OnceLock;
 
-use host_worker::{Launcher, WeakerForm};
+use host_launch::{Launcher, PROGRAM, WeakerForm};
 
-static ACCEPTED: OnceLock<Option<WeakerForm>> = OnceLock::new();
+static SETTINGS: OnceLock<(OwnedFd, Option<WeakerForm>)> = OnceLock::new();
 
-/// Says, once and before the first host worker, what the configuration accepts.
-pub fn accept(weaker: Option<WeakerForm>) {
+/// Says, once and before the first host worker, which file their program is, and what the configuration accepts.
+pub fn set_host_worker(program: OwnedFd, accepts: Option<WeakerForm>) {
     // There is one configuration.
-    let _ = ACCEPTED.set(weaker);
+    let _ = SETTINGS.set((program, accepts));
 }
 
 pub fn launcher() -> Launcher {
-    Launcher::default().accepting(ACCEPTED.get().copied().flatten())
+    match SETTINGS.get() {
+        Some((program, accepts)) => Launcher::opened(program.as_fd()).accepting(*accepts),
+        // Starts nothing, and says so.
+        None => Launcher::of(PROGRAM),
+    }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
-use host_worker::{LayerError, LayerSpec};
+use host_launch::{LayerError, LayerSpec};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use wire::v1::{AcceptRunResponse, DiffRunResponse};

@@ -28,7 +28,7 @@ pub use guest::GuestLane;
 pub use host_worker::{HostWorkerLane, clone_repository};
 pub use keeper::{Held, KeeperLost, Kept, Link, leave};
 pub use lanes::Lanes;
-pub use launcher::{accept, launcher};
+pub use launcher::{launcher, set_host_worker};
 pub use loss::Loss;
 pub use metered::Metered;
 pub use relay::sweep;

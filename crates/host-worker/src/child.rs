@@ -16,20 +16,22 @@ use wire::v1::operation::Kind;
 use wire::worker::v1::Start;
 use worker_protocol::convert::{bounds_from_wire, outcome_to_wire, preview_to_wire};
 
-use crate::args::Place;
 use crate::order::Order;
+use crate::pages::Pages;
 use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_file_size, limit_memory, limit_time};
 use crate::{git, location, sys};
+use host_launch::args::Place;
 
 /// What holds for each process of the host worker.
 #[derive(Debug)]
 pub(crate) struct Terms {
     filter: ChildFilter,
+    pages: Pages,
 }
 
 impl Terms {
-    pub(crate) fn new() -> Result<Self, SetupError> {
-        Ok(Self { filter: ChildFilter::new()? })
+    pub(crate) fn new(pages: Pages) -> Result<Self, SetupError> {
+        Ok(Self { filter: ChildFilter::new()?, pages })
     }
 }
 
@@ -79,6 +81,7 @@ pub(crate) fn wait(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> ! {
 fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()> {
     listen_to(orders)?;
     restrict(terms, &result)?;
+    terms.pages.populate();
     let Some(Order { number, deadline, start }) = Order::receive(stdin())? else { return Ok(()) };
     perform(Work::Call(Box::new(start)), number, deadline, result)
 }

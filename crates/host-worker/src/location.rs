@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use crate::args::Place;
+use host_launch::args::Place;
 
 static ON_THE_HOST: OnceLock<Vec<(Place, PathBuf)>> = OnceLock::new();
 

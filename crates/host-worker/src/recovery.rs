@@ -15,11 +15,11 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::stdio::dup2_stdout;
 use wire::worker::v1::{Outcome, outcome};
 
-use crate::args::Place;
 use crate::child::{Terms, Work, private};
 use crate::job::{Job, Stop};
 use crate::location;
 use crate::sys::Exit;
+use host_launch::args::Place;
 
 /// Longest that one may take; what is left then is found by the next.
 const LONGEST: Duration = Duration::from_secs(30);

@@ -184,9 +184,11 @@ impl WorkerPool {
 mod tests {
     use super::*;
 
+    use crate::pages::Pages;
+
     #[test]
     fn a_process_that_nobody_needs_goes_and_comes_again_with_the_next_operation() {
-        let mut pool = WorkerPool::new(Terms::new().unwrap());
+        let mut pool = WorkerPool::new(Terms::new(Pages::default()).unwrap());
         pool.prepare();
         let until = pool.ready_until().unwrap();
         pool.expire(until.checked_sub(Duration::from_secs(1)).unwrap());

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use cofferdam_host_worker::{CloneError, CloneSpec};
+use host_launch::{CloneError, CloneSpec};
 use support::{Scratch, directory, git_in, launcher, run};
 
 const TIME: Duration = Duration::from_secs(20);

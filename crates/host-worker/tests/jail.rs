@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cofferdam_host_worker::{HostWorkerSpec, Namespaces};
+use host_launch::{HostWorkerSpec, Namespaces};
 use ops::{Edit, EditChange, Git, OpResult, Operation, Reason};
 use support::{DEADLINE, Hand, SHORT, Scratch, directory, fifo, launcher, paths, run, write};
 use wire::worker::v1::{FromWorker, Hello, from_worker, to_worker};
@@ -76,7 +76,7 @@ fn nothing_of_the_host_is_left() {
                 let what = what.to_str().unwrap();
                 assert!(what.starts_with("pipe:") || what == "anon_inode:[pidfd]", "{fd}: {what}");
             }
-            assert_eq!(fs::read(format!("/proc/{pid}/environ")).unwrap(), b"MIMALLOC_ARENA_RESERVE=32768\0");
+            assert_eq!(fs::read(format!("/proc/{pid}/environ")).unwrap(), b"");
             let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
             assert_eq!(mounts.lines().count(), 5, "{mounts}");
             for mount in mounts.lines() {
@@ -137,12 +137,9 @@ fn a_program_that_is_no_host_worker_is_an_error() {
         owner_uid: 1234,
         owner_gid: 1234,
     };
-    assert!(cofferdam_host_worker::Launcher::of("/nonexistent").serve(&spec).is_err());
-    let words = cofferdam_host_worker::Launcher::of("/bin/sh")
-        .serve(&spec)
-        .unwrap()
-        .wait(Duration::from_secs(5))
-        .unwrap();
+    assert!(host_launch::Launcher::of("/nonexistent").serve(&spec).is_err());
+    let words =
+        host_launch::Launcher::of("/bin/sh").serve(&spec).unwrap().wait(Duration::from_secs(5)).unwrap();
     assert!(!words.is_empty());
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cofferdam_host_worker::{LayerError, LayerSpec};
+use host_launch::{LayerError, LayerSpec};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags, mknodat, renameat_with, setxattr};
 use support::{Scratch, directory, fingerprint, launcher};
 use wire::v1::file_change::Kind;

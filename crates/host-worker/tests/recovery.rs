@@ -8,7 +8,7 @@ use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use cofferdam_host_worker::HostWorkerSpec;
+use host_launch::HostWorkerSpec;
 use ops::Reason;
 use support::{DEADLINE, Hand, Scratch, directory, launcher, write};
 

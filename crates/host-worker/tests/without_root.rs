@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cofferdam_host_worker::{CloneError, CloneSpec, HostWorkerSpec, Landlock, Namespaces, WeakerForm};
+use host_launch::{CloneError, CloneSpec, HostWorkerSpec, Landlock, Namespaces, WeakerForm};
 use ops::{Git, Reason};
 use rustix::process::geteuid;
 use support::{DEADLINE, Hand, Scratch, directory, launcher};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use audit::{Event, Kind};
 use executor::layer;
-use host_worker::LayerSpec;
+use host_launch::LayerSpec;
 use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};

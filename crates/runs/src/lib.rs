@@ -42,7 +42,7 @@ pub use directories::Directories;
 pub use disk_watch::DiskWatch;
 pub use launch::Launcher;
 pub use launch::pool::{Pool, PoolEntry};
-pub use placed::{Carried, GuestBinary};
+pub use placed::{Carried, GuestBinary, place_host_worker};
 pub use quota::{Account, Projects, Quotas, Thresholds};
 pub use reattach::TakenOver;
 pub use registry::{OnStop, RunBounds, Runs};

@@ -1,14 +1,17 @@
-//! Files of the daemon's own that containers have: the guest's binary, and the names of users and groups.
+//! Files of the daemon's own: the guest's binary and the names of users and groups, which containers have, and the host worker's
+//! binary.
 
 #![expect(clippy::disallowed_methods, reason = "files of the daemon's own in the state directory")]
 
 use std::fs::Permissions;
 use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use containers::accounts::{self, Accounts};
 use containers::{Boundary, RunUser};
+use rustix::fs::{Mode, OFlags, open};
 use sha2::{Digest as _, Sha256};
 
 use store::replace;
@@ -48,6 +51,12 @@ impl GuestBinary {
             Boundary::OwnKernel => &self.readable,
         }
     }
+}
+
+/// Makes sure that the host worker's binary is in `directory`. The handle is for executing it: whatever happens to its name.
+pub fn place_host_worker(directory: &Path, binary: Carried) -> io::Result<OwnedFd> {
+    let path = place_named(directory, "coffer-host-worker", binary.sha256, binary.bytes, 0o500)?;
+    Ok(open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Makes sure that the files of users and groups for containers that run as `user` are in `directory`.

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use executor::launcher;
-use host_worker::HostWorkerSpec;
+use host_launch::HostWorkerSpec;
 use identity::RunId;
 use jail::Private;
 use refusal::chain;

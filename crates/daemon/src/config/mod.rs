@@ -22,7 +22,7 @@ use std::time::Duration;
 use audit_service::Settings;
 use document::{Problem, list};
 use gateway::limits::concurrency::Whole;
-use host_worker::WeakerForm;
+use host_launch::WeakerForm;
 use identity::{Certified, Roles};
 use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds, Thresholds};
 use serde_json::json;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use containers::Endpoint;
 use document::{At, Fields};
 use gateway::limits::concurrency::Whole;
-use host_worker::WeakerForm;
+use host_launch::WeakerForm;
 use runs::Thresholds;
 use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;

@@ -16,8 +16,8 @@ use wire::v1::AcceptRunResponse;
 use super::LayerFailure;
 use super::judge::Kind;
 use super::walk::{Change, Visitor, walk};
-use crate::args::Since;
 use crate::sys;
+use host_launch::args::Since;
 
 /// Paths that a refusal names.
 const NAMED: usize = 10;

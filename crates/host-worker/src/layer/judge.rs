@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fgetxattr, openat, statat};
 
 use super::MAX_DEPTH;
 use super::names::names;
-use crate::args::Since;
+use host_launch::args::Since;
 
 /// The bits that count: set-id bits and the sticky bit are never applied.
 const MODE: u32 = 0o777;

@@ -30,7 +30,7 @@ use prost::Message as _;
 use rustix::stdio::stdin;
 use thiserror::Error;
 
-use crate::args::Since;
+use host_launch::args::Since;
 
 /// Levels of directories that are entered.
 const MAX_DEPTH: usize = 128;

@@ -8,7 +8,7 @@ use wire::v1::{DiffRunResponse, FileChange, file_change};
 use super::judge::Kind;
 use super::patch;
 use super::walk::{Change, Visitor, walk};
-use crate::args::Since;
+use host_launch::args::Since;
 
 /// How many changes a report names.
 const MOST_CHANGES: usize = 10_000;

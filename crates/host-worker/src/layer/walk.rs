@@ -5,7 +5,7 @@ use jail::{Dir, EntryName, FileKind, Metadata, OpenError, OpenErrorKind};
 use super::MAX_DEPTH;
 use super::judge::{self, Judgement, Kind};
 use super::names::{found, names};
-use crate::args::Since;
+use host_launch::args::Since;
 
 /// A name that is different.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use landlock::{
 };
 
 use super::SetupError;
-use crate::args::Place;
-use crate::report::Landlock;
+use host_launch::Landlock;
+use host_launch::args::Place;
 
 const ABI_WANTED: ABI = ABI::V6;
 /// Without this it is no wall to stand alone: moves between directories and truncation.

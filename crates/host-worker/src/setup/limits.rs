@@ -6,8 +6,8 @@ use std::time::Instant;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::{SetupError, step};
-use crate::args::Task;
 use crate::sys;
+use host_launch::args::Task;
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;

@@ -24,8 +24,9 @@ use std::os::fd::OwnedFd;
 
 use thiserror::Error;
 
-use crate::args::{Args, WeakerForm};
-use crate::report::Report;
+use host_launch::Report;
+use host_launch::WeakerForm;
+use host_launch::args::Args;
 
 pub(crate) use limits::{forbid_tasks, limit_file_size, limit_memory, limit_time};
 pub(crate) use seccomp::ChildFilter;

@@ -11,8 +11,8 @@ use rustix::mount::{
 use rustix::process::{chdir, fchdir, pivot_root};
 
 use super::{SetupError, step};
-use crate::args::Place;
 use crate::sys;
+use host_launch::args::Place;
 
 const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
 

@@ -17,9 +17,9 @@ use rustix::process::{getegid, geteuid};
 use rustix::thread::UnshareFlags;
 
 use super::{SetupError, step};
-use crate::args::Args;
-use crate::report::Namespaces;
 use crate::sys;
+use host_launch::Namespaces;
+use host_launch::args::Args;
 
 const NEW: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWNET)

@@ -11,7 +11,7 @@ use rustix::thread::{
 };
 
 use super::{SetupError, step};
-use crate::report::Namespaces;
+use host_launch::Namespaces;
 
 /// Drops everything. An owner of uid 0 is allowed: a root without capabilities owns its files and no more.
 pub(super) fn drop_all(uid: Uid, gid: Gid, namespaces: Namespaces) -> Result<(), SetupError> {

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
 use super::{SetupError, landlock, limits, mounts, namespaces, privileges, seccomp, step};
-use crate::args::{Args, Place, Task};
-use crate::report::{Namespaces, Report};
 use crate::{location, sys};
+use host_launch::args::{Args, Place, Task};
+use host_launch::{Namespaces, Report};
 
 /// Whether it is needed: the whole jail is tried in a process that ends with the trial, since half a set-up cannot be
 /// taken back.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cofferdam_host_worker::{HostWorkerProcess, HostWorkerSpec, Launcher};
+use host_launch::{HostWorkerProcess, HostWorkerSpec, Launcher};
 use ops::{
     Bounds, EditResult, Git, GitDiffFlag, GitResult, OpResult, Operation, Outcome, ToolFailure, WriteResult,
 };

@@ -4,7 +4,7 @@
 //! has opened and verified: no path is looked up again.
 
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -22,8 +22,6 @@ use crate::{PROGRAM, handles};
 
 /// Most bytes that are believed of a host worker's last words.
 const LAST_WORDS: u64 = 4096;
-/// Addresses that the allocator of `cofferd` reserves at a time in the host worker, KiB.
-const ALLOCATOR_RESERVE_KIB: &str = "32768";
 /// Longest that a trial of the jail may take.
 const TRIAL: Duration = Duration::from_secs(10);
 
@@ -148,16 +146,14 @@ pub struct Launcher {
     accepts: Option<WeakerForm>,
 }
 
-impl Default for Launcher {
-    /// Of the running program itself, which must call [`crate::main`] when its `argv[0]` is [`PROGRAM`].
-    fn default() -> Self {
-        Self::of("/proc/self/exe")
-    }
-}
-
 impl Launcher {
     pub fn of(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into(), accepts: None }
+    }
+
+    /// Of an open file. It must stay open for as long as anything is started.
+    pub fn opened(program: BorrowedFd<'_>) -> Self {
+        Self::of(format!("/proc/self/fd/{}", program.as_raw_fd()))
     }
 
     /// Where the kernel lets the daemon have no jail, this form does; `None`: nothing does.
@@ -231,8 +227,6 @@ impl Launcher {
             .arg0(PROGRAM)
             .args(args.to_command_line())
             .env_clear()
-            // Its default is a gigabyte, and an operation may have half of one.
-            .env("MIMALLOC_ARENA_RESERVE", ALLOCATOR_RESERVE_KIB)
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())

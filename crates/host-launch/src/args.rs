@@ -1,4 +1,4 @@
-//! The command line of `coffer-host-worker`: written by [`crate::spawn`], read by [`crate::main`], and by nobody else.
+//! The command line of `coffer-host-worker`: written by [`crate::spawn`], read by the host worker, and by nobody else.
 //!
 //! No paths: the directories come as open handles, in the order of `--mounts`, in the first message of the channel.
 
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// What is mounted in the jail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// The mount `@project`.
     Workspace,
     /// The mount `@state`.
@@ -28,7 +28,7 @@ impl Place {
         [Self::Workspace, Self::State, Self::Pkg, Self::Source, Self::Private, Self::Changes];
 
     /// Name of its directory in the jail's root.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Workspace => "workspace",
             Self::State => "state",
@@ -40,7 +40,7 @@ impl Place {
     }
 
     /// Whether anything may be written there.
-    pub(crate) fn is_writable(self) -> bool {
+    pub fn is_writable(self) -> bool {
         matches!(self, Self::Workspace | Self::State | Self::Private)
     }
 
@@ -51,7 +51,7 @@ impl Place {
 
 /// What to do in the jail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Task {
+pub enum Task {
     /// Serve calls until the channel ends.
     Serve,
     /// Clone the source into the workspace and check this revision out; empty is the source's HEAD.
@@ -70,11 +70,11 @@ pub(crate) enum Task {
 
 /// Since when the directory beneath an overlay should not have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Since {
+pub struct Since {
     /// Seconds since 1970, and nanoseconds, by the clock of the file system.
-    pub(crate) time: (i64, u32),
+    pub time: (i64, u32),
     /// Whether some of the changes may have been applied already.
-    pub(crate) resumed: bool,
+    pub resumed: bool,
 }
 
 /// What an operator may accept where the kernel lets the daemon have no jail.
@@ -99,25 +99,25 @@ impl WeakerForm {
 
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Args {
+pub struct Args {
     /// Owner of the workspace, whom the host worker becomes.
-    pub(crate) uid: Uid,
-    pub(crate) gid: Gid,
+    pub uid: Uid,
+    pub gid: Gid,
     /// The mounts, in the order in which their handles arrive; each at most once, the workspace always.
-    pub(crate) places: Vec<Place>,
+    pub places: Vec<Place>,
     /// What may do where there can be no jail.
-    pub(crate) accepts: Option<WeakerForm>,
-    pub(crate) task: Task,
+    pub accepts: Option<WeakerForm>,
+    pub task: Task,
 }
 
 /// A command line that [`crate::spawn`] would not write.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("bad command line: {0}")]
-pub(crate) struct BadArgs(&'static str);
+pub struct BadArgs(&'static str);
 
 impl Args {
     /// The command line, without the program's name.
-    pub(crate) fn to_command_line(&self) -> Vec<OsString> {
+    pub fn to_command_line(&self) -> Vec<OsString> {
         let places: Vec<&str> = self.places.iter().map(|place| place.name()).collect();
         let mut line: Vec<OsString> = vec![
             "--uid".into(),
@@ -150,7 +150,7 @@ impl Args {
     }
 
     /// Parses what [`Self::to_command_line`] wrote, in that order, and nothing else.
-    pub(crate) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Self, BadArgs> {
+    pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Self, BadArgs> {
         let mut line = line.into_iter();
         let uid = number(&value(&mut line, "--uid")?)?;
         let gid = number(&value(&mut line, "--gid")?)?;

@@ -1,20 +1,16 @@
 #![doc = include_str!("../README.md")]
 
-mod args;
 mod child;
 mod git;
-mod handles;
 mod job;
 mod layer;
 mod location;
 mod order;
+mod pages;
 mod ready;
 mod recovery;
-mod report;
 mod serve;
 mod setup;
-mod spawn;
-mod spawn_layer;
 mod sys;
 mod worker_pool;
 
@@ -28,18 +24,11 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, stdin};
 use rustix::thread::set_name;
 use thiserror::Error;
 
-use args::{Args, BadArgs, Task};
+use host_launch::Report;
+use host_launch::args::{Args, BadArgs, Task};
+use host_launch::handles;
+use pages::Pages;
 use setup::SetupError;
-
-pub use args::WeakerForm;
-pub use report::{Landlock, Namespaces, Report};
-pub use spawn::{
-    CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, Launcher, ProbeError, RecoverError,
-};
-pub use spawn_layer::{LayerError, LayerSpec};
-
-/// The name (`argv[0]`) under which `cofferd` starts itself as a host worker.
-pub const PROGRAM: &str = "coffer-host-worker";
 
 /// Why the host worker ends with an error: one line on standard error, and an exit code.
 #[derive(Debug, Error)]
@@ -69,11 +58,7 @@ impl Failure {
     }
 }
 
-/// Does what the command line says and returns the process's exit code.
-///
-/// Must be called before the process has a second thread or has opened anything: every descriptor but the standard
-/// three is closed.
-pub fn main() -> ExitCode {
+fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(failure) => {
@@ -89,13 +74,15 @@ fn run() -> Result<ExitCode, Failure> {
     let args = Args::parse(std::env::args_os().skip(1))?;
     let handles = handles::receive(stdin(), args.places.len())?;
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
+    // In the jail there is no /proc.
+    let pages = Pages::of_this_process();
     let report = setup::enter(&args, &handles)?;
     drop(handles);
     match sys::fork()? {
         sys::Fork::Parent(host_worker) => keep(host_worker, null),
         sys::Fork::Child => {
             set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
-            work(args.task, report, null)
+            work(args.task, report, null, pages)
         }
     }
 }
@@ -111,7 +98,7 @@ fn keep(host_worker: Pid, null: OwnedFd) -> Result<ExitCode, Failure> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> {
+fn work(task: Task, report: Report, null: OwnedFd, pages: Pages) -> Result<ExitCode, Failure> {
     match task {
         Task::Report => eprintln!("{report}"),
         Task::Recover => {
@@ -140,7 +127,7 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             dup2_stderr(&null).map_err(io::Error::from)?;
             drop(null);
             recovery::claim_private()?;
-            serve::serve(stdin())?;
+            serve::serve(stdin(), pages)?;
         }
     }
     Ok(ExitCode::SUCCESS)

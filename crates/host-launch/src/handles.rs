@@ -14,7 +14,7 @@ const MOST: usize = 8;
 const MARK: u8 = b'H';
 
 /// Sends the handles with one byte.
-pub(crate) fn send(channel: impl AsFd, handles: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn send(channel: impl AsFd, handles: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(handles)) {
@@ -25,7 +25,7 @@ pub(crate) fn send(channel: impl AsFd, handles: &[BorrowedFd<'_>]) -> io::Result
 }
 
 /// Receives exactly `count` handles.
-pub(crate) fn receive(channel: impl AsFd, count: usize) -> io::Result<Vec<OwnedFd>> {
+pub fn receive(channel: impl AsFd, count: usize) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut mark = [0];

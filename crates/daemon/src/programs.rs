@@ -1,0 +1,48 @@
+//! The static programs that `cofferd` carries: the guest of every container, and the host worker.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use anyhow::Context as _;
+use runs::{Carried, Directories, GuestBinary, place_host_worker};
+
+/// `coffer-guest`.
+const GUEST: Carried =
+    Carried { bytes: include_bytes!(env!("COFFER_GUEST_EMBEDDED")), sha256: env!("COFFER_GUEST_SHA256") };
+
+/// `coffer-host-worker`.
+const HOST_WORKER: Carried = Carried {
+    bytes: include_bytes!(env!("COFFER_HOST_WORKER_EMBEDDED")),
+    sha256: env!("COFFER_HOST_WORKER_SHA256"),
+};
+
+/// The programs, where they can be executed.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    pub(crate) guest: GuestBinary,
+    /// Open, to be executed and nothing else.
+    pub(crate) host_worker: OwnedFd,
+}
+
+/// Makes sure that both are in the state directory, which must be there.
+pub(crate) fn place(state: &Path) -> anyhow::Result<Programs> {
+    let bin = Directories { state: state.to_owned() }.bin();
+    let guest = GuestBinary::place(&bin, GUEST).context("cannot place the guest's program")?;
+    let host_worker =
+        place_host_worker(&bin, HOST_WORKER).context("cannot place the host worker's program")?;
+    Ok(Programs { guest, host_worker })
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest as _, Sha256};
+
+    use super::{GUEST, HOST_WORKER};
+
+    #[test]
+    fn programs_have_the_digests_by_which_their_files_are_named() {
+        for program in [GUEST, HOST_WORKER] {
+            assert_eq!(hex::encode(Sha256::digest(program.bytes)), program.sha256);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+
+pub mod args;
+pub mod handles;
+mod layer;
+mod report;
+mod spawn;
+
+pub use args::WeakerForm;
+pub use layer::{LayerError, LayerSpec};
+pub use report::{Landlock, Namespaces, Report};
+pub use spawn::{
+    CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, Launcher, ProbeError, RecoverError,
+};
+
+/// The name (`argv[0]`) of a host worker.
+pub const PROGRAM: &str = "coffer-host-worker";
