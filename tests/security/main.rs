@@ -19,6 +19,7 @@ mod hostile_names;
 mod hostile_patterns;
 mod hostile_trees;
 mod inside;
+mod kept_output;
 mod looking;
 mod mount_table;
 mod neighbours;

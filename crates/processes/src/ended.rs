@@ -6,14 +6,15 @@ use store::recording::Digest;
 use wire::v1::{self, process::State};
 
 use crate::disk::{Known, Place};
+use crate::input::Unrecorded;
 
-/// `unrecorded` signals were sent though its recording was full or could not be written.
+/// `unrecorded`: what a recording that was full or could not be written does not have.
 pub(crate) fn ended_event(
     place: &Place,
     known: &Known,
     process: &v1::Process,
     recording: Option<&Digest>,
-    unrecorded: u64,
+    unrecorded: Unrecorded,
 ) -> Event {
     let status = match process.state() {
         State::Interrupted => Status::Interrupted,
@@ -30,8 +31,12 @@ pub(crate) fn ended_event(
     if let Some(Digest { sha256, bytes }) = recording {
         facts["recording"] = json!({ "sha256": sha256, "bytes": bytes });
     }
-    if unrecorded > 0 {
-        facts["signals_not_recorded"] = unrecorded.into();
+    for (key, count) in
+        [("signals_not_recorded", unrecorded.signals), ("input_bytes_refused", unrecorded.refused_bytes)]
+    {
+        if count > 0 {
+            facts[key] = count.into();
+        }
     }
     let mut outcome = Outcome::new(status).facts(facts);
     if !process.failure.is_empty() {

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use executor::{KeeperLost, Link};
 use ops::{Reason, ToolFailure};
 use refusal::{Refusal, chain};
-use store::recording::{Digest, Entry, Header, Recorder, Recording};
+use runs::Run;
+use store::recording::{Digest, Entry, Header, Recorder, Recording, RecordingError};
 use tokio::time::Instant;
 use wire::v1::{self, signal_process_request::Signal as Wanted};
 use wire::worker::v1::{Stdin, to_keeper};
@@ -20,6 +21,9 @@ use crate::shared::{Shared, now_ms};
 /// For a process to read something. Then the client is told how far it came.
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_TERMINAL: (u32, u32) = (24, 80);
+/// What follows for a start from a run that may keep no more.
+pub(crate) const NOTHING_STARTED: &str =
+    "nothing is started: end a process, or go on in another run; recordings stay until the run is deleted";
 
 pub(crate) struct Input {
     /// Absent where nothing can be given, and after a recording that failed.
@@ -28,10 +32,18 @@ pub(crate) struct Input {
     taken: u64,
     open: bool,
     current: Option<Current>,
-    /// Signals that were sent and are not in the recording.
-    unrecorded: u64,
+    unrecorded: Unrecorded,
     /// The daemon's log says that the recording has failed.
     is_told: bool,
+}
+
+/// What a recording does not have that was full, or could not be written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Unrecorded {
+    /// Signals that were sent all the same.
+    pub(crate) signals: u64,
+    /// Bytes that it was to be given to read, and was not. What a client sends again counts again.
+    pub(crate) refused_bytes: u64,
 }
 
 /// What is being given.
@@ -44,7 +56,7 @@ struct Current {
 
 impl Input {
     pub(crate) fn new(recorder: Option<Recorder>, taken: u64, open: bool) -> Self {
-        Self { recorder, taken, open, current: None, unrecorded: 0, is_told: false }
+        Self { recorder, taken, open, current: None, unrecorded: Unrecorded::default(), is_told: false }
     }
 
     /// Whether something may be given.
@@ -68,6 +80,7 @@ impl Input {
         let skipped = usize::try_from(self.taken - offset).unwrap_or(usize::MAX);
         let data = given.data.slice(skipped.min(given.data.len())..);
         if !self.record(Entry::Input(data.clone())).await {
+            self.unrecorded.refused_bytes += data.len() as u64;
             let _ = given.answer.send(Err(not_recorded()));
             return Ok(());
         }
@@ -122,7 +135,10 @@ impl Input {
 
     /// Records what the shell of a session is told.
     pub(crate) async fn told(&mut self, text: Bytes) -> bool {
-        self.record(Entry::Input(text)).await
+        let bytes = text.len() as u64;
+        let recorded = self.record(Entry::Input(text)).await;
+        self.unrecorded.refused_bytes += if recorded { 0 } else { bytes };
+        recorded
     }
 
     /// Answers each writer: how far its bytes came.
@@ -154,14 +170,13 @@ impl Input {
         }
         // A recording that is full keeps nobody from ending a process.
         if matches!(wanted, Wanted::Hup | Wanted::Int | Wanted::Term) {
-            self.unrecorded += 1;
+            self.unrecorded.signals += 1;
             return Ok(());
         }
         Err(not_recorded())
     }
 
-    /// Signals that were sent and are not in the recording.
-    pub(crate) fn unrecorded(&self) -> u64 {
+    pub(crate) fn unrecorded(&self) -> Unrecorded {
         self.unrecorded
     }
 
@@ -201,6 +216,7 @@ fn not_recorded() -> Refusal {
 /// whose `segment` is in its name.
 pub(crate) async fn recording(
     shared: &Shared,
+    run: &Run,
     place: &Place,
     process: &v1::Process,
     segment: u64,
@@ -210,14 +226,14 @@ pub(crate) async fn recording(
     let path = directory.join(format!("process-{}{suffix}.cast", place.id));
     let size = process.request.as_ref().and_then(|request| request.terminal);
     let (rows, columns) = size.map_or(NO_TERMINAL, |size| (size.rows, size.columns));
-    let limit = shared.max_recording;
+    let (limit, allowance) = (shared.max_recording, run.allowance.clone());
     let title = format!("process {} in run {}", place.id, place.run);
     let begun = tokio::task::spawn_blocking(move || {
         let size = TerminalSize::new(rows, columns)
             .ok_or(std::io::ErrorKind::InvalidInput)
             .map_err(std::io::Error::from)?;
         let timestamp = now_ms() / 1_000;
-        Recording::begin(&path, &Header { size, term: "", timestamp, title: &title }, limit)
+        Recording::begin(&path, &Header { size, term: "", timestamp, title: &title }, limit, &allowance)
     });
     let failed = |why: String| {
         tracing::error!(why, "the recording of a process cannot begin");
@@ -227,5 +243,8 @@ pub(crate) async fn recording(
         )
     };
     let begun = begun.await.map_err(|error| failed(error.to_string()))?;
-    begun.map(Recorder::new).map_err(|error| failed(chain(&error)))
+    begun.map(Recorder::new).map_err(|error| match error {
+        RecordingError::NoRoom => run.no_room(NOTHING_STARTED).into(),
+        error => failed(chain(&error)),
+    })
 }

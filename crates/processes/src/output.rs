@@ -1,7 +1,8 @@
 //! What a process has written: the beginning and the end of each stream, in pieces of a file each, sealed.
 //!
 //! A piece is named by the place of its first byte. When a stream has more than may be kept, the oldest piece of its
-//! second half goes. A byte lies under the keystream of its place in the stream, so that no part of the key is used twice.
+//! second half goes. What is kept is taken from the run's allowance first. When that is used up, the stream has to do with what it
+//! has: its own middle makes room for its end. Each stream has the least that this takes from its start. A byte lies under the keystream of its place in the stream, so that no part of the key is used twice.
 //! What the disk does not take is counted and not kept; the process goes on.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own files, which no run sees")]
@@ -13,16 +14,23 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seal::StreamKey;
+use store::allowance::{Allowance, Share, cost};
 use tokio::sync::watch;
 
 use crate::disk::Place;
 
 /// Names of the streams, in files and keys.
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
-/// Bytes of a piece.
+/// Most bytes of a piece.
 const PIECE: u64 = 1 << 20;
-/// A stream that may have little has this many pieces all the same.
+/// The least where a stream may have more than a few of them. A multiple of the blocks of a disk.
+const SMALL: u64 = 8 << 10;
+/// A stream that may have little, or has little yet, has this many pieces all the same: its middle can go in small parts.
 const PIECES: u64 = 8;
+/// Bytes of the allowance that a stream has from its start.
+const LEAST: u64 = 256 << 10;
+/// The same for what is known of a process: twice, before and after its end, and a directory.
+const KNOWN: u64 = 96 << 10;
 
 /// What is kept of one process. Everything but the ends blocks on the disk.
 pub(crate) struct Output {
@@ -34,12 +42,34 @@ pub(crate) struct Output {
     min_free: u64,
     streams: Mutex<[Stream; 2]>,
     ends: watch::Sender<[u64; 2]>,
+    share: Share,
+    /// Bytes of the share that are for what is known of the process.
+    known: u64,
 }
 
 #[derive(Debug, Default)]
 struct Stream {
     pieces: Vec<Piece>,
     end: u64,
+    /// What it has of the share, bytes. Its pieces take no more on the disk.
+    held: u64,
+}
+
+impl Stream {
+    fn total(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.length).sum()
+    }
+
+    fn cost(&self) -> u64 {
+        self.pieces.iter().map(|piece| cost(piece.length)).sum()
+    }
+
+    /// The oldest piece from this byte on that is not the last one, taken out.
+    fn take_middle(&mut self, from: u64) -> Option<Piece> {
+        let last = self.pieces.len().checked_sub(1)?;
+        let middle = self.pieces.iter().position(|piece| piece.start >= from)?;
+        (middle < last).then(|| self.pieces.remove(middle))
+    }
 }
 
 #[derive(Debug)]
@@ -59,20 +89,60 @@ pub(crate) enum Found {
 }
 
 impl Output {
-    /// Of a new process, or of one that a former daemon had.
-    pub(crate) fn open(place: Place, key: Arc<StreamKey>, most: u64, min_free: u64) -> io::Result<Self> {
+    /// The least that a new process has of its run's allowance; `None`: there is no room for it.
+    pub(crate) fn share(allowance: &Arc<Allowance>) -> Option<Share> {
+        Share::begin(allowance, KNOWN + 2 * LEAST)
+    }
+
+    /// Of a new process.
+    pub(crate) fn new(place: Place, key: Arc<StreamKey>, most: u64, min_free: u64, share: Share) -> Self {
+        let streams = [(); 2].map(|()| Stream { held: LEAST, ..Stream::default() });
+        let (streams, ends) = (Mutex::new(streams), watch::Sender::new([0; 2]));
+        Self { place, key, most, min_free, streams, ends, share, known: KNOWN }
+    }
+
+    /// Of a process that a former daemon had.
+    pub(crate) fn open(
+        place: Place,
+        key: Arc<StreamKey>,
+        most: u64,
+        min_free: u64,
+        allowance: &Arc<Allowance>,
+    ) -> io::Result<Self> {
         let mut streams = <[Stream; 2]>::default();
+        let mut known = 0;
         for entry in std::fs::read_dir(place.directory())? {
             let entry = entry?;
-            let Some((at, start)) = entry.file_name().to_str().and_then(parse) else { continue };
-            streams[at].pieces.push(Piece { start, length: entry.metadata()?.len() });
+            let length = entry.metadata()?.len();
+            match entry.file_name().to_str().and_then(parse) {
+                Some((at, start)) => streams[at].pieces.push(Piece { start, length }),
+                None => known += cost(length),
+            }
         }
+        let known = known.max(KNOWN);
         for stream in &mut streams {
             stream.pieces.sort_by_key(|piece| piece.start);
             stream.end = stream.pieces.last().map_or(0, |piece| piece.start + piece.length);
+            stream.held = stream.cost().max(LEAST);
         }
+        let share =
+            Share::of_former(allowance, known + streams.iter().map(|stream| stream.held).sum::<u64>());
         let ends = watch::Sender::new(streams.each_ref().map(|stream| stream.end));
-        Ok(Self { place, key, most, min_free, streams: Mutex::new(streams), ends })
+        Ok(Self { place, key, most, min_free, streams: Mutex::new(streams), ends, share, known })
+    }
+
+    /// Nothing more is added: what it does not take on the disk is given back.
+    pub(crate) fn settle(&self) {
+        let mut streams = self.streams();
+        for stream in streams.iter_mut() {
+            stream.held = stream.cost();
+        }
+        self.share.shrink_to(self.known + streams.iter().map(|stream| stream.held).sum::<u64>());
+    }
+
+    /// Its files are gone.
+    pub(crate) fn is_removed(&self) {
+        self.share.shrink_to(0);
     }
 
     /// Bytes of each stream until now.
@@ -93,15 +163,19 @@ impl Output {
         let Some(mut rest) = data.get(skipped..).filter(|rest| !rest.is_empty()) else { return };
         let mut offset = offset + skipped as u64;
         while !rest.is_empty() {
-            let size = PIECE.min(self.most / PIECES).max(1);
+            let part = stream.total() / PIECES / SMALL * SMALL;
+            let size = PIECE.min(self.most / PIECES).min(part.max(SMALL)).max(1);
             let room = stream.pieces.last().filter(|piece| piece.start + piece.length == offset);
             let room = room.map_or(0, |piece| size.saturating_sub(piece.length));
             if room == 0 {
+                // One that has nothing is no piece.
+                stream.pieces.pop_if(|piece| piece.length == 0);
                 stream.pieces.push(Piece { start: offset, length: 0 });
                 continue;
             }
             let (now, later) = rest.split_at(rest.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
-            if let Some(piece) = stream.pieces.last_mut() {
+            let has_room = self.make_room(at, stream, now.len() as u64);
+            if let Some(piece) = stream.pieces.last_mut().filter(|_| has_room) {
                 match self.write(at, piece, now) {
                     Ok(()) => piece.length += now.len() as u64,
                     Err(error) => tracing::debug!(%error, "output of a process is not kept"),
@@ -110,8 +184,7 @@ impl Output {
             offset += now.len() as u64;
             rest = later;
         }
-        // One that has nothing is no piece.
-        stream.pieces.retain(|piece| piece.length > 0);
+        stream.pieces.pop_if(|piece| piece.length == 0);
         stream.end = offset;
         self.shrink(at, stream);
         let end = stream.end;
@@ -159,17 +232,39 @@ impl Output {
         file.write_all_at(&sealed, piece.length)
     }
 
+    /// Whether the last piece may have so many bytes more: of the run's allowance or, where nothing more is to be had, in the place
+    /// of the stream's own middle.
+    fn make_room(&self, at: usize, stream: &mut Stream, bytes: u64) -> bool {
+        let last = stream.pieces.last().map_or(0, |piece| piece.length);
+        let more = cost(last + bytes) - cost(last);
+        let lacks = |stream: &Stream| (stream.cost() + more).saturating_sub(stream.held);
+        let wanted = lacks(stream);
+        if wanted == 0 {
+            return true;
+        }
+        if self.share.grow(wanted) {
+            stream.held += wanted;
+            return true;
+        }
+        let half = stream.total() / 2;
+        while lacks(stream) > 0 {
+            let Some(gone) = stream.take_middle(half) else { return false };
+            self.remove(at, &gone);
+        }
+        true
+    }
+
     /// Removes from the middle what is too much.
     fn shrink(&self, at: usize, stream: &mut Stream) {
-        let total = |stream: &Stream| stream.pieces.iter().map(|piece| piece.length).sum::<u64>();
-        while total(stream) > self.most {
-            let last = stream.pieces.len() - 1;
-            let middle = stream.pieces.iter().position(|piece| piece.start >= self.most / 2);
-            let Some(middle) = middle.filter(|middle| *middle < last) else { return };
-            let gone = stream.pieces.remove(middle);
-            if let Err(error) = std::fs::remove_file(self.file(at, gone.start)) {
-                tracing::warn!(%error, "a piece of a process's output was not removed");
-            }
+        while stream.total() > self.most {
+            let Some(gone) = stream.take_middle(self.most / 2) else { return };
+            self.remove(at, &gone);
+        }
+    }
+
+    fn remove(&self, at: usize, gone: &Piece) {
+        if let Err(error) = std::fs::remove_file(self.file(at, gone.start)) {
+            tracing::warn!(%error, "a piece of a process's output was not removed");
         }
     }
 
@@ -205,15 +300,39 @@ mod tests {
     }
 
     fn open(place: &Place, most: u64) -> Output {
+        open_of(place, most, &Allowance::new(u64::MAX))
+    }
+
+    fn open_of(place: &Place, most: u64, allowance: &Arc<Allowance>) -> Output {
         let key = Arc::new(StreamKey::from_bytes([3; 32]));
-        Output::open(place.clone(), key, most, 0).unwrap()
+        Output::open(place.clone(), key, most, 0, allowance).unwrap()
+    }
+
+    fn start(place: &Place, most: u64, allowance: &Arc<Allowance>) -> Option<Output> {
+        let key = Arc::new(StreamKey::from_bytes([3; 32]));
+        Some(Output::new(place.clone(), key, most, 0, Output::share(allowance)?))
+    }
+
+    /// What a directory takes on the disk.
+    fn taken(place: &Place) -> u64 {
+        let entries = std::fs::read_dir(place.directory()).unwrap();
+        entries.map(|entry| cost(entry.unwrap().metadata().unwrap().len())).sum()
+    }
+
+    /// The byte at each place of a stream.
+    fn flood(from: u64, bytes: u64) -> Vec<u8> {
+        (from..from + bytes).map(|at| u8::try_from(at % 251).unwrap()).collect()
     }
 
     /// Everything that is there, with gaps.
     fn all(output: &Output, at: usize) -> Vec<Result<Vec<u8>, u64>> {
+        all_by(output, at, 7)
+    }
+
+    fn all_by(output: &Output, at: usize, piece: usize) -> Vec<Result<Vec<u8>, u64>> {
         let (mut offset, mut found) = (0, Vec::new());
         loop {
-            match output.read(at, offset, 7).unwrap() {
+            match output.read(at, offset, piece).unwrap() {
                 Found::Bytes(bytes) => {
                     offset += bytes.len() as u64;
                     match found.last_mut() {
@@ -257,6 +376,69 @@ mod tests {
         output.append(0, 990, b"0123456789more");
         assert_eq!(output.ends(), [1_004, 0]);
         assert_eq!(output.read(0, 1_000, 10).unwrap(), Found::Bytes(b"more".to_vec()));
+    }
+
+    /// Many processes write without end. Each has its beginning and its end, all of them no more than the run may keep, and a
+    /// recording still has room.
+    #[test]
+    fn all_processes_of_a_run_together_keep_no_more_than_it_may() {
+        let root = tempfile::tempdir().unwrap();
+        let allowance = Allowance::new(16 << 20);
+        let places: Vec<_> = (0..6).map(|_| place(root.path())).collect();
+        let outputs: Vec<_> = places.iter().map(|place| start(place, 8 << 20, &allowance).unwrap()).collect();
+        let total = 12 << 20;
+        for offset in (0..total).step_by(64 << 10) {
+            let data = flood(offset, 64 << 10);
+            for output in &outputs {
+                output.append(0, offset, &data);
+            }
+        }
+        let on_disk: u64 = places.iter().map(taken).sum();
+        assert!(on_disk <= allowance.used() && allowance.used() <= 14 << 20, "{on_disk} {allowance:?}");
+        assert!(on_disk > 8 << 20, "what may be kept is: {on_disk}");
+        for output in &outputs {
+            let found = all_by(output, 0, 64 << 10);
+            let [Ok(first), Err(gap), Ok(last)] = &found[..] else { panic!("{} parts", found.len()) };
+            assert_eq!(first.len() as u64 + gap + last.len() as u64, total, "everything is counted");
+            assert!(first.len() > 128 << 10 && last.len() > 128 << 10, "{} {}", first.len(), last.len());
+            assert!(*first == flood(0, first.len() as u64));
+            assert!(*last == flood(total - last.len() as u64, last.len() as u64));
+        }
+
+        // The next daemon finds the same account, and no room either.
+        let used = allowance.used();
+        drop(outputs);
+        assert_eq!(allowance.used(), 0);
+        let outputs: Vec<_> = places.iter().map(|place| open_of(place, 8 << 20, &allowance)).collect();
+        assert!(allowance.used() <= used && allowance.used() >= on_disk, "{used} {allowance:?}");
+        outputs[0].append(1, 0, &flood(0, 5 << 20));
+        assert!(taken(&places[0]) < 4 << 20 && allowance.used() <= 14 << 20);
+
+        // One that has ended gives back the rest of its least, and all of it when it is removed.
+        let before = allowance.used();
+        outputs[1].settle();
+        assert_eq!(allowance.used(), before - LEAST);
+        outputs[1].is_removed();
+        assert_eq!(allowance.used(), before - LEAST - KNOWN - taken(&places[1]));
+    }
+
+    #[test]
+    fn without_room_for_the_least_nothing_is_started_and_the_least_is_enough_for_both_ends() {
+        let root = tempfile::tempdir().unwrap();
+        let place = place(root.path());
+        let allowance = Allowance::new(2 * (KNOWN + 2 * LEAST));
+        let output = start(&place, 8 << 20, &allowance).unwrap();
+        assert!(start(&place, 8 << 20, &allowance).is_none(), "an eighth is for recordings");
+        while allowance.take(store::allowance::Purpose::Recording, 4096) {}
+        for offset in (0..4 << 20).step_by(10_000) {
+            output.append(1, offset, &flood(offset, 10_000));
+        }
+        let found = all_by(&output, 1, 64 << 10);
+        let [Ok(first), Err(_), Ok(last)] = &found[..] else { panic!("{} parts", found.len()) };
+        assert!(first.len() >= 100 << 10 && last.len() >= 80 << 10, "{} {}", first.len(), last.len());
+        assert!(taken(&place) <= LEAST);
+        output.settle();
+        assert_eq!(allowance.used(), allowance.most() - KNOWN - 2 * LEAST + KNOWN + taken(&place));
     }
 
     #[test]

@@ -88,6 +88,7 @@ impl Owner {
         let Ok(((kill, metered), held)) = ended.await else { return };
         let said_all = matches!(why, Why::Lost(_))
             || timeout(DRAIN, self.drain(&mut state)).await.is_ok_and(|drained| drained.is_ok());
+        self.process.output.settle();
         let recording = self.input.finish().await;
         let unrecorded = self.input.unrecorded();
         if kill.left > 0 {

@@ -1,6 +1,7 @@
 //! All processes, by run: how one is started, found, and found again after a restart.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use ops::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, T
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
 use store::Timestamp;
+use store::allowance::{Allowance, Share};
 use store::run::Spec;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,7 +26,7 @@ use crate::cut::cut;
 use crate::disk::{Edition, Known, Place};
 use crate::ended::ended_event;
 use crate::former::{Former, name};
-use crate::input::{Input, recording};
+use crate::input::{Input, NOTHING_STARTED, Unrecorded, recording};
 use crate::output::Output;
 use crate::owner::{Owner, finish};
 use crate::process::Process;
@@ -140,6 +142,7 @@ impl Processes {
         (process, request): (v1::Process, v1::ProcessRequest),
         bounds: &ops::Bounds,
     ) -> Result<(), ToolFailure> {
+        let share = self.share(run).await?;
         let takes_input = process.stdin_open;
         let (made, key, written) = (place.clone(), self.0.shared.key.clone(), known.clone());
         let (min_free, most) = (self.0.shared.min_free, known.most);
@@ -147,13 +150,21 @@ impl Processes {
         let prepared = tokio::task::spawn_blocking(move || {
             made.make()?;
             made.write(&key, Edition::Living, &written)?;
-            Output::open(made, key, most, min_free)
+            Ok(Output::new(made, key, most, min_free, share))
         });
         let output = prepared.await.map_err(std::io::Error::other).and_then(|output| output);
         let output = output.map_err(|error| not_kept(&error))?;
         let recorder =
-            if takes_input { Some(recording(&self.0.shared, place, &process, 0).await?) } else { None };
-        let kept = lanes.keep(&name(place.id), request, bounds).await?;
+            if takes_input { Some(recording(&self.0.shared, run, place, &process, 0).await?) } else { None };
+        let kept = match lanes.keep(&name(place.id), request, bounds).await {
+            Ok(kept) => kept,
+            Err(failure) => {
+                if let Some(recorder) = recorder {
+                    recorder.discard().await;
+                }
+                return Err(failure);
+            }
+        };
         self.own(run.clone(), place, known.clone(), process, (Arc::new(output), recorder), kept);
         Ok(())
     }
@@ -204,6 +215,7 @@ impl Processes {
         let status = known.process()?;
         let output = self.output(place, known.most).await?;
         if edition == Edition::Ended {
+            output.settle();
             self.insert(Process::new(place.run, place.id, status, output).0);
             return Ok(());
         }
@@ -221,7 +233,7 @@ impl Processes {
             (Ok(kept), Some(run)) => {
                 let recorder = if status.stdin_open {
                     let segment = now_ms();
-                    recording(&self.0.shared, place, &status, segment).await.ok()
+                    recording(&self.0.shared, &run, place, &status, segment).await.ok()
                 } else {
                     None
                 };
@@ -260,8 +272,12 @@ impl Processes {
     }
 
     async fn output(&self, place: &Place, most: u64) -> std::io::Result<Arc<Output>> {
+        // A run that has ended keeps nothing more.
+        let living = self.0.shared.runs.living_run(place.run).ok();
+        let allowance = living.map_or_else(|| Allowance::new(0), |run| run.allowance.clone());
         let (place, key, min_free) = (place.clone(), self.0.shared.key.clone(), self.0.shared.min_free);
-        let output = tokio::task::spawn_blocking(move || Output::open(place, key, most, min_free));
+        let output =
+            tokio::task::spawn_blocking(move || Output::open(place, key, most, min_free, &allowance));
         Ok(Arc::new(output.await.map_err(std::io::Error::other)??))
     }
 
@@ -281,7 +297,8 @@ impl Processes {
         status.stdin_open = false;
         [status.stdout_bytes, status.stderr_bytes] = output.ends();
         status.ended_at = Some(Timestamp::now().to_wire());
-        let event = ended_event(place, known, &status, None, 0);
+        output.settle();
+        let event = ended_event(place, known, &status, None, Unrecorded::default());
         if self.0.shared.audit.enqueue(event).await.is_err() {
             tracing::error!(process = %place.id, "a process's end is not in the audit log");
         }
@@ -347,23 +364,37 @@ impl Processes {
         }
         let ended: Vec<CallId> = of_run.iter().filter(|(_, slot)| !lives(slot)).map(|(id, _)| *id).collect();
         let over = ended.len().saturating_sub(ENDED - 1);
-        let root = self.0.shared.root.clone();
-        let gone: Vec<Place> = ended.into_iter().take(over).map(|old| Place::new(&root, run, old)).collect();
-        for place in &gone {
-            of_run.remove(&place.id);
-        }
+        let gone: Vec<Slot> = ended.iter().take(over).filter_map(|old| of_run.remove(old)).collect();
         of_run.insert(id, Slot::Taken);
         drop(table);
         if !gone.is_empty() {
-            tokio::task::spawn_blocking(move || {
-                for place in gone {
-                    if let Err(error) = place.remove() {
-                        tracing::warn!(%error, "what was kept of an old process was not removed");
-                    }
-                }
-            });
+            let root = self.0.shared.root.clone();
+            tokio::task::spawn_blocking(move || gone.into_iter().for_each(|old| remove_ended(&root, old)));
         }
         Ok(())
+    }
+
+    /// The least that a new process has of what its run may keep. The oldest that have ended make room, with all that is kept of them.
+    async fn share(&self, run: &Run) -> Result<Share, ToolFailure> {
+        loop {
+            if let Some(share) = Output::share(&run.allowance) {
+                return Ok(share);
+            }
+            let Some(oldest) = self.take_oldest_ended(run.record().id) else {
+                return Err(run.no_room(NOTHING_STARTED).into());
+            };
+            let root = self.0.shared.root.clone();
+            // The next look shows whether that was enough.
+            let _ = tokio::task::spawn_blocking(move || remove_ended(&root, oldest)).await;
+        }
+    }
+
+    fn take_oldest_ended(&self, run: RunId) -> Option<Slot> {
+        let mut table = self.table();
+        let of_run = table.get_mut(&run)?;
+        let has_ended = |slot: &Slot| matches!(slot, Slot::Process(process) if !process.lives());
+        let oldest = of_run.iter().find(|(_, slot)| has_ended(slot)).map(|(id, _)| *id)?;
+        of_run.remove(&oldest)
     }
 
     fn insert(&self, process: Arc<Process>) {
@@ -383,6 +414,15 @@ impl Processes {
 
     fn table(&self) -> MutexGuard<'_, HashMap<RunId, BTreeMap<CallId, Slot>>> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes what is kept of a process that has ended, and that nobody can ask about now. Blocks on the disk.
+fn remove_ended(root: &Path, old: Slot) {
+    let Slot::Process(process) = old else { return };
+    match Place::new(root, process.run, process.id).remove() {
+        Ok(()) => process.output.is_removed(),
+        Err(error) => tracing::warn!(%error, "what was kept of an old process was not removed"),
     }
 }
 

@@ -90,6 +90,7 @@ fn above(profile: &Profile, spec: &Spec) -> Option<&'static str> {
         ("limit of open files", u64::from(has.open_files) > most.open_files),
         ("quota of bytes on the disk", has.disk_bytes > most.disk_mib << 20),
         ("quota of files on the disk", has.disk_files > most.disk_files),
+        ("limit of kept output", has.output_bytes > most.output_mib << 20),
     ]
     .into_iter()
     .find_map(|(name, is_above)| is_above.then_some(name))

@@ -302,6 +302,7 @@ impl Runs {
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, idle));
         self.launcher.projects.limit_again(record.id, run.disk.most());
+        self.enter_recordings(&run, record.id).await;
         *run.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
         self.living().insert(record.id, run.clone());
         let shared = Shared {
@@ -313,6 +314,19 @@ impl Runs {
         };
         shared.adopted(evidence(&ended)).await;
         self.tasks.spawn(task::go_on(shared, lanes, resources));
+    }
+
+    /// Recordings that a former daemon has made count. What it kept of processes is entered with these.
+    async fn enter_recordings(&self, run: &Run, id: RunId) {
+        let directory = self.launcher.directories.recordings(&id.to_string());
+        let taken = tokio::task::spawn_blocking(move || store::recording::taken_by(&directory)).await;
+        match taken.map_err(std::io::Error::other).and_then(|taken| taken) {
+            Ok(bytes) => run.allowance.enter(bytes),
+            Err(error) => {
+                tracing::error!(run = %id, error = %chain(&error), "the recordings of a run cannot be counted: nothing more of it is recorded");
+                run.allowance.enter(run.allowance.most());
+            }
+        }
     }
 }
 

@@ -265,6 +265,7 @@ pub(crate) fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Re
         open_files: small(lowered("limits.open_files", asked.open_files.into(), 32, most.open_files)?),
         disk_bytes,
         disk_files: lowered("limits.disk_files", asked.disk_files, 100, most.disk_files)?,
+        output_bytes: most.output_mib << 20,
     })
 }
 

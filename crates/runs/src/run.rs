@@ -8,6 +8,7 @@ use gateway::RunScope;
 use identity::TokenHash;
 use ops::{Operation, Reason};
 use refusal::Refusal;
+use store::allowance::Allowance;
 use store::run::{Held, Hold, Record, Spec, State, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,8 @@ pub struct Run {
     pub alone: Arc<tokio::sync::Mutex<()>>,
     /// What it has on the state disk.
     pub disk: Account,
+    /// What may be kept of its processes, sessions and terminals.
+    pub allowance: Arc<Allowance>,
     /// Cancelled when the run no longer takes calls.
     pub ended: CancellationToken,
 }
@@ -110,6 +113,7 @@ impl Run {
         let spec = Arc::new(record.borrow().spec.clone());
         let has_workspace = !matches!(spec.workspace, Workspace::Bind { .. });
         let disk = Account::new(spec.limits.disk(), has_workspace);
+        let allowance = Allowance::new(spec.limits.output());
         let lease = spec.lease.map(|lasts| Lease::new(lasts, Instant::now()));
         Self {
             record,
@@ -121,6 +125,7 @@ impl Run {
             writing: Arc::default(),
             alone: Arc::default(),
             disk,
+            allowance,
             ended: CancellationToken::new(),
         }
     }
@@ -144,6 +149,21 @@ impl Run {
         let record = self.record.borrow();
         let image_id = record.started.as_ref().map(|started| started.image_id.clone()).unwrap_or_default();
         RunScope { profile: record.spec.profile.clone(), image_id }
+    }
+
+    /// Refuses what would keep more than the run's allowance. `what` follows from it.
+    pub fn no_room(&self, what: &str) -> Refusal {
+        let (used, most) = (self.allowance.used(), self.allowance.most());
+        let message = format!(
+            "the daemon keeps {} MiB of what the processes, sessions and terminals of this run write and are given, of at most {} MiB \
+             (limits.output_mib of its profile), so that {what}",
+            used.div_ceil(1 << 20),
+            most >> 20
+        );
+        Refusal::new(Reason::WriteLimit, message)
+            .with("limit", "kept-output")
+            .with("used_bytes", used.to_string())
+            .with("max_bytes", most.to_string())
     }
 
     /// The lanes, while the run takes calls.

@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod alert;
+pub mod allowance;
 mod database;
 mod disk;
 pub mod recording;

@@ -21,7 +21,6 @@ mod session;
 mod slots;
 mod start;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,7 +32,7 @@ use identity::{Principal, Role, SessionId};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
-use store::recording::{Header, Recorder, Recording};
+use store::recording::{Header, Recorder, Recording, RecordingError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -181,11 +180,10 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     };
     let scope = run.scope();
     let permit = terminals.gateway.admit_session(&scope, request)?;
-    let (path, recording) = record_at(terminals, start, session).await?;
+    let recording = record_at(terminals, &run, start, session).await?;
     let chapter = Chapter::new(start.run, session, &principal.name, &scope.image_id);
     if let Err(unavailable) = terminals.audit.record(chapter.opened(start, permit.decision())).await {
-        #[expect(clippy::disallowed_methods, reason = "a recording, which no run sees")]
-        let _ = tokio::fs::remove_file(path).await;
+        let _ = tokio::task::spawn_blocking(move || recording.discard()).await;
         // The log writes what it took when it can again: then this stands behind it.
         let _ = terminals.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;
         return Err(unavailable.into());
@@ -196,10 +194,12 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
 /// Begins the recording.
 async fn record_at(
     terminals: &Terminals,
+    of: &Run,
     start: &Start,
     session: SessionId,
-) -> Result<(PathBuf, Recording), Refusal> {
+) -> Result<Recording, Refusal> {
     let run = start.run.to_string();
+    let allowance = of.allowance.clone();
     let path = leftovers::path(&terminals.runs.launcher.directories, &run, session);
     let (size, term) = (start.size, start.term.clone());
     let limit = terminals.sessions.limits.max_recording;
@@ -207,10 +207,16 @@ async fn record_at(
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let title = format!("session {session} in run {run}");
         let header = Header { size, term: &term, timestamp, title: &title };
-        Recording::begin(&path, &header, limit).map(|recording| (path, recording))
+        Recording::begin(&path, &header, limit, &allowance)
     });
     let begun = begun.await.map_err(|error| Refusal::internal("beginning the recording", &error))?;
-    begun.map_err(|error| Refusal::internal("beginning the recording", &chain(&error)))
+    begun.map_err(|error| match error {
+        RecordingError::NoRoom => of.no_room(
+            "no terminal can be recorded, and so none is opened: a process that is ended makes room; recordings stay until the run \
+             is deleted",
+        ),
+        error => Refusal::internal("beginning the recording", &chain(&error)),
+    })
 }
 
 /// Opens the terminal and sees to it until it is gone.

@@ -150,6 +150,20 @@ pub struct ContainerLimits {
     pub disk_mib: u64,
     /// Disk quota, number of files.
     pub disk_files: u64,
+    /// What the daemon keeps on its disk of what a run's processes, sessions and terminals write and are given, MiB. Beside the quota.
+    #[serde(skip_serializing_if = "is_usual_output")]
+    pub output_mib: u64,
+}
+
+impl ContainerLimits {
+    /// Of kept output, where the profile does not say, MiB.
+    pub const OUTPUT_MIB: u64 = 1_024;
+}
+
+/// A policy that does not say has the digest that it had before there was this limit.
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
+fn is_usual_output(mib: &u64) -> bool {
+    *mib == ContainerLimits::OUTPUT_MIB
 }
 
 /// Which commands may run: the strictest of all that apply, `default` where nothing does.

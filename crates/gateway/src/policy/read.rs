@@ -115,8 +115,17 @@ fn root_in_user_namespace(at: &At<'_>, root: RootMode) {
     }
 }
 
-const LIMITS: [&str; 8] =
-    ["memory_mib", "cpu_millis", "pids", "file_size_mib", "open_files", "tmp_mib", "disk_mib", "disk_files"];
+const LIMITS: [&str; 9] = [
+    "memory_mib",
+    "cpu_millis",
+    "pids",
+    "file_size_mib",
+    "open_files",
+    "tmp_mib",
+    "disk_mib",
+    "disk_files",
+    "output_mib",
+];
 const EXEC: [&str; 9] = [
     "deny_list",
     "deny",
@@ -198,6 +207,7 @@ fn limits(section: &Section<'_>) -> ContainerLimits {
         tmp_mib: section.number_or("tmp_mib", 1..=65_536, 64),
         disk_mib: section.number_or("disk_mib", 1..=16_777_216, 1_024),
         disk_files: section.number_or("disk_files", 100..=100_000_000, 50_000),
+        output_mib: section.number_or("output_mib", 8..=1_048_576, ContainerLimits::OUTPUT_MIB),
     }
 }
 

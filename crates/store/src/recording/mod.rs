@@ -1,7 +1,7 @@
 //! A session's recording on disk: `state_dir/sessions/RUN/SESSION.cast`, the daemon's alone (0700, 0600).
 //!
 //! What is not recorded does not happen: an event is in the file before it goes on to the terminal or to the operator,
-//! and a file that is full or cannot be written ends the session. It is written where blocking is allowed, each event by
+//! and a file that is full or cannot be written ends the session. So does a run that may keep no more on the host. It is written where blocking is allowed, each event by
 //! itself, so that a daemon that dies loses none. Whatever was typed is in here, passwords too, and that is why the
 //! audit log has nothing of it but its digest.
 
@@ -12,11 +12,13 @@ mod cast;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::allowance::{Allowance, Purpose, cost};
 use cast::Encoder;
 
 pub use cast::{Entry, Header};
@@ -27,6 +29,9 @@ pub enum RecordingError {
     /// It would be longer than it may.
     #[error("the recording is full")]
     Full,
+    /// Its run may keep no more on the host.
+    #[error("the run has used up what it may keep on the host (limits.output_mib)")]
+    NoRoom,
     /// The disk.
     #[error("the recording cannot be written")]
     Io(#[from] io::Error),
@@ -45,30 +50,53 @@ pub struct Digest {
 #[derive(Debug)]
 pub struct Recording {
     file: File,
+    path: PathBuf,
     encoder: Encoder,
     hash: Sha256,
     bytes: u64,
     limit: u64,
+    /// Of the run. What its file has taken is not given back: it stays when the recording is over.
+    allowance: Arc<Allowance>,
     began: Instant,
 }
 
 impl Recording {
-    /// Begins the recording at `path`, of at most `limit` bytes. There must be none yet.
-    pub fn begin(path: &Path, header: &Header<'_>, limit: u64) -> Result<Self, RecordingError> {
+    /// Begins the recording at `path`, of at most `limit` bytes, which are the run's. There must be none yet.
+    pub fn begin(
+        path: &Path,
+        header: &Header<'_>,
+        limit: u64,
+        allowance: &Arc<Allowance>,
+    ) -> Result<Self, RecordingError> {
         if let Some(directory) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         let mut recording = Self {
             file,
+            path: path.to_owned(),
             encoder: Encoder::default(),
             hash: Sha256::new(),
             bytes: 0,
             limit,
+            allowance: allowance.clone(),
             began: Instant::now(),
         };
-        recording.append(&header.line())?;
-        Ok(recording)
+        match recording.append(&header.line()) {
+            Ok(()) => Ok(recording),
+            Err(error) => {
+                recording.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the recording of something that did not begin. Blocks on the disk.
+    pub fn discard(self) {
+        match std::fs::remove_file(&self.path) {
+            Ok(()) => self.allowance.give_back(cost(self.bytes)),
+            Err(error) => tracing::warn!(%error, "the recording of what did not begin was not removed"),
+        }
     }
 
     /// Adds what happens now.
@@ -82,7 +110,7 @@ impl Recording {
         let rest = self.encoder.finish(self.age());
         match self.append(&rest) {
             // Then it ends with whole characters.
-            Ok(()) | Err(RecordingError::Full) => {}
+            Ok(()) | Err(RecordingError::Full | RecordingError::NoRoom) => {}
             Err(error) => return Err(error),
         }
         self.file.sync_all()?;
@@ -97,9 +125,14 @@ impl Recording {
         if self.bytes + line.len() as u64 > self.limit {
             return Err(RecordingError::Full);
         }
+        let more = cost(self.bytes + line.len() as u64) - cost(self.bytes);
+        if !self.allowance.take(Purpose::Recording, more) {
+            return Err(RecordingError::NoRoom);
+        }
         if let Err(error) = self.file.write_all(line.as_bytes()) {
             // Half a line is none.
             let _ = self.file.set_len(self.bytes);
+            self.allowance.give_back(more);
             return Err(error.into());
         }
         self.hash.update(line.as_bytes());
@@ -129,6 +162,13 @@ impl Recorder {
         result
     }
 
+    /// Removes the recording of something that did not begin.
+    pub async fn discard(self) {
+        if let Some(recording) = self.0 {
+            let _ = tokio::task::spawn_blocking(move || recording.discard()).await;
+        }
+    }
+
     /// Ends it.
     pub async fn finish(mut self) -> Result<Digest, RecordingError> {
         let recording = self.0.take().ok_or_else(lost)?;
@@ -138,6 +178,15 @@ impl Recorder {
 
 fn lost() -> RecordingError {
     io::Error::other("its writer is gone").into()
+}
+
+/// What the recordings of a run take on the disk, bytes. Blocks on it.
+pub fn taken_by(directory: &Path) -> io::Result<u64> {
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    entries.map(|entry| Ok(cost(entry?.metadata()?.len()))).sum()
 }
 
 /// The digest of a recording that was left by a daemon that died; `None` when there is none to read.
@@ -161,19 +210,30 @@ pub fn digest_of(path: &Path) -> Option<Digest> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
 
     use bytes::Bytes;
     use sha2::{Digest as _, Sha256};
     use worker_protocol::client::{TerminalSignal, TerminalSize};
 
     use super::{Entry, Header};
-    use super::{Recorder, Recording, RecordingError, digest_of};
+    use super::{Recorder, Recording, RecordingError, digest_of, taken_by};
+    use crate::allowance::Allowance;
 
     fn begin(directory: &Path, limit: u64) -> (PathBuf, Recording) {
+        let (path, recording) = begin_of(directory, limit, &Allowance::new(u64::MAX));
+        (path, recording.unwrap())
+    }
+
+    fn begin_of(
+        directory: &Path,
+        limit: u64,
+        allowance: &Arc<Allowance>,
+    ) -> (PathBuf, Result<Recording, RecordingError>) {
         let path = directory.join("sessions/run/session.cast");
         let header =
             Header { size: TerminalSize::new(24, 80).unwrap(), term: "xterm", timestamp: 0, title: "t" };
-        let recording = Recording::begin(&path, &header, limit).unwrap();
+        let recording = Recording::begin(&path, &header, limit, allowance);
         (path, recording)
     }
 
@@ -210,9 +270,36 @@ mod tests {
     #[test]
     fn a_recording_never_takes_anothers_place() {
         let place = tempfile::tempdir().unwrap();
-        let (path, _) = begin(place.path(), 1_000);
-        let header =
-            Header { size: TerminalSize::new(24, 80).unwrap(), term: "xterm", timestamp: 0, title: "t" };
-        assert!(matches!(Recording::begin(&path, &header, 1_000), Err(RecordingError::Io(_))));
+        let allowance = Allowance::new(u64::MAX);
+        let (path, first) = begin_of(place.path(), 1_000, &allowance);
+        first.unwrap();
+        let (_, second) = begin_of(place.path(), 1_000, &allowance);
+        assert!(matches!(second, Err(RecordingError::Io(_))));
+        assert!(path.exists());
+        assert_eq!(allowance.used(), 4096, "the first one stays, the second is none");
+    }
+
+    #[test]
+    fn recordings_of_a_run_take_no_more_together_than_it_may_keep() {
+        let place = tempfile::tempdir().unwrap();
+        let allowance = Allowance::new(16 << 10);
+        let (path, recording) = begin_of(place.path(), 1 << 20, &allowance);
+        let mut recording = recording.unwrap();
+        let line = || Entry::Input(Bytes::from_static(&[b'x'; 3_000]));
+        while recording.add(&line()).is_ok() {}
+        assert!(matches!(recording.add(&line()), Err(RecordingError::NoRoom)));
+        let written = std::fs::metadata(&path).unwrap().len();
+        assert!(written > 12 << 10 && written <= 16 << 10, "{written}");
+        let directory = path.parent().unwrap();
+        assert_eq!((taken_by(directory).unwrap(), allowance.used()), (16 << 10, 16 << 10));
+        // The end of it is no part of what may be refused.
+        assert_eq!(recording.finish().unwrap().bytes, written);
+        assert_eq!(allowance.used(), 16 << 10, "a finished recording stays");
+
+        std::fs::rename(&path, directory.join("other.cast")).unwrap();
+        let (path, none) = begin_of(place.path(), 1 << 20, &allowance);
+        assert!(matches!(none, Err(RecordingError::NoRoom)));
+        assert!(!path.exists() && allowance.used() == 16 << 10, "nothing is left of one that did not begin");
+        assert_eq!(taken_by(&place.path().join("none")).unwrap(), 0);
     }
 }

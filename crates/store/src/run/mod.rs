@@ -168,6 +168,9 @@ pub struct Limits {
     pub disk_bytes: u64,
     #[serde(default)]
     pub disk_files: u64,
+    /// Of what its processes, sessions and terminals write and are given. 0 in records of daemons that had no such limit.
+    #[serde(default)]
+    pub output_bytes: u64,
 }
 
 impl Limits {
@@ -178,6 +181,12 @@ impl Limits {
             (0, _) | (_, 0) => Amount { bytes: 1 << 30, files: 50_000 },
             (bytes, files) => Amount { bytes, files },
         }
+    }
+
+    /// What the daemon may keep of its processes, sessions and terminals.
+    pub fn output(&self) -> u64 {
+        // Made before there was such a limit: that of a profile that does not say.
+        if self.output_bytes == 0 { 1 << 30 } else { self.output_bytes }
     }
 }
 
