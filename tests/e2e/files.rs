@@ -422,6 +422,13 @@ async fn a_command_is_given_as_much_as_the_kernel_takes_where_the_profile_says_s
     };
     let seen = run.ran(v1::operation::Kind::Exec(summed.clone())).await.stdout;
     assert!(seen.starts_with(&sha256(&content)), "{seen}");
+    // `coffer cp` and `--stdin-file` are the same from a command line; a small input goes straight through.
+    for call in ["exec", "shell"] {
+        let program = if call == "exec" { &["--", "sha256sum"][..] } else { &["sha256sum"] };
+        let options = ["call", call, run.id(), "--stdin-file", "@state/input"];
+        let (code, out, err) = cp(&daemon, &[&options[..], program].concat()).await;
+        assert!(code == 0 && out.starts_with(&sha256(&content)), "{call}: {out}{err}");
+    }
     let both = v1::ExecRequest { stdin: b"x".to_vec(), ..summed.clone() };
     let refused = run.call(v1::operation::Kind::Exec(both)).await.unwrap_err();
     assert_eq!(reason(&refused), "INVALID_ARGUMENT");

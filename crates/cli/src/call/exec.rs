@@ -46,7 +46,7 @@ impl Exec {
             command: argv.next().unwrap_or_default(),
             args: argv.collect(),
             stdin: self.surroundings.stdin()?,
-            stdin_file: String::new(),
+            stdin_file: self.surroundings.stdin_file,
             timeout_ms: timeout_ms(&self.options),
             cwd: self.surroundings.cwd.unwrap_or_default(),
             env: self.surroundings.env.into_iter().collect(),
@@ -88,6 +88,14 @@ mod tests {
                 only_reads: false,
             }
         );
+    }
+
+    #[test]
+    fn standard_input_is_a_file_here_or_a_file_of_the_run() {
+        let parse = |line: &str| Line::try_parse_from(line.split(' ')).map(|line| line.exec);
+        let (.., request) = parse("exec r --stdin-file @state/in -- wc -c").unwrap().request().unwrap();
+        assert_eq!((request.stdin_file.as_str(), request.stdin.len()), ("@state/in", 0));
+        assert!(parse("exec r --stdin-file in --stdin - -- wc").is_err());
     }
 
     #[test]

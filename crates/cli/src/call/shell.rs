@@ -44,8 +44,8 @@ impl Shell {
     fn request(self) -> Result<(Target, Live, CallOptions, ShellRequest), Failure> {
         let operation = ShellRequest {
             stdin: self.surroundings.stdin()?,
-            stdin_file: String::new(),
             script: script(self.script, self.surroundings.takes_stdin())?,
+            stdin_file: self.surroundings.stdin_file,
             timeout_ms: timeout_ms(&self.options),
             cwd: self.surroundings.cwd.unwrap_or_default(),
             env: self.surroundings.env.into_iter().collect(),

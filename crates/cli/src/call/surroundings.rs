@@ -16,9 +16,18 @@ pub(super) struct Surroundings {
     /// An environment variable, if the profile allows its name; can be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub(super) env: Vec<(String, String)>,
-    /// A file for its standard input; `-` for coffer's own. Default: none.
+    /// A file for its standard input, at most 32 MiB; `-` for coffer's own. Default: none.
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
+    /// A file of the run for its standard input, of any size, if the profile judges no command. `coffer cp` brings one.
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with = "stdin",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(super) stdin_file: String,
 }
 
 impl Surroundings {
