@@ -4,7 +4,10 @@ use harness::process::{command, script};
 use harness::v1::ProcessRequest;
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
-use harness::{Daemon, calls, memory, processes, reason, requests};
+use harness::{
+    Daemon, RunHandle, calls, in_pid_namespace, memory, pid_namespace, pid_of, processes, reason, requests,
+};
+use tokio::time::{Duration, Instant};
 
 const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
 
@@ -154,6 +157,98 @@ async fn s5_input_and_signals_reach_nobody_else() {
     assert_eq!(run.listed().await.iter().filter(|process| process.state() == State::Running).count(), 1);
 }
 
+/// A number that was a process's is made another's, by force: what is said to the one that has ended reaches no other, nor does its
+/// time, nor what a terminal remembers of a group that is gone. The next daemon is as careful.
+#[tokio::test(flavor = "multi_thread")]
+async fn s5_a_number_that_is_used_again_is_nobodys_to_end() {
+    let mut daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let container = run.run.container_id.clone();
+    // Far from those that are in use.
+    let init = pid_of(&container, IDLE[0]).unwrap();
+    last_number(init, 5_000);
+    let (timeout, began) = (Duration::from_secs(5), Instant::now());
+    let timeout_ms = Some(5_000);
+    let gone = run.start(ProcessRequest { timeout_ms, ..script("echo $$; exit 5") }).await.process_id;
+    assert_eq!(run.waited(&gone).await.exit_code, Some(5));
+    let number: u32 = run.logs(&gone).await.text().trim().parse().unwrap();
+    last_number(init, 9_000);
+    // A group is gone that its terminal still has in front.
+    let forgetful = "sh -mc 'sleep 1; :' & sleep 0.5; kill -9 $!; trap 'echo leader heard' USR1; sleep 1; \
+                     set -- $(cat /proc/$$/stat); echo front ${8}.; while :; do sleep 0.1; done";
+    let terminal = Some(harness::v1::TerminalSize { rows: 24, columns: 80 });
+    let leader = run.start(ProcessRequest { terminal, ..script(forgetful) }).await.process_id;
+    let shown = run.until(&leader, ".").await.text();
+    let front: u32 = shown.split("front ").nth(1).unwrap().split('.').next().unwrap().parse().unwrap();
+    assert!(!has_number(&container, number) && !has_number(&container, front), "both are gone: {shown}");
+
+    let heir = started_as(&mut run, init, number).await;
+    let heir_of_group = started_as(&mut run, init, front).await;
+    for signal in [Signal::Term, Signal::Kill, Signal::Hup, Signal::Usr1] {
+        assert_eq!(reason(&run.send(&gone, signal).await.unwrap_err()), "PRECONDITION_FAILED");
+    }
+    run.send(&leader, Signal::Usr1).await.unwrap();
+    run.until(&leader, "leader heard").await;
+    // The time of the one that has ended comes and goes.
+    tokio::time::sleep_until(began + timeout + Duration::from_secs(1)).await;
+    daemon.kill().await;
+    daemon.launch().await;
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
+    for signal in [Signal::Term, Signal::Kill] {
+        assert_eq!(reason(&run.send(&gone, signal).await.unwrap_err()), "PRECONDITION_FAILED");
+    }
+    for (id, number) in [(&heir, number), (&heir_of_group, front)] {
+        assert_eq!(run.logs(id).await.text(), format!("{number}\n"), "it has heard nothing");
+        assert!(has_number(&container, number));
+        let listed = run.listed().await;
+        let found = listed.iter().find(|process| process.process_id == *id).unwrap();
+        assert_eq!(found.state(), State::Running);
+        run.send(id, Signal::Kill).await.unwrap();
+        assert_eq!(run.waited(id).await.ended_by, "killed");
+    }
+}
+
+/// Starts a process that tells of every signal, as soon as the kernel gives it this number.
+async fn started_as(run: &mut RunHandle, init: u32, number: u32) -> String {
+    let tells = "trap 'echo hit' TERM HUP INT USR1; echo $$; while :; do sleep 0.1; done";
+    // What starts a process takes a few numbers first: as many each time, if nothing else happens.
+    let mut before = 12;
+    for _ in 0..40 {
+        last_number(init, number - before);
+        let id = run.start(script(tells)).await.process_id;
+        let got: u32 = run.until(&id, "\n").await.text().trim().parse().unwrap();
+        if got == number {
+            return id;
+        }
+        run.send(&id, Signal::Kill).await.unwrap();
+        run.waited(&id).await;
+        // What it was off by, in either direction. Numbers that are taken are left out.
+        before =
+            (before + got).checked_sub(number).filter(|before| (1..number).contains(before)).unwrap_or(12);
+    }
+    panic!("no process got the number {number}");
+}
+
+/// The number that was given last in a process's pid namespace, which the next is counted from.
+fn last_number(member: u32, number: u32) {
+    let write = format!("echo {number} > /proc/sys/kernel/ns_last_pid");
+    let entered = std::process::Command::new("nsenter")
+        .args(["--target", &member.to_string(), "--pid", "--", "sh", "-c", &write])
+        .output()
+        .unwrap();
+    assert!(entered.status.success(), "as root: {}", String::from_utf8_lossy(&entered.stderr));
+}
+
+/// Whether a process of the container has this number there.
+fn has_number(container: &str, number: u32) -> bool {
+    let is_it = |process: &std::path::PathBuf| {
+        let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        numbers.and_then(|numbers| numbers.split_whitespace().last()) == Some(&*number.to_string())
+    };
+    in_pid_namespace(&pid_namespace(container)).iter().any(is_it)
+}
+
 /// Commands can kill the worker as well. A process goes on without it, and answers the next one's calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn s6_a_killed_worker_leaves_processes_alone() {
@@ -165,7 +260,7 @@ async fn s6_a_killed_worker_leaves_processes_alone() {
     assert_eq!(lost.reason, "CANCELLED");
     // A call waits for the next worker.
     while run.call(calls::exec(&["true"])).await.is_err() {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(run.feed(&id, 7, b"after\n", true).await.unwrap().offset, 13);
     assert_eq!(run.all_of(&id).await.text(), "before\nafter\n");
@@ -203,7 +298,7 @@ async fn s1_nothing_is_left_after_any_end() {
             5 => {
                 daemon.kill().await;
                 daemon.launch().await;
-                run = harness::RunHandle { clients: daemon.connect().await, ..run };
+                run = RunHandle { clients: daemon.connect().await, ..run };
                 run.send(&id, Signal::Kill).await.unwrap();
             }
             7 => {
@@ -216,7 +311,7 @@ async fn s1_nothing_is_left_after_any_end() {
             }
             _ => {
                 let _ = run.send(&id, Signal::Term).await;
-                tokio::time::sleep(std::time::Duration::from_millis(u64::from(round % 7) * 10)).await;
+                tokio::time::sleep(Duration::from_millis(u64::from(round % 7) * 10)).await;
                 let _ = run.send(&id, Signal::Kill).await;
             }
         }

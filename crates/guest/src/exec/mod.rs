@@ -35,7 +35,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 pub(crate) use plan::prepare;
-pub(crate) use terminal::Pty;
+pub(crate) use terminal::{Pty, foreground};
 
 use crate::call::{Call, Signal};
 use crate::exec::attach::{Attached, Given, attach};

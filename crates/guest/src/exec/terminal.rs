@@ -11,10 +11,10 @@ use std::sync::Arc;
 use ops::{Reason, ToolFailure};
 use rustix::fs::{Mode, OFlags, fstat, major, minor, open};
 use rustix::io::Errno;
-use rustix::process::{Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getsid, kill_process_group};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
 use rustix::termios::{
-    InputModes, LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcgetpgrp, tcsetattr,
+    InputModes, LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcgetpgrp, tcgetsid, tcsetattr,
     tcsetwinsize,
 };
 use tokio::net::unix::pipe;
@@ -187,11 +187,19 @@ fn obey(master: impl AsFd, input: &TerminalInput) {
     }
 }
 
-/// Sends a signal to the foreground process group. It is one of the terminal's session: the kernel takes no other.
+/// Sends a signal to the foreground process group.
 fn signal(master: impl AsFd, signal: Signal) {
-    if let Ok(group) = tcgetpgrp(master) {
+    if let Some(group) = foreground(master) {
         let _ = kill_process_group(group, signal);
     }
+}
+
+/// The foreground process group, which is one of the terminal's session: the kernel takes no other. But it goes on to name a group
+/// of which nothing is left, whose number may be another's by now, and that one's session is another.
+pub(crate) fn foreground(master: impl AsFd) -> Option<Pid> {
+    let (group, session) = (tcgetpgrp(&master).ok()?, tcgetsid(&master).ok()?);
+    let is_anothers = getsid(Some(group)).is_ok_and(|of_group| of_group != session);
+    (!is_anothers).then_some(group)
 }
 
 fn winsize(size: TerminalSize) -> Winsize {

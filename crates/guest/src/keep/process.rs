@@ -8,7 +8,6 @@ use std::time::Instant;
 use ops::{Bounds, Environment, Exec, Process as Wanted, ProcessProgram, Reason, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use rustix::termios::tcgetpgrp;
 use seccompiler::BpfProgram;
 use worker_protocol::terminal::TerminalSize;
 
@@ -152,16 +151,19 @@ impl Process {
         if self.exit.is_some() {
             return;
         }
-        let foreground = self.terminal.as_ref().and_then(|pty| tcgetpgrp(pty).ok());
-        let _ = kill_process_group(foreground.unwrap_or(self.pid), signal);
+        let _ = kill_process_group(self.foreground().unwrap_or(self.pid), signal);
     }
 
     /// Kills what has the terminal, unless that is the first program, which is a shell that waits for it.
     pub(super) fn kill_foreground(&self) {
-        let foreground = self.terminal.as_ref().and_then(|pty| tcgetpgrp(pty).ok());
-        if let Some(group) = foreground.filter(|group| *group != self.pid && self.exit.is_none()) {
+        if let Some(group) = self.foreground().filter(|group| *group != self.pid && self.exit.is_none()) {
             let _ = kill_process_group(group, Signal::KILL);
         }
+    }
+
+    /// What has its terminal.
+    fn foreground(&self) -> Option<Pid> {
+        self.terminal.as_ref().and_then(exec::foreground)
     }
 
     /// Nothing of the process is left: the last one that has its terminal open lets go of it.
