@@ -9,14 +9,14 @@ use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, calls, record};
 use libc::{SIGKILL, SIGXFSZ};
 
-use crate::inside::{Inside, PROBE, VARIABLES, exec};
+use crate::inside::{Inside, PROBE, VARIABLES, both, exec};
 use crate::looking::{agent_pid, ask, look, read};
 
 const MIB: u64 = 1 << 20;
 
-async fn enter(daemon: &Daemon, limits: v1::Limits) -> Inside {
-    let request = v1::CreateRunRequest { limits: Some(limits), ..Default::default() };
-    Inside::enter_with(daemon, "w", request).await
+/// A run of each profile with these limits.
+async fn enter(limits: v1::Limits) -> (Daemon, Vec<Inside>) {
+    both(v1::CreateRunRequest { limits: Some(limits), ..Default::default() }).await
 }
 
 fn shell(script: &str) -> v1::ExecRequest {
@@ -40,141 +40,148 @@ async fn as_before(inside: &mut Inside, agent: u32) {
 
 #[tokio::test]
 async fn x2_a_fork_bomb_is_told_by_the_limit_that_it_met() {
-    let daemon = Daemon::start().await;
-    let mut inside = enter(&daemon, v1::Limits { pids: 64, ..Default::default() }).await;
-    let agent = agent_pid(&inside);
-    let mut bomb = exec(&["bomb"]);
-    bomb.timeout_ms = Some(500);
-    let result = inside.exec(bomb).await;
-    assert_eq!(why(&result), ("timeout", vec!["processes"], true), "{result:?}");
-    assert!(result.hint.contains("start fewer at once"), "{}", result.hint);
-    as_before(&mut inside, agent).await;
-    // One that notices by itself says what it likes, and the limit is told all the same.
-    let result = inside.exec(exec(&["forks"])).await;
-    assert_eq!((result.exit_code, why(&result)), (Some(0), ("", vec!["processes"], true)));
-    let result = inside.exec(exec(&["environment"])).await;
-    assert_eq!(why(&result), ("", vec![], false), "the limit is met no longer");
+    let (_daemon, runs) = enter(v1::Limits { pids: 64, ..Default::default() }).await;
+    for mut inside in runs {
+        let agent = agent_pid(&inside);
+        let mut bomb = exec(&["bomb"]);
+        bomb.timeout_ms = Some(500);
+        let result = inside.exec(bomb).await;
+        assert_eq!(why(&result), ("timeout", vec!["processes"], true), "{result:?}");
+        assert!(result.hint.contains("start fewer at once"), "{}", result.hint);
+        as_before(&mut inside, agent).await;
+        // One that notices by itself says what it likes, and the limit is told all the same.
+        let result = inside.exec(exec(&["forks"])).await;
+        assert_eq!((result.exit_code, why(&result)), (Some(0), ("", vec!["processes"], true)));
+        let result = inside.exec(exec(&["environment"])).await;
+        assert_eq!(why(&result), ("", vec![], false), "the limit is met no longer");
+    }
 }
 
 #[tokio::test]
 async fn x2_a_fork_bomb_keeps_no_other_call_of_its_run_from_working() {
-    let daemon = Daemon::start().await;
-    let mut inside = enter(&daemon, v1::Limits { pids: 64, ..Default::default() }).await;
-    std::fs::write(inside.workspace.join("file"), "needle\n").unwrap();
-    let agent = agent_pid(&inside);
-    let mut ready = inside.gate("ready");
-    let mut bombing = inside.again(&daemon).await;
-    let bomb = tokio::spawn(async move {
-        let mut bomb = shell(&format!("echo x > ready; exec {PROBE} bomb"));
-        bomb.timeout_ms = Some(4_000);
-        bombing.exec(bomb).await
-    });
-    ready.passed().await;
-    let mut refused = 0;
-    for _ in 0..40 {
-        assert_eq!(read(&mut inside.run, ask::read("file")).await.content, "needle\n");
-        let found = look(&mut inside.run, calls::grep("@project", "needle")).await.unwrap();
-        let v1::result::Kind::Grep(found) = found else { panic!("{found:?}") };
-        assert_eq!(found.matches.len(), 1);
-        // There is no room for a process: the next one is refused with that, or squeezes in.
-        let response = inside.run.call(Operation::Exec(exec(&["environment"]))).await.unwrap();
-        if let Some(error) = response.error {
-            assert_eq!(error.reason, "OVERLOADED", "{error:?}");
-            assert!(error.message.contains("processes"), "{}", error.message);
-            refused += 1;
+    let (daemon, runs) = enter(v1::Limits { pids: 64, ..Default::default() }).await;
+    for mut inside in runs {
+        std::fs::write(inside.workspace.join("file"), "needle\n").unwrap();
+        let agent = agent_pid(&inside);
+        let mut ready = inside.gate("ready");
+        let mut bombing = inside.again(&daemon).await;
+        let bomb = tokio::spawn(async move {
+            let mut bomb = shell(&format!("echo x > ready; exec {PROBE} bomb"));
+            bomb.timeout_ms = Some(4_000);
+            bombing.exec(bomb).await
+        });
+        ready.passed().await;
+        let mut refused = 0;
+        for _ in 0..40 {
+            assert_eq!(read(&mut inside.run, ask::read("file")).await.content, "needle\n");
+            let found = look(&mut inside.run, calls::grep("@project", "needle")).await.unwrap();
+            let v1::result::Kind::Grep(found) = found else { panic!("{found:?}") };
+            assert_eq!(found.matches.len(), 1);
+            // There is no room for a process: the next one is refused with that, or squeezes in.
+            let response = inside.run.call(Operation::Exec(exec(&["environment"]))).await.unwrap();
+            if let Some(error) = response.error {
+                assert_eq!(error.reason, "OVERLOADED", "{error:?}");
+                assert!(error.message.contains("processes"), "{}", error.message);
+                refused += 1;
+            }
         }
+        let result = bomb.await.unwrap();
+        assert_eq!(why(&result), ("timeout", vec!["processes"], true));
+        assert!(refused > 0, "there was room all the time");
+        as_before(&mut inside, agent).await;
     }
-    let result = bomb.await.unwrap();
-    assert_eq!(why(&result), ("timeout", vec!["processes"], true));
-    assert!(refused > 0, "there was room all the time");
-    as_before(&mut inside, agent).await;
 }
 
 #[tokio::test]
 async fn c4_a_memory_hog_is_told_from_one_that_is_killed() {
-    let daemon = Daemon::start().await;
-    let mut inside = enter(&daemon, v1::Limits { memory_bytes: 96 * MIB, ..Default::default() }).await;
-    let agent = agent_pid(&inside);
-    let response = inside.run.call(Operation::Exec(exec(&["memory"]))).await.unwrap();
-    let Some(v1::result::Kind::Exec(result)) = response.kind() else { panic!("{response:?}") };
-    assert_eq!((result.signal, why(result)), (Some(SIGKILL), ("memory-limit", vec!["memory"], true)));
-    assert!(result.hint.contains("work on less at a time"), "{}", result.hint);
-    let records = inside.run.clients.of_call(&response.call_id).await;
-    let facts = &record(records.last().unwrap())["outcome"]["facts"];
-    assert_eq!((&facts["ended_by"], &facts["limits_hit"][0]), (&"memory-limit".into(), &"memory".into()));
-    as_before(&mut inside, agent).await;
+    let (_daemon, runs) = enter(v1::Limits { memory_bytes: 96 * MIB, ..Default::default() }).await;
+    for mut inside in runs {
+        let agent = agent_pid(&inside);
+        let response = inside.run.call(Operation::Exec(exec(&["memory"]))).await.unwrap();
+        let Some(v1::result::Kind::Exec(result)) = response.kind() else { panic!("{response:?}") };
+        assert_eq!((result.signal, why(result)), (Some(SIGKILL), ("memory-limit", vec!["memory"], true)));
+        assert!(result.hint.contains("work on less at a time"), "{}", result.hint);
+        let records = inside.run.clients.of_call(&response.call_id).await;
+        let facts = &record(records.last().unwrap())["outcome"]["facts"];
+        assert_eq!((&facts["ended_by"], &facts["limits_hit"][0]), (&"memory-limit".into(), &"memory".into()));
+        as_before(&mut inside, agent).await;
 
-    // A shell lives on and ends by itself.
-    let result = inside.exec(shell(&format!("{PROBE} memory; exit $?"))).await;
-    assert_eq!((result.exit_code, why(&result)), (Some(137), ("", vec!["memory"], true)));
-    // Nobody knows why somebody is killed.
-    let result = inside.exec(shell("kill -9 $$")).await;
-    assert_eq!((result.signal, why(&result)), (Some(SIGKILL), ("", vec![], false)));
-    as_before(&mut inside, agent).await;
+        // A shell lives on and ends by itself.
+        let result = inside.exec(shell(&format!("{PROBE} memory; exit $?"))).await;
+        assert_eq!((result.exit_code, why(&result)), (Some(137), ("", vec!["memory"], true)));
+        // Nobody knows why somebody is killed.
+        let result = inside.exec(shell("kill -9 $$")).await;
+        assert_eq!((result.signal, why(&result)), (Some(SIGKILL), ("", vec![], false)));
+        as_before(&mut inside, agent).await;
+    }
 }
 
 #[tokio::test]
 async fn c4_many_hogs_at_once_cost_the_run_neither_its_agent_nor_its_container() {
-    let daemon = Daemon::start().await;
-    let mut inside = enter(&daemon, v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
-    let agent = agent_pid(&inside);
-    // Each is smaller than the agent for as long as there are so many.
-    let hogs = format!("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do {PROBE} memory & done; wait");
-    let result = inside.exec(shell(&hogs)).await;
-    assert_eq!(why(&result).1, ["memory"], "{result:?}");
-    // They are the first to go whatever their size.
-    let result = inside.exec(shell("cat /proc/self/oom_score_adj")).await;
-    assert_eq!(result.stdout, "1000\n", "{result:?}");
-    as_before(&mut inside, agent).await;
+    let (_daemon, runs) = enter(v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
+    for mut inside in runs {
+        let agent = agent_pid(&inside);
+        // Each is smaller than the agent for as long as there are so many.
+        let hogs = format!("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do {PROBE} memory & done; wait");
+        let result = inside.exec(shell(&hogs)).await;
+        assert_eq!(why(&result).1, ["memory"], "{result:?}");
+        // They are the first to go whatever their size.
+        let result = inside.exec(shell("cat /proc/self/oom_score_adj")).await;
+        assert_eq!(result.stdout, "1000\n", "{result:?}");
+        as_before(&mut inside, agent).await;
+    }
 }
 
 #[tokio::test]
 async fn c4_a_full_tmp_is_told_and_leaves_room_for_the_next_command() {
-    let daemon = Daemon::start().await;
     // The profile's /tmp is much larger than this memory.
-    let mut inside = enter(&daemon, v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
-    let agent = agent_pid(&inside);
-    let result = inside.exec(shell("head -c 2000000000 /dev/zero > /tmp/full")).await;
-    assert_ne!(result.exit_code, Some(0), "{result:?}");
-    assert_eq!(why(&result), ("", vec!["tmp-space"], true), "{result:?}");
-    assert!(result.hint.contains("/tmp is full: delete"), "{}", result.hint);
-    as_before(&mut inside, agent).await;
-    // Even a hog beside it finds that it is the one to go.
-    let result = inside.exec(exec(&["memory"])).await;
-    assert_eq!(why(&result).0, "memory-limit", "{result:?}");
-    as_before(&mut inside, agent).await;
+    let (_daemon, runs) = enter(v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
+    for mut inside in runs {
+        let agent = agent_pid(&inside);
+        let result = inside.exec(shell("head -c 2000000000 /dev/zero > /tmp/full")).await;
+        assert_ne!(result.exit_code, Some(0), "{result:?}");
+        assert_eq!(why(&result), ("", vec!["tmp-space"], true), "{result:?}");
+        assert!(result.hint.contains("/tmp is full: delete"), "{}", result.hint);
+        as_before(&mut inside, agent).await;
+        // Even a hog beside it finds that it is the one to go.
+        let result = inside.exec(exec(&["memory"])).await;
+        assert_eq!(why(&result).0, "memory-limit", "{result:?}");
+        as_before(&mut inside, agent).await;
 
-    let result = inside.exec(shell(": > /tmp/full")).await;
-    assert_eq!(result.exit_code, Some(0), "{result:?}");
-    // Full of files that are empty.
-    let lines = inside.probe(&["fill", "/tmp"]).await;
-    assert!(lines[2].starts_with("files "), "{lines:?}");
-    let result = inside.exec(shell("echo > /tmp/one-more && echo > /tmp/another")).await;
-    assert_eq!(why(&result), ("", vec!["tmp-space"], true), "{result:?}");
-    as_before(&mut inside, agent).await;
+        let result = inside.exec(shell(": > /tmp/full")).await;
+        assert_eq!(result.exit_code, Some(0), "{result:?}");
+        // Full of files that are empty.
+        let lines = inside.probe(&["fill", "/tmp"]).await;
+        assert!(lines[2].starts_with("files "), "{lines:?}");
+        let result = inside.exec(shell("echo > /tmp/one-more && echo > /tmp/another")).await;
+        assert_eq!(why(&result), ("", vec!["tmp-space"], true), "{result:?}");
+        as_before(&mut inside, agent).await;
+    }
 }
 
 #[tokio::test]
 async fn x3_a_flood_of_gigabytes_ends_with_its_reason() {
-    let daemon = Daemon::start().await;
-    let mut inside = enter(&daemon, v1::Limits::default()).await;
-    let agent = agent_pid(&inside);
-    let result = inside.exec(exec(&["flood", &(8_u64 << 30).to_string()])).await;
-    assert_eq!((result.exit_code, why(&result)), (Some(143), ("output-limit", vec!["output"], true)));
-    assert!(result.hint.contains("send the output to a file"), "{}", result.hint);
-    assert!(result.stdout_bytes > 64 * MIB, "{}", result.stdout_bytes);
-    as_before(&mut inside, agent).await;
+    let (_daemon, runs) = enter(v1::Limits::default()).await;
+    for mut inside in runs {
+        let agent = agent_pid(&inside);
+        let result = inside.exec(exec(&["flood", &(8_u64 << 30).to_string()])).await;
+        assert_eq!((result.exit_code, why(&result)), (Some(143), ("output-limit", vec!["output"], true)));
+        assert!(result.hint.contains("send the output to a file"), "{}", result.hint);
+        assert!(result.stdout_bytes > 64 * MIB, "{}", result.stdout_bytes);
+        as_before(&mut inside, agent).await;
+    }
 }
 
 #[tokio::test]
 async fn c4_a_file_over_its_limit_ends_the_command_with_its_reason() {
-    let daemon = Daemon::start().await;
-    let mut inside = enter(&daemon, v1::Limits { file_size_bytes: MIB, ..Default::default() }).await;
-    let agent = agent_pid(&inside);
-    let result = inside.exec(shell("exec head -c 2000000 /dev/zero > /workspace/large")).await;
-    let expected = ("file-size-limit", vec!["file-size"], true);
-    assert_eq!((result.signal, why(&result)), (Some(SIGXFSZ), expected), "{result:?}");
-    as_before(&mut inside, agent).await;
+    let (_daemon, runs) = enter(v1::Limits { file_size_bytes: MIB, ..Default::default() }).await;
+    for mut inside in runs {
+        let agent = agent_pid(&inside);
+        let result = inside.exec(shell("exec head -c 2000000 /dev/zero > /workspace/large")).await;
+        let expected = ("file-size-limit", vec!["file-size"], true);
+        assert_eq!((result.signal, why(&result)), (Some(SIGXFSZ), expected), "{result:?}");
+        as_before(&mut inside, agent).await;
+    }
 }
 
 #[tokio::test]

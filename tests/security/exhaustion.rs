@@ -3,7 +3,7 @@
 use harness::{Daemon, Setup, v1};
 use libc::{EFBIG, ENOSPC, SIGKILL};
 
-use crate::inside::{Inside, VARIABLES, exec, outcomes};
+use crate::inside::{Inside, VARIABLES, both, both_on, exec, outcomes};
 
 fn limited(limits: v1::Limits) -> v1::CreateRunRequest {
     v1::CreateRunRequest { limits: Some(limits), ..Default::default() }
@@ -16,130 +16,139 @@ fn number(line: &str) -> u64 {
 
 #[tokio::test]
 async fn c4_memory_over_the_limit_ends_the_command() {
-    let daemon = Daemon::start().await;
-    let request = limited(v1::Limits { memory_bytes: 96 << 20, ..Default::default() });
-    let mut inside = Inside::enter_with(&daemon, "w", request).await;
-    let result = inside.exec(exec(&["memory"])).await;
-    assert_eq!(
-        (result.exit_code, result.signal, result.timed_out),
-        (Some(137), Some(SIGKILL), false),
-        "{result:?}"
-    );
-    assert!(result.peak_memory_bytes < 96 << 20, "{}", result.peak_memory_bytes);
-    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the run lives");
+    let (_daemon, runs) = both(limited(v1::Limits { memory_bytes: 96 << 20, ..Default::default() })).await;
+    for mut inside in runs {
+        let result = inside.exec(exec(&["memory"])).await;
+        assert_eq!(
+            (result.exit_code, result.signal, result.timed_out),
+            (Some(137), Some(SIGKILL), false),
+            "{result:?}"
+        );
+        assert!(result.peak_memory_bytes < 96 << 20, "{}", result.peak_memory_bytes);
+        assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the run lives");
+    }
 }
 
 #[tokio::test]
 async fn c4_processes_end_at_the_limit() {
-    let daemon = Daemon::start().await;
-    let request = limited(v1::Limits { pids: 64, ..Default::default() });
-    let mut inside = Inside::enter_with(&daemon, "w", request).await;
-    let result = inside.exec(exec(&["forks"])).await;
-    let forks = number(result.stdout.trim());
-    assert!((16..64).contains(&forks), "{forks}");
-    let kill = result.kill.unwrap();
-    assert_eq!((u64::from(kill.ended), kill.left), (forks, 0), "{kill:?}");
-    inside.assert_idle();
-    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the next command has room");
+    let (_daemon, runs) = both(limited(v1::Limits { pids: 64, ..Default::default() })).await;
+    for mut inside in runs {
+        let result = inside.exec(exec(&["forks"])).await;
+        let forks = number(result.stdout.trim());
+        assert!((16..64).contains(&forks), "{forks}");
+        let kill = result.kill.unwrap();
+        assert_eq!((u64::from(kill.ended), kill.left), (forks, 0), "{kill:?}");
+        inside.assert_idle();
+        assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the next command has room");
+    }
 }
 
 #[tokio::test]
 async fn x5_what_commands_leave_is_reaped() {
-    let daemon = Daemon::start().await;
-    let request = limited(v1::Limits { pids: 64, ..Default::default() });
-    let mut inside = Inside::enter_with(&daemon, "w", request).await;
-    // Two processes each time for every branch: without a reaper the limit is reached in the sixth round.
-    for round in 0..12 {
-        let lines = inside.probe(&["tree", "double-fork", "6", "leave"]).await;
-        assert_eq!(lines, ["ready"], "round {round}");
+    let (_daemon, runs) = both(limited(v1::Limits { pids: 64, ..Default::default() })).await;
+    for mut inside in runs {
+        // Two processes each time for every branch: without a reaper the limit is reached in the sixth round.
+        for round in 0..12 {
+            let lines = inside.probe(&["tree", "double-fork", "6", "leave"]).await;
+            assert_eq!(lines, ["ready"], "round {round}");
+        }
+        inside.assert_idle();
     }
-    inside.assert_idle();
 }
 
 #[tokio::test]
 async fn x2_a_fork_bomb_ends_with_its_time() {
-    let daemon = Daemon::start().await;
-    let request = limited(v1::Limits { pids: 64, cpu_millis: 1000, ..Default::default() });
-    let mut inside = Inside::enter_with(&daemon, "w", request).await;
-    let mut bomb = exec(&["bomb"]);
-    bomb.timeout_ms = Some(500);
-    let result = inside.exec(bomb).await;
-    assert!(result.timed_out);
-    let kill = result.kill.unwrap();
-    assert!(kill.ended >= 16, "{kill:?}");
-    assert_eq!(kill.left, 0, "{kill:?}");
-    inside.assert_idle();
-    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the run lives");
+    let (_daemon, runs) =
+        both(limited(v1::Limits { pids: 64, cpu_millis: 1000, ..Default::default() })).await;
+    for mut inside in runs {
+        let mut bomb = exec(&["bomb"]);
+        bomb.timeout_ms = Some(500);
+        let result = inside.exec(bomb).await;
+        assert!(result.timed_out);
+        let kill = result.kill.unwrap();
+        assert!(kill.ended >= 16, "{kill:?}");
+        assert_eq!(kill.left, 0, "{kill:?}");
+        inside.assert_idle();
+        assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the run lives");
+    }
 }
 
 /// The five seconds that a command has to end by itself are not for one that makes ever more processes in them.
 #[tokio::test]
 async fn x2_bombs_that_multiply_have_no_grace() {
-    let daemon = Daemon::start().await;
-    let request = limited(v1::Limits { pids: 128, cpu_millis: 1000, ..Default::default() });
-    let mut inside = Inside::enter_with(&daemon, "w", request).await;
-    let mut took = Vec::new();
-    // All of them are deaf to SIGTERM.
-    for command in [&["tree", "deaf", "6", "stay"][..], &["bomb"], &["chains", "24"]] {
-        let mut request = exec(command);
-        request.timeout_ms = Some(500);
-        let result = inside.exec(request).await;
-        assert!(result.timed_out, "{command:?}: {result:?}");
-        let kill = result.kill.unwrap();
-        assert!(
-            kill.left == 0 && kill.ended >= 6 && kill.method.starts_with("cgroup-"),
-            "{command:?}: {kill:?}"
-        );
-        took.push(kill.took_us);
-        inside.assert_idle();
+    let (_daemon, runs) =
+        both(limited(v1::Limits { pids: 128, cpu_millis: 1000, ..Default::default() })).await;
+    for mut inside in runs {
+        let mut took = Vec::new();
+        // All of them are deaf to SIGTERM.
+        for command in [&["tree", "deaf", "6", "stay"][..], &["bomb"], &["chains", "24"]] {
+            let mut request = exec(command);
+            request.timeout_ms = Some(500);
+            let result = inside.exec(request).await;
+            assert!(result.timed_out, "{command:?}: {result:?}");
+            let kill = result.kill.unwrap();
+            assert!(
+                kill.left == 0 && kill.ended >= 6 && kill.method.starts_with("cgroup-"),
+                "{command:?}: {kill:?}"
+            );
+            took.push(kill.took_us);
+            inside.assert_idle();
+        }
+        assert!(took[0] >= 5_000_000, "who is merely deaf has its time: {took:?}");
+        assert!(took[1] < took[0] && took[2] < took[0], "{took:?}");
+        // The record says it, too.
+        let id = inside.run.id().to_owned();
+        let receipts = inside.run.clients.events(&id, "call_receipt").await;
+        let recorded: Vec<_> = receipts
+            .iter()
+            .map(|event| harness::record(event)["outcome"]["facts"]["kill"]["took_us"].clone())
+            .collect();
+        assert_eq!(recorded, took);
+        let quick = inside.exec(exec(&["environment"])).await.kill.unwrap();
+        assert_eq!((quick.method.as_str(), quick.took_us), ("none-needed", 0));
     }
-    assert!(took[0] >= 5_000_000, "who is merely deaf has its time: {took:?}");
-    assert!(took[1] < took[0] && took[2] < took[0], "{took:?}");
-    // The record says it, too.
-    let id = inside.run.id().to_owned();
-    let receipts = inside.run.clients.events(&id, "call_receipt").await;
-    let recorded: Vec<_> = receipts
-        .iter()
-        .map(|event| harness::record(event)["outcome"]["facts"]["kill"]["took_us"].clone())
-        .collect();
-    assert_eq!(recorded, took);
-    let quick = inside.exec(exec(&["environment"])).await.kill.unwrap();
-    assert_eq!((quick.method.as_str(), quick.took_us), ("none-needed", 0));
 }
 
 #[tokio::test]
 async fn c4_files_end_at_their_limit() {
-    let daemon = Daemon::start().await;
-    let request = limited(v1::Limits { file_size_bytes: 1 << 20, ..Default::default() });
-    let mut inside = Inside::enter_with(&daemon, "w", request).await;
-    for (place, bytes, errno, size) in [
-        ("/workspace/a", "1048576", 0, 1 << 20),
-        ("/workspace/b", "1048577", EFBIG, 1 << 20),
-        ("/state/c", "2097152", EFBIG, 1 << 20),
-    ] {
-        let lines = inside.probe(&["file", place, bytes]).await;
-        assert_eq!(outcomes(&lines[..1]), [("file".to_owned(), errno)], "{place}");
-        assert_eq!(number(&lines[1]), size, "{place}");
+    let (_daemon, runs) = both(limited(v1::Limits { file_size_bytes: 1 << 20, ..Default::default() })).await;
+    for mut inside in runs {
+        for (place, bytes, errno, size) in [
+            ("/workspace/a", "1048576", 0, 1 << 20),
+            ("/workspace/b", "1048577", EFBIG, 1 << 20),
+            ("/state/c", "2097152", EFBIG, 1 << 20),
+        ] {
+            let lines = inside.probe(&["file", place, bytes]).await;
+            assert_eq!(outcomes(&lines[..1]), [("file".to_owned(), errno)], "{place}");
+            assert_eq!(number(&lines[1]), size, "{place}");
+        }
     }
 }
 
 #[tokio::test]
 async fn c4_a_full_tmp_harms_nobody_else() {
-    let open = include_str!("../../crates/gateway/policies/open.yaml");
-    let policy = open.replace("tmp_mib: 1024", "tmp_mib: 8");
-    assert_ne!(policy, open);
+    let small = |text: &str, room: &str| {
+        let policy = text.replace(room, "tmp_mib: 8");
+        assert_ne!(policy, text);
+        policy
+    };
+    let open = small(include_str!("../../crates/gateway/policies/open.yaml"), "tmp_mib: 1024");
+    let harness = small(include_str!("../../crates/gateway/policies/harness.yaml"), "tmp_mib: 2048");
     let roles = include_str!("../../crates/gateway/policies/roles.yaml").to_owned();
-    let setup = Setup { policy: vec![("open.yaml", policy), ("roles.yaml", roles)], ..Default::default() };
-    let daemon = Daemon::start_with(setup).await;
-    let mut inside = Inside::enter(&daemon, "w").await;
-    let lines = inside.probe(&["fill", "/tmp"]).await;
-    assert_eq!(lines[0], format!("data {ENOSPC}"));
-    assert_eq!(number(&lines[1]), 8 << 20);
-    assert_eq!(lines[2], format!("files {ENOSPC}"));
-    let files = number(&lines[3]);
-    assert!((1000..=65_536).contains(&files), "{files}");
-    let made = inside.probe(&["file", "/workspace/still", "10"]).await;
-    assert_eq!(made, ["file ok", "size 10"]);
+    let policy = vec![("open.yaml", open), ("harness.yaml", harness), ("roles.yaml", roles)];
+    let config = "harness_on_bind: allow\n".to_owned();
+    let daemon = Daemon::start_with(Setup { policy, config, ..Default::default() }).await;
+    let (_daemon, runs) = both_on(daemon, v1::CreateRunRequest::default()).await;
+    for mut inside in runs {
+        let lines = inside.probe(&["fill", "/tmp"]).await;
+        assert_eq!(lines[0], format!("data {ENOSPC}"));
+        assert_eq!(number(&lines[1]), 8 << 20);
+        assert_eq!(lines[2], format!("files {ENOSPC}"));
+        let files = number(&lines[3]);
+        assert!((1000..=65_536).contains(&files), "{files}");
+        let made = inside.probe(&["file", "/workspace/still", "10"]).await;
+        assert_eq!(made, ["file ok", "size 10"]);
+    }
 }
 
 /// A file system of its own for the spool, far smaller than what it may hold.

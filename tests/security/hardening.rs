@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness::{Daemon, Setup, binary, requests, v1};
 use serde_json::json;
 
-use crate::inside::Inside;
+use crate::inside::both;
 
 /// A run with limits that no profile has.
 fn limited() -> v1::CreateRunRequest {
@@ -24,35 +24,36 @@ fn limited() -> v1::CreateRunRequest {
 
 #[tokio::test]
 async fn c2_a_ready_run_lists_what_is_in_force() {
-    let daemon = Daemon::start().await;
-    let inside = Inside::enter_with(&daemon, "w", limited()).await;
-    let facts: HashMap<&str, &str> =
-        inside.run.run.hardening.iter().map(|fact| (fact.name.as_str(), fact.value.as_str())).collect();
-    for (name, value) in [
-        ("network", "none"),
-        ("ipc", "none"),
-        ("cgroup_namespace", "private"),
-        ("read_only_root", "true"),
-        ("no_new_privileges", "true"),
-        ("capabilities_dropped", "ALL"),
-        ("user", "1001:1001"),
-        ("memory_bytes", "268435456"),
-        ("memory_and_swap_bytes", "268435456"),
-        ("cpu_millis", "500"),
-        ("pids", "100"),
-        ("log_driver", "none"),
-        ("restart", "no"),
-        ("hostname", "cofferdam"),
-        ("surplus", "none"),
-    ] {
-        let found = facts.get(name).copied();
-        assert_eq!(found, if name == "surplus" { None } else { Some(value) }, "{name}");
+    let (daemon, runs) = both(limited()).await;
+    for inside in runs {
+        let facts: HashMap<&str, &str> =
+            inside.run.run.hardening.iter().map(|fact| (fact.name.as_str(), fact.value.as_str())).collect();
+        for (name, value) in [
+            ("network", "none"),
+            ("ipc", "none"),
+            ("cgroup_namespace", "private"),
+            ("read_only_root", "true"),
+            ("no_new_privileges", "true"),
+            ("capabilities_dropped", "ALL"),
+            ("user", "1001:1001"),
+            ("memory_bytes", "268435456"),
+            ("memory_and_swap_bytes", "268435456"),
+            ("cpu_millis", "500"),
+            ("pids", "100"),
+            ("log_driver", "none"),
+            ("restart", "no"),
+            ("hostname", "cofferdam"),
+            ("surplus", "none"),
+        ] {
+            let found = facts.get(name).copied();
+            assert_eq!(found, if name == "surplus" { None } else { Some(value) }, "{name}");
+        }
+        assert!(facts["seccomp"].starts_with("profile sha256:"));
+        assert!(facts["tmpfs"].contains(inside.profile().tmp), "{}", facts["tmpfs"]);
+        assert!(facts["masked_paths"].contains("/proc/acpi"));
+        let all = format!("{facts:?}");
+        assert!(!all.contains(&daemon.outside().display().to_string()), "a host path in {all}");
     }
-    assert!(facts["seccomp"].starts_with("profile sha256:"));
-    assert!(facts["tmpfs"].contains("noexec,nosuid,nodev"), "{}", facts["tmpfs"]);
-    assert!(facts["masked_paths"].contains("/proc/acpi"));
-    let all = format!("{facts:?}");
-    assert!(!all.contains(&daemon.outside().display().to_string()), "a host path in {all}");
 }
 
 #[tokio::test]
@@ -79,70 +80,72 @@ async fn c2_the_processor_limit_that_is_shown_is_the_one_in_force() {
 
 #[tokio::test]
 async fn c2_the_engine_confirms_it() {
-    let daemon = Daemon::start().await;
-    let inside = Inside::enter_with(&daemon, "w", limited()).await;
-    let found = harness::inspect(&inside.run.run.container_id);
-    let (host, config) = (&found["HostConfig"], &found["Config"]);
-    assert_eq!(config["User"], "1001:1001");
-    assert_eq!(config["Hostname"], "cofferdam");
-    assert_eq!(config["Tty"], false);
-    for (name, value) in [
-        ("NetworkMode", json!("none")),
-        ("ReadonlyRootfs", json!(true)),
-        ("Privileged", json!(false)),
-        ("CapDrop", json!(["ALL"])),
-        ("CapAdd", json!(null)),
-        ("Devices", json!([])),
-        ("IpcMode", json!("none")),
-        ("PidMode", json!("")),
-        ("UTSMode", json!("")),
-        ("CgroupnsMode", json!("private")),
-        ("Memory", json!(268_435_456)),
-        ("MemorySwap", json!(268_435_456)),
-        ("NanoCpus", json!(500_000_000)),
-        ("PidsLimit", json!(100)),
-        ("LogConfig", json!({ "Type": "none", "Config": {} })),
-        ("RestartPolicy", json!({ "Name": "no", "MaximumRetryCount": 0 })),
-        ("PublishAllPorts", json!(false)),
-        ("VolumesFrom", json!(null)),
-    ] {
-        let value_found = &host[name];
-        let empty = value_found.is_null() || *value_found == json!([]);
-        let agrees = *value_found == value || (empty && (value.is_null() || value == json!([])));
-        assert!(agrees, "{name}: {value_found}");
-    }
-    let options: Vec<&str> =
-        host["SecurityOpt"].as_array().unwrap().iter().map(|option| option.as_str().unwrap()).collect();
-    assert_eq!(
-        options.iter().filter(|option| option.starts_with("no-new-privileges")).count(),
-        1,
-        "{options:?}"
-    );
-    assert_eq!(
-        options.iter().filter(|option| option.starts_with("seccomp={")).count(),
-        1,
-        "a profile of our own"
-    );
-    let mut targets: Vec<(&str, bool)> = found["Mounts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|mount| (mount["Destination"].as_str().unwrap(), mount["RW"].as_bool().unwrap()))
-        .collect();
-    targets.sort_unstable();
-    assert_eq!(
-        targets,
-        [
+    let (_daemon, runs) = both(limited()).await;
+    for inside in runs {
+        let found = harness::inspect(&inside.run.run.container_id);
+        let (host, config) = (&found["HostConfig"], &found["Config"]);
+        assert_eq!(config["User"], "1001:1001");
+        assert_eq!(config["Hostname"], "cofferdam");
+        assert_eq!(config["Tty"], false);
+        for (name, value) in [
+            ("NetworkMode", json!("none")),
+            ("ReadonlyRootfs", json!(true)),
+            ("Privileged", json!(false)),
+            ("CapDrop", json!(["ALL"])),
+            ("CapAdd", json!(null)),
+            ("Devices", json!([])),
+            ("IpcMode", json!("none")),
+            ("PidMode", json!("")),
+            ("UTSMode", json!("")),
+            ("CgroupnsMode", json!("private")),
+            ("Memory", json!(268_435_456)),
+            ("MemorySwap", json!(268_435_456)),
+            ("NanoCpus", json!(500_000_000)),
+            ("PidsLimit", json!(100)),
+            ("LogConfig", json!({ "Type": "none", "Config": {} })),
+            ("RestartPolicy", json!({ "Name": "no", "MaximumRetryCount": 0 })),
+            ("PublishAllPorts", json!(false)),
+            ("VolumesFrom", json!(null)),
+        ] {
+            let value_found = &host[name];
+            let empty = value_found.is_null() || *value_found == json!([]);
+            let agrees = *value_found == value || (empty && (value.is_null() || value == json!([])));
+            assert!(agrees, "{name}: {value_found}");
+        }
+        let options: Vec<&str> =
+            host["SecurityOpt"].as_array().unwrap().iter().map(|option| option.as_str().unwrap()).collect();
+        assert_eq!(
+            options.iter().filter(|option| option.starts_with("no-new-privileges")).count(),
+            1,
+            "{options:?}"
+        );
+        assert_eq!(
+            options.iter().filter(|option| option.starts_with("seccomp={")).count(),
+            1,
+            "a profile of our own"
+        );
+        let mut targets: Vec<(&str, bool)> = found["Mounts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|mount| (mount["Destination"].as_str().unwrap(), mount["RW"].as_bool().unwrap()))
+            .collect();
+        targets.sort_unstable();
+        let layer: Vec<_> = inside.profile().layer.iter().map(|top| format!("/{top}")).collect();
+        let mut expected = vec![
             ("/.cofferdam/guest", false),
             ("/etc/group", false),
             ("/etc/passwd", false),
             ("/state", true),
             ("/state/logs", false),
             ("/workspace", true),
-        ]
-    );
-    let networks = found["NetworkSettings"]["Networks"].as_object().unwrap();
-    assert!(networks.keys().all(|name| name == "none"), "{networks:?}");
+        ];
+        expected.extend(layer.iter().map(|top| (top.as_str(), true)));
+        expected.sort_unstable();
+        assert_eq!(targets, expected);
+        let networks = found["NetworkSettings"]["Networks"].as_object().unwrap();
+        assert!(networks.keys().all(|name| name == "none"), "{networks:?}");
+    }
 }
 
 #[tokio::test]

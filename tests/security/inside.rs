@@ -90,6 +90,11 @@ impl Inside {
         }
     }
 
+    /// The profile of the run, one of the [`PROFILES`].
+    pub(crate) fn profile(&self) -> &'static Profile {
+        PROFILES.into_iter().find(|profile| profile.name == self.run.run.profile).unwrap()
+    }
+
     /// Another connection to the same run.
     pub(crate) async fn again(&self, daemon: &Daemon) -> Self {
         let run = RunHandle { run: self.run.run.clone(), clients: daemon.connect().await };
@@ -127,6 +132,41 @@ impl Gate {
     }
 }
 
+/// A shipped profile under which commands need nobody's consent, with all that differs in what is promised about its containers.
+/// Beside it, `harness` has no deny list, longer timeouts and more room.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    /// As a request names it.
+    pub(crate) name: &'static str,
+    /// HOME of its commands.
+    pub(crate) home: &'static str,
+    /// Directories of the image that commands can change, in a layer of the run's own.
+    pub(crate) layer: &'static [&'static str],
+    /// Options of `/tmp`.
+    pub(crate) tmp: &'static str,
+    /// What is said of an absolute path that nothing is at, and that no mount holds.
+    pub(crate) nowhere: &'static str,
+}
+
+const OPEN: Profile = Profile {
+    name: "open",
+    home: "/tmp",
+    layer: &[],
+    tmp: "noexec,nosuid,nodev",
+    nowhere: "SANDBOX_VIOLATION",
+};
+
+const HARNESS: Profile = Profile {
+    name: "harness",
+    home: "/home/agent",
+    layer: &["bin", "etc", "home", "usr"],
+    tmp: "exec,nosuid,nodev",
+    nowhere: "NOT_FOUND",
+};
+
+/// Under each of them the container keeps the same promises.
+pub(crate) const PROFILES: [&Profile; 2] = [&OPEN, &HARNESS];
+
 /// A daemon whose runs of the profile `harness` may work on directories of the host, as those of `open` do.
 pub(crate) async fn lenient() -> Daemon {
     Daemon::start_with(Setup { config: "harness_on_bind: allow\n".to_owned(), ..Setup::default() }).await
@@ -147,6 +187,21 @@ pub(crate) async fn every() -> (Daemon, [Inside; 3]) {
     let started = [&cold, &harness, &warm].map(|inside| inside.run.run.start_kind());
     assert_eq!(started, [StartKind::Cold, StartKind::Cold, StartKind::Warm]);
     (daemon, [cold, harness, warm])
+}
+
+/// A run of each of the [`PROFILES`], made as asked.
+pub(crate) async fn both(request: v1::CreateRunRequest) -> (Daemon, Vec<Inside>) {
+    both_on(lenient().await, request).await
+}
+
+/// The same of a daemon that permits both.
+pub(crate) async fn both_on(daemon: Daemon, request: v1::CreateRunRequest) -> (Daemon, Vec<Inside>) {
+    let mut runs = Vec::new();
+    for profile in PROFILES {
+        let request = v1::CreateRunRequest { profile: profile.name.to_owned(), ..request.clone() };
+        runs.push(Inside::enter_with(&daemon, profile.name, request).await);
+    }
+    (daemon, runs)
 }
 
 /// The probe as a command.

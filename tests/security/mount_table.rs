@@ -5,6 +5,8 @@
 use harness::v1::run::StartKind;
 use harness::{Daemon, RunHandle, Setup, requests};
 
+use crate::inside::{PROFILES, lenient};
+
 /// A line of `/proc/self/mountinfo`.
 #[derive(Debug)]
 struct Line {
@@ -71,24 +73,27 @@ fn hides_layers(line: &Line) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn c5_the_table_of_mounts_names_no_more_of_the_host_than_the_kernel_insists_on() {
-    let daemon = Daemon::start().await;
-    let bound = daemon.workspace("project", &[]);
-    let run = daemon.run_on(requests::bind("open", &bound)).await;
-    assert_eq!(told(&daemon, run).await, expected(Some("/roots/project")));
+    let daemon = lenient().await;
+    for profile in PROFILES {
+        let profile = profile.name;
+        let bound = daemon.workspace("project", &[]);
+        let run = daemon.run_on(requests::bind(profile, &bound)).await;
+        assert_eq!(told(&daemon, run).await, expected(Some("/roots/project")));
 
-    let managed = told(&daemon, daemon.run_on(requests::managed("open")).await).await;
-    assert_eq!(managed, expected(Some("/state/workspaces/RUN")));
+        let managed = told(&daemon, daemon.run_on(requests::managed(profile)).await).await;
+        assert_eq!(managed, expected(Some("/state/workspaces/RUN")));
 
-    let repository = daemon.repository("repository", &[("a.txt", "one\n")]);
-    let cloned = told(&daemon, daemon.run_on(requests::clone("open", &repository)).await).await;
-    assert_eq!(cloned, managed);
+        let repository = daemon.repository(&format!("of-{profile}"), &[("a.txt", "one\n")]);
+        let cloned = told(&daemon, daemon.run_on(requests::clone(profile, &repository)).await).await;
+        assert_eq!(cloned, managed);
 
-    let beneath = daemon.workspace("beneath", &[]);
-    let mut run = daemon.run_on(requests::overlay("open", &beneath)).await;
-    let lines = table(&mut run).await;
-    let mount = lines.iter().find(|line| line.at == "/workspace").unwrap();
-    assert!(mount.root == "/" && hides_layers(mount), "{mount:?}");
-    assert_eq!(told(&daemon, run).await, expected(None));
+        let beneath = daemon.workspace("beneath", &[]);
+        let mut run = daemon.run_on(requests::overlay(profile, &beneath)).await;
+        let lines = table(&mut run).await;
+        let mount = lines.iter().find(|line| line.at == "/workspace").unwrap();
+        assert!(mount.root == "/" && hides_layers(mount), "{mount:?}");
+        assert_eq!(told(&daemon, run).await, expected(None));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

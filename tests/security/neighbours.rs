@@ -2,17 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use harness::Daemon;
+use harness::v1;
 use harness::v1::operation::Kind as Operation;
 use libc::{ECONNREFUSED, ENOENT};
 
-use crate::inside::{Inside, exec, outcomes, read};
+use crate::inside::{Inside, exec, lenient, outcomes, read};
 
 #[tokio::test]
 async fn c5_runs_see_nothing_of_each_other() {
-    let daemon = Daemon::start().await;
-    let mut one = Inside::enter(&daemon, "one").await;
-    let mut other = Inside::enter(&daemon, "other").await;
+    see_nothing_of_each_other("open", "open").await;
+}
+
+#[tokio::test]
+async fn c5_runs_with_a_writable_root_see_nothing_of_each_other() {
+    see_nothing_of_each_other("harness", "harness").await;
+}
+
+#[tokio::test]
+async fn c5_runs_of_other_profiles_see_nothing_of_each_other() {
+    see_nothing_of_each_other("open", "harness").await;
+}
+
+async fn see_nothing_of_each_other(one: &str, other: &str) {
+    let daemon = lenient().await;
+    let of = |profile: &str| v1::CreateRunRequest { profile: profile.to_owned(), ..Default::default() };
+    let mut one = Box::pin(Inside::enter_with(&daemon, "one", of(one))).await;
+    let mut other = Box::pin(Inside::enter_with(&daemon, "other", of(other))).await;
     let marker = "the-marker-of-run-one";
 
     let mut ready = one.gate("ready");
@@ -40,7 +55,7 @@ async fn c5_runs_see_nothing_of_each_other() {
     let host_path = one.workspace.join(marker).display().to_string();
     assert_eq!(other.probe(&["read", &host_path]).await, [format!("{host_path} {ENOENT}")]);
     assert_eq!(read(&mut other.run, "the-marker-of-run-one").await, Err("NOT_FOUND".to_owned()));
-    assert_eq!(read(&mut other.run, &host_path).await, Err("SANDBOX_VIOLATION".to_owned()));
+    assert_eq!(read(&mut other.run, &host_path).await, Err(other.profile().nowhere.to_owned()));
 
     one.run.stop().await;
     let _ = listener.await.unwrap();

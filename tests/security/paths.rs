@@ -7,10 +7,15 @@ use harness::v1;
 use harness::v1::operation::Kind as Operation;
 use harness::{Daemon, calls};
 
-use crate::inside::{Inside, contents, read, refusal};
+use crate::inside::{Inside, PROFILES, Profile, both, contents, lenient, read, refusal};
 
 const SECRET: &str = "the canary sings";
 const VIOLATION: &str = "SANDBOX_VIOLATION";
+
+/// A run of this profile.
+fn of(profile: &Profile) -> v1::CreateRunRequest {
+    v1::CreateRunRequest { profile: profile.name.to_owned(), ..Default::default() }
+}
 
 /// Every operation that takes a path, on this one.
 fn all(path: &str) -> Vec<Operation> {
@@ -86,109 +91,114 @@ async fn p4_paths_that_no_mount_holds_are_refused() {
 
 #[tokio::test]
 async fn p4_links_that_lead_out_are_refused() {
-    let daemon = Daemon::start().await;
-    let workspace = daemon.repository("w", &[("a", "inside\n"), ("deep/b", "")]);
-    let outside = daemon.workspace("outside", &[("secret", SECRET), ("deeper/secret", SECRET)]);
-    let before = contents(&outside);
-    let links = [
-        ("absolute", outside.join("secret").display().to_string()),
-        ("relative", "../outside/secret".to_owned()),
-        ("directory", "../outside".to_owned()),
-        ("deep/directory", "../../outside".to_owned()),
-        ("chain-1", "chain-2".to_owned()),
-        ("chain-2", "deep/chain-3".to_owned()),
-        ("deep/chain-3", "../relative".to_owned()),
-        ("passwd", "/etc/passwd".to_owned()),
-        ("root", "/".to_owned()),
-        ("magic", "/proc/self/root".to_owned()),
-        ("magic-cwd", "/proc/self/cwd".to_owned()),
-        ("magic-fd", "/proc/self/fd/0".to_owned()),
-        ("agent", "/.cofferdam/guest".to_owned()),
-        ("state", "/state".to_owned()),
-        ("loop", "loop".to_owned()),
-    ];
-    for (name, target) in &links {
-        symlink(target, workspace.join(name)).unwrap();
-    }
-    let mut inside = Inside::enter_at(&daemon, workspace.clone(), v1::CreateRunRequest::default()).await;
-    let beneath = [
-        "directory/secret",
-        "directory/deeper/secret",
-        "deep/directory/secret",
-        "root/etc/passwd",
-        "magic/etc/passwd",
-        "directory/new",
-        "state/new",
-    ];
-    for path in links.iter().map(|(name, _)| *name).chain(beneath) {
-        for operation in all(path) {
-            // Git keeps a link as what it is: its name and target, never what is behind.
-            if matches!(operation, Operation::Git(_)) && links.iter().any(|(name, _)| *name == path) {
-                continue;
-            }
-            let (reason, message) = refusal(&mut inside.run, operation.clone()).await;
-            assert_eq!(reason, VIOLATION, "{operation:?}: {message}");
-            assert!(!message.contains("/var/tmp") && !message.contains(SECRET), "{message}");
+    let daemon = lenient().await;
+    for profile in PROFILES {
+        let workspace = daemon.repository(profile.name, &[("a", "inside\n"), ("deep/b", "")]);
+        let outside = daemon.workspace("outside", &[("secret", SECRET), ("deeper/secret", SECRET)]);
+        let before = contents(&outside);
+        let links = [
+            ("absolute", outside.join("secret").display().to_string()),
+            ("relative", "../outside/secret".to_owned()),
+            ("directory", "../outside".to_owned()),
+            ("deep/directory", "../../outside".to_owned()),
+            ("chain-1", "chain-2".to_owned()),
+            ("chain-2", "deep/chain-3".to_owned()),
+            ("deep/chain-3", "../relative".to_owned()),
+            ("passwd", "/etc/passwd".to_owned()),
+            ("root", "/".to_owned()),
+            ("magic", "/proc/self/root".to_owned()),
+            ("magic-cwd", "/proc/self/cwd".to_owned()),
+            ("magic-fd", "/proc/self/fd/0".to_owned()),
+            ("agent", "/.cofferdam/guest".to_owned()),
+            ("state", "/state".to_owned()),
+            ("loop", "loop".to_owned()),
+        ];
+        for (name, target) in &links {
+            symlink(target, workspace.join(name)).unwrap();
         }
-    }
-    assert_eq!(contents(&outside), before);
-    for (name, target) in &links {
-        assert_eq!(std::fs::read_link(workspace.join(name)).unwrap().to_str(), Some(target.as_str()));
-    }
+        let mut inside = Inside::enter_at(&daemon, workspace.clone(), of(profile)).await;
+        let beneath = [
+            "directory/secret",
+            "directory/deeper/secret",
+            "deep/directory/secret",
+            "root/etc/passwd",
+            "magic/etc/passwd",
+            "directory/new",
+            "state/new",
+        ];
+        for path in links.iter().map(|(name, _)| *name).chain(beneath) {
+            for operation in all(path) {
+                // Git keeps a link as what it is: its name and target, never what is behind.
+                if matches!(operation, Operation::Git(_)) && links.iter().any(|(name, _)| *name == path) {
+                    continue;
+                }
+                let (reason, message) = refusal(&mut inside.run, operation.clone()).await;
+                assert_eq!(reason, VIOLATION, "{operation:?}: {message}");
+                assert!(!message.contains("/var/tmp") && !message.contains(SECRET), "{message}");
+            }
+        }
+        assert_eq!(contents(&outside), before);
+        for (name, target) in &links {
+            assert_eq!(std::fs::read_link(workspace.join(name)).unwrap().to_str(), Some(target.as_str()));
+        }
 
-    // What walks a tree passes them by.
-    let v1::result::Kind::Grep(grep) = inside.run.ok(calls::grep("@project", SECRET)).await else { panic!() };
-    assert_eq!(grep.matches, []);
-    let deep = v1::ListRequest {
-        path: "@project".to_owned(),
-        depth: Some(16),
-        include_symlinks: true,
-        ..Default::default()
-    };
-    let v1::result::Kind::List(list) = inside.run.ok(Operation::List(deep)).await else { panic!() };
-    assert!(list.entries.iter().all(|entry| entry.name != "secret"), "{:?}", list.entries);
-    inside.run.ok(calls::git_add(&["@project"])).await;
-    let blobs = harness::git(
-        &workspace,
-        &["grep", "--cached", "--fixed-strings", "-I", "--name-only", "-e", "inside"],
-    );
-    assert_eq!(blobs, "a\n");
-    let tracked = harness::git(&workspace, &["ls-files", "--stage", "directory"]);
-    assert!(tracked.starts_with("120000 "), "a link is added as a link: {tracked}");
+        // What walks a tree passes them by.
+        let v1::result::Kind::Grep(grep) = inside.run.ok(calls::grep("@project", SECRET)).await else {
+            panic!()
+        };
+        assert_eq!(grep.matches, []);
+        let deep = v1::ListRequest {
+            path: "@project".to_owned(),
+            depth: Some(16),
+            include_symlinks: true,
+            ..Default::default()
+        };
+        let v1::result::Kind::List(list) = inside.run.ok(Operation::List(deep)).await else { panic!() };
+        assert!(list.entries.iter().all(|entry| entry.name != "secret"), "{:?}", list.entries);
+        inside.run.ok(calls::git_add(&["@project"])).await;
+        let blobs = harness::git(
+            &workspace,
+            &["grep", "--cached", "--fixed-strings", "-I", "--name-only", "-e", "inside"],
+        );
+        assert_eq!(blobs, "a\n");
+        let tracked = harness::git(&workspace, &["ls-files", "--stage", "directory"]);
+        assert!(tracked.starts_with("120000 "), "a link is added as a link: {tracked}");
+    }
 }
 
 #[tokio::test]
 async fn p2_what_is_no_file_never_hangs_a_call() {
-    let daemon = Daemon::start().await;
-    let mut inside = Inside::enter(&daemon, "w").await;
-    assert_eq!(inside.probe(&["place", "fifo", "/workspace/fifo"]).await, ["fifo ok"]);
-    assert_eq!(inside.probe(&["place", "socket", "/workspace/socket"]).await, ["socket ok"]);
-    assert_eq!(inside.probe(&["place", "link", "/dev/zero", "/workspace/zero"]).await, ["link ok"]);
-    assert_eq!(inside.probe(&["place", "link", "fifo", "/workspace/to-fifo"]).await, ["link ok"]);
-    let calls = async {
-        for path in ["fifo", "socket", "to-fifo", "zero"] {
-            for operation in [
-                calls::read(path),
-                calls::grep(path, "x"),
-                calls::list(path),
-                calls::replace(path, "x", "y"),
-                calls::create(path, "x"),
-            ] {
-                let (reason, message) = refusal(&mut inside.run, operation.clone()).await;
-                let known = ["SANDBOX_VIOLATION", "INVALID_ARGUMENT", "PRECONDITION_FAILED"]
-                    .contains(&reason.as_str());
-                assert!(known, "{operation:?}: {reason}: {message}");
+    let (_daemon, runs) = both(v1::CreateRunRequest::default()).await;
+    for mut inside in runs {
+        assert_eq!(inside.probe(&["place", "fifo", "/workspace/fifo"]).await, ["fifo ok"]);
+        assert_eq!(inside.probe(&["place", "socket", "/workspace/socket"]).await, ["socket ok"]);
+        assert_eq!(inside.probe(&["place", "link", "/dev/zero", "/workspace/zero"]).await, ["link ok"]);
+        assert_eq!(inside.probe(&["place", "link", "fifo", "/workspace/to-fifo"]).await, ["link ok"]);
+        let calls = async {
+            for path in ["fifo", "socket", "to-fifo", "zero"] {
+                for operation in [
+                    calls::read(path),
+                    calls::grep(path, "x"),
+                    calls::list(path),
+                    calls::replace(path, "x", "y"),
+                    calls::create(path, "x"),
+                ] {
+                    let (reason, message) = refusal(&mut inside.run, operation.clone()).await;
+                    let known = ["SANDBOX_VIOLATION", "INVALID_ARGUMENT", "PRECONDITION_FAILED"]
+                        .contains(&reason.as_str());
+                    assert!(known, "{operation:?}: {reason}: {message}");
+                }
             }
-        }
-        let v1::result::Kind::Grep(grep) = inside.run.ok(calls::grep("@project", "needle")).await else {
-            panic!()
+            let v1::result::Kind::Grep(grep) = inside.run.ok(calls::grep("@project", "needle")).await else {
+                panic!()
+            };
+            assert_eq!(grep.matches, []);
+            let (reason, message) = refusal(&mut inside.run, calls::write("fifo", "x")).await;
+            assert_eq!(reason, VIOLATION, "{message}");
+            inside.run.ok(calls::write("beside", "x")).await;
         };
-        assert_eq!(grep.matches, []);
-        let (reason, message) = refusal(&mut inside.run, calls::write("fifo", "x")).await;
-        assert_eq!(reason, VIOLATION, "{message}");
-        inside.run.ok(calls::write("beside", "x")).await;
-    };
-    tokio::time::timeout(Duration::from_secs(60), calls).await.expect("a call hangs");
+        tokio::time::timeout(Duration::from_secs(60), calls).await.expect("a call hangs");
+    }
 }
 
 #[tokio::test]
@@ -219,38 +229,41 @@ async fn p3_files_are_the_owner_s_and_hard_links_keep_their_peers() {
 
 #[tokio::test]
 async fn p5_git_s_own_files_and_package_binaries_are_not_written() {
-    let daemon = Daemon::start().await;
-    let workspace = daemon.repository("w", &[("a", "inside\n"), ("node_modules/.bin/tool", "#!/bin/sh\n")]);
-    let package = daemon.workspace("package", &[("lib.rs", "read me\n")]);
-    let before = contents(&workspace.join(".git"));
-    let request = v1::CreateRunRequest { pkg_path: package.display().to_string(), ..Default::default() };
-    let mut inside = Inside::enter_at(&daemon, workspace.clone(), request).await;
-    for path in [
-        ".git/config",
-        ".git/hooks/pre-commit",
-        ".git/index",
-        ".git/HEAD",
-        ".git/new",
-        ".GIT/config",
-        ".git",
-        "sub/.git/config",
-        "@project/.git/refs/heads/main",
-        "/workspace/.git/objects/aa/bb",
-        "node_modules/.bin/tool",
-        "sub/node_modules/.bin/new",
-        "@pkg/lib.rs",
-        "@pkg/new",
-    ] {
-        for operation in
-            [calls::write(path, "x"), calls::create(path, "x"), calls::replace(path, "inside", "x")]
-        {
-            let (reason, message) = refusal(&mut inside.run, operation.clone()).await;
-            assert_eq!(reason, VIOLATION, "{operation:?}: {message}");
+    let daemon = lenient().await;
+    for profile in PROFILES {
+        let workspace =
+            daemon.repository(profile.name, &[("a", "inside\n"), ("node_modules/.bin/tool", "#!/bin/sh\n")]);
+        let package = daemon.workspace("package", &[("lib.rs", "read me\n")]);
+        let before = contents(&workspace.join(".git"));
+        let request = v1::CreateRunRequest { pkg_path: package.display().to_string(), ..of(profile) };
+        let mut inside = Inside::enter_at(&daemon, workspace.clone(), request).await;
+        for path in [
+            ".git/config",
+            ".git/hooks/pre-commit",
+            ".git/index",
+            ".git/HEAD",
+            ".git/new",
+            ".GIT/config",
+            ".git",
+            "sub/.git/config",
+            "@project/.git/refs/heads/main",
+            "/workspace/.git/objects/aa/bb",
+            "node_modules/.bin/tool",
+            "sub/node_modules/.bin/new",
+            "@pkg/lib.rs",
+            "@pkg/new",
+        ] {
+            for operation in
+                [calls::write(path, "x"), calls::create(path, "x"), calls::replace(path, "inside", "x")]
+            {
+                let (reason, message) = refusal(&mut inside.run, operation.clone()).await;
+                assert_eq!(reason, VIOLATION, "{operation:?}: {message}");
+            }
         }
+        assert_eq!(contents(&workspace.join(".git")), before);
+        assert_eq!(std::fs::read_to_string(workspace.join("node_modules/.bin/tool")).unwrap(), "#!/bin/sh\n");
+        assert_eq!(contents(&package).len(), 1);
+        assert_eq!(read(&mut inside.run, "@pkg/lib.rs").await.unwrap(), "read me\n");
+        assert_eq!(read(&mut inside.run, ".git/HEAD").await.unwrap(), "ref: refs/heads/main\n");
     }
-    assert_eq!(contents(&workspace.join(".git")), before);
-    assert_eq!(std::fs::read_to_string(workspace.join("node_modules/.bin/tool")).unwrap(), "#!/bin/sh\n");
-    assert_eq!(contents(&package).len(), 1);
-    assert_eq!(read(&mut inside.run, "@pkg/lib.rs").await.unwrap(), "read me\n");
-    assert_eq!(read(&mut inside.run, ".git/HEAD").await.unwrap(), "ref: refs/heads/main\n");
 }

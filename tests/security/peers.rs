@@ -1,10 +1,10 @@
 //! X1: commands against the agent, which has their uid.
 
+use harness::v1;
 use harness::v1::operation::Kind as Operation;
-use harness::{Daemon, v1};
 
 use crate::attempts;
-use crate::inside::{Inside, PROBE, VARIABLES, every, exec, outcomes};
+use crate::inside::{Inside, PROBE, VARIABLES, both, every, exec, outcomes};
 
 #[tokio::test]
 async fn x1_the_agent_can_be_neither_read_nor_forged() {
@@ -42,36 +42,37 @@ async fn x1_no_signal_of_a_command_ends_the_first_process() {
 
 /// SIGKILL and SIGSTOP of the same user cannot be forbidden. They cost only the run's own calls.
 async fn the_run_survives(attack: &str, why: &str) {
-    let daemon = Daemon::start().await;
-    let mut inside = Inside::enter(&daemon, "w").await;
-    let mut bystander = Inside::enter(&daemon, "bystander").await;
-    // What the command has left by then is not to outlive the agent either.
-    let script = format!("{PROBE} tree setsid 6 leave; {attack}");
-    let response = inside.run.call(harness::calls::exec(&["sh", "-c", &script])).await.unwrap();
-    let error = response.error.expect("the agent was lost under the call");
-    assert_eq!(error.reason, "CANCELLED", "{}", error.message);
-    let told = format!(
-        "The worker was {why}; it is restarting. The call may have taken effect; check before retrying."
-    );
-    assert_eq!(error.message, told);
+    let (daemon, runs) = Box::pin(both(v1::CreateRunRequest::default())).await;
+    let mut bystander = Box::pin(Inside::enter(&daemon, "bystander")).await;
+    for mut inside in runs {
+        // What the command has left by then is not to outlive the agent either.
+        let script = format!("{PROBE} tree setsid 6 leave; {attack}");
+        let response = inside.run.call(harness::calls::exec(&["sh", "-c", &script])).await.unwrap();
+        let error = response.error.expect("the agent was lost under the call");
+        assert_eq!(error.reason, "CANCELLED", "{}", error.message);
+        let told = format!(
+            "The worker was {why}; it is restarting. The call may have taken effect; check before retrying."
+        );
+        assert_eq!(error.message, told);
 
-    // The loss is answered before the new worker is there: a call may still come too early.
-    let survived = async {
-        while inside
-            .run
-            .call(Operation::Exec(exec(&["environment"])))
-            .await
-            .is_ok_and(|call| call.error.is_some())
-        {}
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(30), survived).await.unwrap();
-    assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES);
-    inside.assert_idle();
-    let id = inside.run.id().to_owned();
-    let events = inside.run.clients.events(&id, "worker_event").await;
-    assert_eq!(events.len(), 1, "{events:?}");
-    assert_eq!(harness::record(&events[0])["details"]["why"], why);
-    assert_eq!(bystander.probe(&["environment"]).await.len(), VARIABLES, "another run notices nothing");
+        // The loss is answered before the new worker is there: a call may still come too early.
+        let survived = async {
+            while inside
+                .run
+                .call(Operation::Exec(exec(&["environment"])))
+                .await
+                .is_ok_and(|call| call.error.is_some())
+            {}
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), survived).await.unwrap();
+        assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES);
+        inside.assert_idle();
+        let id = inside.run.id().to_owned();
+        let events = inside.run.clients.events(&id, "worker_event").await;
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_eq!(harness::record(&events[0])["details"]["why"], why);
+        assert_eq!(bystander.probe(&["environment"]).await.len(), VARIABLES, "another run notices nothing");
+    }
 }
 
 const KILLED: &str = "ended by signal 9, probably by a command of this run";
@@ -95,22 +96,23 @@ async fn x1_stopping_the_agent_is_noticed() {
 
 #[tokio::test]
 async fn x1_a_run_that_keeps_killing_its_worker_ends_and_says_so() {
-    let daemon = Daemon::start().await;
-    let mut inside = Inside::enter(&daemon, "w").await;
-    let mut bystander = Inside::enter(&daemon, "bystander").await;
-    let mut ended = inside.again(&daemon).await;
-    let ended = tokio::spawn(async move { ended.run.ended().await });
-    let mut told = Vec::new();
-    // Until the run takes no more. A call that comes before its next worker fails without having done anything.
-    while let Ok(response) = inside.run.call(Operation::Exec(exec(&["signal-all", "9"]))).await {
-        told.extend(response.error.map(|error| error.message));
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let (daemon, runs) = Box::pin(both(v1::CreateRunRequest::default())).await;
+    let mut bystander = Box::pin(Inside::enter(&daemon, "bystander")).await;
+    for mut inside in runs {
+        let mut ended = inside.again(&daemon).await;
+        let ended = tokio::spawn(async move { ended.run.ended().await });
+        let mut told = Vec::new();
+        // Until the run takes no more. A call that comes before its next worker fails without having done anything.
+        while let Ok(response) = inside.run.call(Operation::Exec(exec(&["signal-all", "9"]))).await {
+            told.extend(response.error.map(|error| error.message));
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let ended = ended.await.unwrap();
+        let why = format!("its worker was lost 4 times within a minute; at last it was {KILLED}");
+        assert_eq!((ended.state(), ended.failure.as_str()), (v1::run::State::Failed, why.as_str()));
+        assert!(told.iter().any(|message| message.starts_with(&format!("The run ends: {why}."))), "{told:?}");
+        let id = inside.run.id().to_owned();
+        assert_eq!(inside.run.clients.events(&id, "worker_event").await.len(), 4);
+        assert_eq!(bystander.probe(&["environment"]).await.len(), VARIABLES, "another run notices nothing");
     }
-    let ended = ended.await.unwrap();
-    let why = format!("its worker was lost 4 times within a minute; at last it was {KILLED}");
-    assert_eq!((ended.state(), ended.failure.as_str()), (v1::run::State::Failed, why.as_str()));
-    assert!(told.iter().any(|message| message.starts_with(&format!("The run ends: {why}."))), "{told:?}");
-    let id = inside.run.id().to_owned();
-    assert_eq!(inside.run.clients.events(&id, "worker_event").await.len(), 4);
-    assert_eq!(bystander.probe(&["environment"]).await.len(), VARIABLES, "another run notices nothing");
 }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use harness::v1::operation::Kind as Operation;
-use harness::v1::{self, CallRequest};
-use harness::{Daemon, Setup, calls, requests};
+use harness::v1::{self, CallRequest, ProcessRequest};
+use harness::{Daemon, RunHandle, Setup, calls, process, requests};
 
-use crate::inside::{Inside, contents};
+use crate::inside::{Inside, PROFILES, both_on, contents};
 
 /// Secrets of well-known shapes. Put together here so that no scanner takes them for real ones.
 fn secrets() -> Vec<String> {
@@ -102,7 +102,8 @@ fn a_secret_is_found_in_every_spelling() {
 
 /// A daemon that says as much as it ever does.
 async fn talkative() -> Daemon {
-    Daemon::start_with(Setup { config: "log: { level: debug }\n".to_owned(), ..Default::default() }).await
+    let config = "log: { level: debug }\nharness_on_bind: allow\n".to_owned();
+    Daemon::start_with(Setup { config, ..Default::default() }).await
 }
 
 /// Makes these calls, however they end, and looks for the secrets in the daemon's log, the events, and every file that the
@@ -110,39 +111,44 @@ async fn talkative() -> Daemon {
 /// trash, which are what an agent writes.
 async fn leaks_of(
     daemon: &Daemon,
-    inside: &mut Inside,
+    runs: &mut [Inside],
     calls: impl Fn(&str) -> Vec<Operation>,
 ) -> Vec<String> {
     let mut secrets = secrets();
     secrets.push(PASSWORD.to_owned());
-    for secret in &secrets {
-        for operation in calls(secret) {
-            let request = CallRequest {
-                request: Some(operation.into()),
-                task_id: format!("task token={secret}"),
-                correlation_id: format!("correlation token={secret}"),
-                ..Default::default()
-            };
-            let _ = inside.run.call_with(request).await;
+    for inside in &mut *runs {
+        for secret in &secrets {
+            for operation in calls(secret) {
+                let request = CallRequest {
+                    request: Some(operation.into()),
+                    task_id: format!("task token={secret}"),
+                    correlation_id: format!("correlation token={secret}"),
+                    ..Default::default()
+                };
+                let _ = inside.run.call_with(request).await;
+            }
         }
     }
-    found_of(daemon, inside, &secrets, 2 * secrets.len()).await
+    found_of(daemon, runs, &secrets, 2 * secrets.len()).await
 }
 
-/// Where these are, after so many events.
-async fn found_of(daemon: &Daemon, inside: &mut Inside, secrets: &[String], least: usize) -> Vec<String> {
-    let id = inside.run.id().to_owned();
-    let events = inside.run.clients.events(&id, "").await;
-    assert!(events.len() > least, "{} events", events.len());
-    let streamed: String = events.iter().map(|event| event.record_json.as_str()).collect();
+/// Where these are, after so many events of each run.
+async fn found_of(daemon: &Daemon, runs: &mut [Inside], secrets: &[String], least: usize) -> Vec<String> {
+    let mut streamed = String::new();
+    for inside in runs {
+        let id = inside.run.id().to_owned();
+        let events = inside.run.clients.events(&id, "").await;
+        assert!(events.len() > least, "{} events", events.len());
+        streamed.extend(events.iter().map(|event| event.record_json.as_str()));
+    }
     let texts = [("the log", daemon.log()), ("the event stream", streamed)];
     // The index follows the log: it has all of it once a query was answered.
     let query = v1::QueryEventsRequest { page_size: 1, ..Default::default() };
-    inside.run.clients.audit.query_events(query).await.unwrap();
+    daemon.connect().await.audit.query_events(query).await.unwrap();
     let mut found = leaks(&daemon.state_dir().join("audit"), &texts, secrets);
     for entry in std::fs::read_dir(daemon.state_dir()).unwrap() {
         let path = entry.unwrap().path();
-        let content = ["mounts", "runs", "workspaces", "overlays", "host-worker"]
+        let content = ["mounts", "runs", "roots", "workspaces", "overlays", "host-worker"]
             .iter()
             .any(|name| path.ends_with(name));
         if path.is_dir() && !content {
@@ -158,9 +164,8 @@ async fn found_of(daemon: &Daemon, inside: &mut Inside, secrets: &[String], leas
 
 #[tokio::test]
 async fn a5_what_a_call_is_given_is_kept_nowhere() {
-    let daemon = talkative().await;
-    let mut inside = Inside::enter(&daemon, "w").await;
-    let found = leaks_of(&daemon, &mut inside, |secret| {
+    let (daemon, mut runs) = both_on(talkative().await, v1::CreateRunRequest::default()).await;
+    let found = leaks_of(&daemon, &mut runs, |secret| {
         let variables = v1::ExecRequest {
             command: "true".to_owned(),
             env: [("DB_PASSWORD".to_owned(), secret.to_owned())].into(),
@@ -197,56 +202,86 @@ async fn a5_secret_variables_of_a_run_lie_nowhere_open_and_are_never_answered() 
     let daemon = talkative().await;
     let secrets = ["seven green bottles".to_owned(), "standing on a wall".to_owned()];
     let names = ["FIRST", "SECOND"].map(str::to_owned);
-    let secret_env = names.iter().cloned().zip(secrets.iter().cloned()).collect();
-    let workspace = daemon.repository("w", &[("a", "x\n")]);
-    let request = v1::CreateRunRequest { secret_env, request_id: "r".to_owned(), ..Default::default() };
-    let mut inside = Inside::enter_at(&daemon, workspace, request).await;
-    let printed = inside.run.exec(&["sh", "-c", "printf '%s, %s' \"$FIRST\" \"$SECOND\""]).await;
-    assert_eq!(printed.stdout, secrets.join(", "), "commands have them");
-    for secret in &secrets {
-        for operation in [
-            calls::shell(&format!("echo '{secret}' >&2; exit 3")),
-            calls::exec(&["cat", secret]),
-            calls::write(&format!("{secret}.txt"), secret),
-            calls::exec(&["sh", "-c", "echo $FIRST $SECOND; env; kill -9 $$"]),
-        ] {
-            let request = CallRequest {
-                request: Some(operation.into()),
-                task_id: format!("task {secret}"),
-                correlation_id: secret.clone(),
-                ..Default::default()
-            };
-            let _ = inside.run.call_with(request).await;
+    let mut runs = Vec::new();
+    for profile in PROFILES {
+        let secret_env = names.iter().cloned().zip(secrets.iter().cloned()).collect();
+        let workspace = daemon.repository(profile.name, &[("a", "x\n")]);
+        let request = v1::CreateRunRequest {
+            profile: profile.name.to_owned(),
+            secret_env,
+            request_id: profile.name.to_owned(),
+            ..Default::default()
+        };
+        let mut inside = Inside::enter_at(&daemon, workspace, request).await;
+        let printed = inside.run.exec(&["sh", "-c", "printf '%s, %s' \"$FIRST\" \"$SECOND\""]).await;
+        assert_eq!(printed.stdout, secrets.join(", "), "commands have them");
+        for secret in &secrets {
+            for operation in [
+                calls::shell(&format!("echo '{secret}' >&2; exit 3")),
+                calls::exec(&["cat", secret]),
+                calls::write(&format!("{secret}.txt"), secret),
+                calls::exec(&["sh", "-c", "echo $FIRST $SECOND; env; kill -9 $$"]),
+            ] {
+                let request = CallRequest {
+                    request: Some(operation.into()),
+                    task_id: format!("task {secret}"),
+                    correlation_id: secret.clone(),
+                    ..Default::default()
+                };
+                let _ = inside.run.call_with(request).await;
+            }
         }
-    }
-    let id = inside.run.id().to_owned();
-    let mut answers = vec![format!("{:?}", inside.run.show().await), format!("{:?}", inside.run.run)];
-    let listed = inside.run.clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap();
-    answers.push(format!("{listed:?}"));
-    let bundle = v1::CreateBundleRequest { run_id: id.clone(), ..Default::default() };
-    let mut bundle = inside.run.clients.audit.create_bundle(bundle).await.unwrap().into_inner();
-    let mut whole = Vec::new();
-    while let Some(response) = bundle.message().await.unwrap() {
-        if let Some(v1::create_bundle_response::Event::Data(data)) = response.event {
-            whole.extend(data);
+        if profile.name == "harness" {
+            stay(&mut inside.run, &secrets).await;
         }
+        let id = inside.run.id().to_owned();
+        let mut answers = vec![format!("{:?}", inside.run.show().await), format!("{:?}", inside.run.run)];
+        let listed = inside.run.clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap();
+        answers.push(format!("{listed:?}"));
+        let bundle = v1::CreateBundleRequest { run_id: id.clone(), ..Default::default() };
+        let mut bundle = inside.run.clients.audit.create_bundle(bundle).await.unwrap().into_inner();
+        let mut whole = Vec::new();
+        while let Some(response) = bundle.message().await.unwrap() {
+            if let Some(v1::create_bundle_response::Event::Data(data)) = response.event {
+                whole.extend(data);
+            }
+        }
+        answers.push(String::from_utf8_lossy(&whole).into_owned());
+        for answer in &answers {
+            assert!(secrets.iter().all(|secret| !answer.contains(secret.as_str())), "{answer}");
+        }
+        assert!(answers[0].contains("FIRST"), "names are shown");
+        runs.push(inside);
     }
-    answers.push(String::from_utf8_lossy(&whole).into_owned());
-    for answer in &answers {
-        assert!(secrets.iter().all(|secret| !answer.contains(secret.as_str())), "{answer}");
-    }
-    assert!(answers[0].contains("FIRST"), "names are shown");
-    let found = found_of(&daemon, &mut inside, &secrets, 10).await;
+    let found = found_of(&daemon, &mut runs, &secrets, 10).await;
     assert!(found.is_empty(), "{found:#?}");
+}
+
+/// A process and a session that have the secrets and print them. What is typed into them is recorded as it is, and is not
+/// spoken of here.
+async fn stay(run: &mut RunHandle, secrets: &[String]) {
+    let (print, whole) = ("echo $FIRST, $SECOND", secrets.join(", ") + "\n");
+    for process in [process::script(print), process::command(&["sh", "-c", print, secrets[0].as_str()])] {
+        let id = run.start(ProcessRequest { tag: "prints".to_owned(), ..process }).await.process_id;
+        assert_eq!(run.all_of(&id).await.text(), whole);
+    }
+    let session = run.open().await;
+    assert_eq!(run.said(&session, print).await.0, whole);
+    assert!(run.said(&session, "env").await.0.contains(&secrets[1]));
+    run.close(&session).await;
 }
 
 /// Outcomes and output are kept for `GetCall` as they were, sealed; the records of them are not.
 #[tokio::test]
 async fn a5_what_a_call_answers_lies_nowhere_open() {
     let daemon = talkative().await;
-    let workspace = daemon.repository("w", &[("a", "x\n")]);
-    let mut inside = Inside::enter_at(&daemon, workspace, v1::CreateRunRequest::default()).await;
-    let found = leaks_of(&daemon, &mut inside, |secret| {
+    let mut runs = Vec::new();
+    for profile in PROFILES {
+        let workspace = daemon.repository(profile.name, &[("a", "x\n")]);
+        let request = v1::CreateRunRequest { profile: profile.name.to_owned(), ..Default::default() };
+        runs.push(Inside::enter_at(&daemon, workspace, request).await);
+    }
+    let found = leaks_of(&daemon, &mut runs, |secret| {
         vec![
             calls::exec(&["sh", "-c", &format!("echo password={secret} >&2; exit 3")]),
             calls::shell(&format!("echo password={secret}; cat no-such-file-token={secret}")),
