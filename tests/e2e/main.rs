@@ -13,6 +13,7 @@ mod bad_input;
 mod bad_runs;
 mod bundles;
 mod bypass;
+mod changing_files;
 mod checkpoints;
 mod cli;
 mod concurrency;

@@ -27,6 +27,7 @@ mod temporary;
 mod temporary_name;
 mod transaction;
 mod tree;
+mod turn;
 mod walk;
 mod write;
 

@@ -30,6 +30,7 @@ use crate::rel::RelPath;
 use crate::resolve;
 use crate::root::Root;
 use crate::temporary::Temporary;
+use crate::turn::Turn;
 use text::excerpt;
 
 const NEW_FILE_MODE: u32 = 0o644;
@@ -56,7 +57,8 @@ pub enum WriteMode {
     /// Replaces whatever the name refers to.
     Replace,
     /// Only if the name is still what [`Target::found`] or [`Target::read`] saw last. A change in the instant
-    /// between that check and the rename is not seen.
+    /// between that check and the rename is not seen, unless another operation of the run makes it: with a private directory
+    /// these take turns.
     ReplaceUnchanged,
 }
 
@@ -218,6 +220,7 @@ impl Target {
         if !temporary.is_intact().map_err(fault)? {
             return Err(WriteError::Interfered { path: self.path() });
         }
+        let _turn = self.turn().map_err(fault)?;
         if mode == WriteMode::ReplaceUnchanged && !self.is_unchanged() {
             return Err(WriteError::Changed { path: self.path() });
         }
@@ -232,6 +235,11 @@ impl Target {
             (Errno::EXIST, WriteMode::ReplaceUnchanged) => WriteError::Changed { path: self.path() },
             _ => fault(errno),
         })
+    }
+
+    /// Keeps other operations of the run from renaming between a look at the name and a rename to it.
+    pub(crate) fn turn(&self) -> Result<Option<Turn>, Errno> {
+        self.private.as_deref().map(Turn::of_names).transpose()
     }
 
     pub(crate) fn is_unchanged(&self) -> bool {

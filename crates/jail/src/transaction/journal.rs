@@ -11,10 +11,8 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, RenameFlags, fcntl_lock, fsync, renameat_with, unlinkat,
-};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, fsync, renameat_with, unlinkat};
+use rustix::io::Errno;
 
 use super::revert::Kind;
 use super::step::Step;
@@ -55,25 +53,6 @@ impl Stage {
         let (job, suffix) = name.split_once('.')?;
         let stage = Self::ALL.into_iter().find(|stage| stage.suffix() == suffix)?;
         Some((job.parse().ok()?, stage))
-    }
-}
-
-/// The right to change several files: one process of a run has it at a time. Two transactions that meet in a file would
-/// otherwise each be somebody else to the other while they take back what they did.
-///
-/// Held until it is dropped, and no longer than the process lives.
-#[derive(Debug)]
-pub(super) struct Turn {
-    _lock: OwnedFd,
-}
-
-impl Turn {
-    /// Waits for it. A process waits no longer than its operation may take: then it is killed.
-    pub(super) fn wait(private: &Private) -> Result<Self, Errno> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
-        let lock = open_confined(private, b"patches.lock", flags, Mode::RUSR | Mode::WUSR)?;
-        retry_on_intr(|| fcntl_lock(&lock, FlockOperation::LockExclusive))?;
-        Ok(Self { _lock: lock })
     }
 }
 

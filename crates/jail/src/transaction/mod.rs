@@ -39,12 +39,13 @@ use crate::jail::{Jail, Writable};
 use crate::meta::{Metadata, RegularFile};
 use crate::path::SandboxPath;
 use crate::rel::RelPath;
+use crate::turn::Turn;
 use crate::write::{Found, Parents, Target};
 
 pub use error::{CommitError, Left, LeftState};
 pub use recover::{PatchRecovery, Recovery};
 
-use journal::{Journal, Turn};
+use journal::Journal;
 use step::Step;
 
 #[derive(Debug)]
@@ -128,7 +129,7 @@ impl Jail {
                 "several files cannot be changed at once here: there is no private directory",
             ))
         })?;
-        let opened = Turn::wait(private).and_then(|turn| Ok((turn, Journal::open(private)?)));
+        let opened = Turn::of_changes(private).and_then(|turn| Ok((turn, Journal::open(private)?)));
         let (_turn, journal) = opened.map_err(|errno| {
             CommitError::undone(unsupported(&format!("the journal cannot be opened: {errno}")))
         })?;

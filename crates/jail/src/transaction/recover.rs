@@ -4,7 +4,7 @@ use rustix::fs::{AtFlags, fsync, unlinkat};
 use rustix::io::Errno;
 
 use super::error::{Left, LeftState};
-use super::journal::{self, Entries, Entry, Stage, Turn};
+use super::journal::{self, Entries, Entry, Stage};
 use super::remove_directories;
 use super::revert::{Reverted, revert};
 use crate::access::Access;
@@ -13,6 +13,7 @@ use crate::error::OpenErrorKind;
 use crate::jail::Jail;
 use crate::name::EntryName;
 use crate::private::Whose;
+use crate::turn::Turn;
 
 /// A transaction that somebody died in, put right.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Jail {
     /// [`Jail::sweep`], which would take the shadows for temporary files.
     pub fn recover_patches(&self, whose: Whose) -> std::io::Result<Vec<PatchRecovery>> {
         let Some(private) = self.private() else { return Ok(Vec::new()) };
-        let _turn = Turn::wait(private)?;
+        let _turn = Turn::of_changes(private)?;
         let (directory, found) = journal::list(private, whose)?;
         let mut recovered = Vec::new();
         for (name, stage) in found {

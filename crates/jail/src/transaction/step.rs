@@ -71,6 +71,8 @@ impl<'j> Step<'j> {
         if self.kind != Kind::Remove && !self.is_new(&self.shadow) {
             return Err(WriteError::Interfered { path: self.target.path() });
         }
+        let turn = self.target.turn();
+        let turn = turn.map_err(|errno| WriteError::from(OpenError::new(self.target.path(), errno)))?;
         if !self.target.is_unchanged() {
             return Err(changed());
         }
@@ -90,6 +92,7 @@ impl<'j> Step<'j> {
             .into(),
             errno => OpenError::new(self.target.path(), errno).into(),
         })?;
+        drop(turn);
         // The instant between the look and the rename: only now it is certain what was replaced.
         if self.kind != Kind::Create && !self.displaced_the_old() {
             return Err(changed());

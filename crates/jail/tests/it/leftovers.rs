@@ -29,7 +29,7 @@ fn a_write_that_ends_leaves_neither_temporary_nor_note() {
     fs::create_dir(scene.inside.join("late")).unwrap();
     assert!(target.write(b"x", WriteMode::Replace).is_err());
     assert_eq!(names(&scene.inside), ["a", "blocked", "d", "f", "late"]);
-    assert_eq!(names(&private), ["temporaries"]);
+    assert_eq!(names(&private), ["names.lock", "temporaries"]);
     assert!(names(&private.join("temporaries")).is_empty());
     assert!(scene.jail.private().unwrap().is_clean().unwrap());
 }

@@ -109,3 +109,29 @@ fn nothing_is_read_from_outside() {
     });
     assert!(read.into_inner() > 0, "no read got through");
 }
+
+/// Operations of one run that each change what they have read, as often as it takes.
+#[test]
+fn no_change_of_one_file_is_lost_to_another() {
+    const WRITERS: u32 = 4;
+    let changes = effort::cases(100, 2_000);
+    let (scene, _private) = Scene::new().private(1);
+    fs::write(scene.inside.join("count"), "0").unwrap();
+    let path = path("count");
+    let add_one = || loop {
+        let mut target = scene.jail.writable(&path).unwrap().target(Parents::MustExist).unwrap();
+        let count = std::io::read_to_string(target.read().unwrap().unwrap().file).unwrap();
+        let more = (count.parse::<u32>().unwrap() + 1).to_string();
+        match target.write(more.as_bytes(), WriteMode::ReplaceUnchanged) {
+            Ok(_) => return,
+            Err(WriteError::Changed { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| (0..changes).for_each(|_| add_one()));
+        }
+    });
+    assert_eq!(scene.read("count"), Ok((WRITERS * changes).to_string()));
+}
