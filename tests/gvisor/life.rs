@@ -37,6 +37,7 @@ async fn v5_what_cannot_be_had_is_refused() {
     let Inside { run, .. } = &mut inside;
     let process = harness::process::command(&["sleep", "9"]);
     run.try_start(process).await.unwrap_err();
+    run.try_open(v1::OpenSessionRequest::default()).await.unwrap_err();
     assert_eq!(inside.exec(exec(&["environment"])).await.exit_code, Some(0));
     drop(daemon);
 }

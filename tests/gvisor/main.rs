@@ -6,10 +6,12 @@
 
 mod attacks;
 mod ends;
+mod files;
 #[path = "../security/inside.rs"]
 #[allow(dead_code, reason = "shared with the security tests, which use all of it")]
 mod inside;
 mod lanes;
+mod lasting;
 mod life;
 mod limits;
 mod terminal;
@@ -26,7 +28,7 @@ const POLICY: &str = "profiles:
     workspace: read-write
     unattended: true
     operations: {read: allow, list: allow, glob: allow, grep: allow, exec: allow, shell: allow, write: allow, edit: allow}
-    exec: {default: allow, max_timeout_s: 120}
+    exec: {default: allow, env: ['*'], max_timeout_s: 120}
     limits: {memory_mib: 512, pids: 64}
     approvals: {freeze: false}
     rate_limits:

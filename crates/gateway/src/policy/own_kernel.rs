@@ -15,11 +15,13 @@ pub fn has_own_kernel(runtime: &str) -> bool {
 /// Says what a profile asks for that its runtime cannot give. `at` is the runtime.
 pub(super) fn check(at: &At<'_>, profile: &Profile) {
     let Some(runtime) = profile.runtime.as_deref().filter(|runtime| has_own_kernel(runtime)) else { return };
-    let stays = profile.operation("process").is_some_and(|(_, verdict)| verdict != Verdict::Deny);
-    if stays {
-        at.problem(format!(
-            "with {runtime} no process can stay after its call, for the daemon cannot reach it again: deny operations.process"
-        ));
+    // A session is a process that stays.
+    for operation in ["process", "session"] {
+        if profile.operation(operation).is_some_and(|(_, verdict)| verdict != Verdict::Deny) {
+            at.problem(format!(
+                "with {runtime} no process can stay after its call, for the daemon cannot reach it again: deny operations.{operation}"
+            ));
+        }
     }
     if profile.root == RootMode::WritableLayer {
         at.problem(format!(
@@ -59,7 +61,14 @@ mod tests {
         assert_eq!(problems("runtime: runsc, operations: {exec: allow}"), [freezes]);
         assert_eq!(problems("runtime: runsc, operations: {process: ask}"), [stays, freezes]);
         assert_eq!(problems(&format!("{fits}, operations: {{process: allow}}")), [stays]);
-        assert_eq!(problems(&format!("{fits}, operations: {{process: deny, exec: ask}}")), [] as [&str; 0]);
+        let sessions = stays.replace("operations.process", "operations.session");
+        assert_eq!(problems(&format!("{fits}, operations: {{session: allow}}")), [&*sessions]);
+        assert_eq!(
+            problems(&format!("{fits}, operations: {{process: ask, session: ask}}")),
+            [stays, &sessions]
+        );
+        let fitting = "operations: {process: deny, session: deny, exec: ask}";
+        assert_eq!(problems(&format!("{fits}, {fitting}")), [] as [&str; 0]);
         let root = format!(
             "{fits}, operations: {{exec: allow}}, root: writable-layer, exec: {{deny_list: off, default: allow}}"
         );
