@@ -58,6 +58,11 @@ impl Certificates {
 
     /// A connection that shows the certificate of `client`, or none.
     pub async fn connect(&self, daemon: &Daemon, client: Option<&str>) -> Result<Channel, Error> {
+        self.endpoint(daemon, client)?.connect().await
+    }
+
+    /// How such a connection is made.
+    pub fn endpoint(&self, daemon: &Daemon, client: Option<&str>) -> Result<Endpoint, Error> {
         let pem = |path: PathBuf| std::fs::read_to_string(path).unwrap();
         let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem(self.authority())));
         if let Some(client) = client {
@@ -65,7 +70,7 @@ impl Certificates {
             config = config.identity(Identity::from_pem(pem(at.join("cert.pem")), pem(at.join("key.pem"))));
         }
         let endpoint = Endpoint::from_shared(daemon.url("https"))?.tls_config(config)?;
-        endpoint.connect_timeout(Duration::from_secs(20)).connect().await
+        Ok(endpoint.connect_timeout(Duration::from_secs(20)))
     }
 }
 

@@ -11,7 +11,9 @@ use harness::frames::{
 use harness::{Bearer, Certificates, Clients, Daemon, RunHandle, Setup, calls, reason, v1};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
-use tonic::Code;
+use tonic::transport::Endpoint;
+use tonic::{Code, Request, Status};
+use tonic_types::StatusExt as _;
 use wire::v1::token_service_client::TokenServiceClient;
 
 use crate::inside::contents;
@@ -169,6 +171,102 @@ async fn r2_an_address_has_its_own_connections_and_no_more() {
     let verify = Bearer::new(&secret).shows(v1::VerifyLogRequest {});
     Clients::on(channel).audit.verify_log(verify).await.unwrap();
     assert!(daemon.log().contains("connections were turned away"), "{}", daemon.log());
+}
+
+/// What was refused for a limit, and the limit's key.
+fn limit(refused: &Status) -> (Code, String, String) {
+    let info = refused.get_details_error_info().unwrap();
+    assert!(refused.message().ends_with(&info.metadata["hint"]), "{refused}");
+    (refused.code(), info.reason, info.metadata["limit"].clone())
+}
+
+fn beyond(key: &str) -> (Code, String, String) {
+    (Code::ResourceExhausted, "OVERLOADED".to_owned(), key.to_owned())
+}
+
+/// Each certificate's subject and each token's holder has so many connections, wherever they come from. One beyond them is told so.
+#[tokio::test(flavor = "multi_thread")]
+async fn r2_a_principal_has_its_own_connections_by_certificate_or_token() {
+    let certificates = Certificates::make(&["ci", "other"]);
+    let config =
+        "access: [{ certificate: ci, roles: [auditor] }, { certificate: other, roles: [auditor] }]\n";
+    let tcp = certificates.listen("tokens: {}, connections_per_principal: 2");
+    let daemon = Daemon::start_with(Setup { config: config.into(), tcp, ..Default::default() }).await;
+    let (_, a) = daemon.token(auditor("a"), None).await;
+    let (_, b) = daemon.token(auditor("b"), None).await;
+    let connect = async |client, from: [u8; 4]| {
+        let endpoint = certificates.endpoint(&daemon, client).unwrap().local_address(Some(from.into()));
+        Clients::on(endpoint.connect().await.unwrap())
+    };
+    let verify = async |clients: &mut Clients, token: Option<&str>| {
+        let request = v1::VerifyLogRequest {};
+        let request = match token {
+            Some(token) => Bearer::new(token).shows(request),
+            None => Request::new(request),
+        };
+        clients.audit.verify_log(request).await.map(drop)
+    };
+    let full = beyond("connections_per_principal");
+
+    // By certificate, from two addresses: the place is taken by the handshake.
+    let mut first = connect(Some("ci"), [127, 0, 0, 1]).await;
+    let mut second = connect(Some("ci"), [127, 0, 0, 2]).await;
+    verify(&mut first, None).await.unwrap();
+    verify(&mut second, None).await.unwrap();
+    let mut third = connect(Some("ci"), [127, 0, 0, 2]).await;
+    assert_eq!(limit(&verify(&mut third, None).await.unwrap_err()), full);
+    verify(&mut connect(Some("other"), [127, 0, 0, 1]).await, None).await.unwrap();
+    // By token, also over a connection whose certificate has no place.
+    verify(&mut third, Some(&a)).await.unwrap();
+    let mut fourth = connect(None, [127, 0, 0, 1]).await;
+    verify(&mut fourth, Some(&a)).await.unwrap();
+    let mut fifth = connect(None, [127, 0, 0, 1]).await;
+    assert_eq!(limit(&verify(&mut fifth, Some(&a)).await.unwrap_err()), full);
+    verify(&mut fifth, Some(&b)).await.unwrap();
+    // A place comes back with its connection. The daemon hears of the end on that one.
+    drop((second, fourth));
+    let again = async {
+        while verify(&mut connect(Some("ci"), [127, 0, 0, 1]).await, None).await.is_err()
+            || verify(&mut fifth, Some(&a)).await.is_err()
+        {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again).await.expect("no place came back");
+    verify(&mut first, None).await.unwrap();
+    // By the Unix socket the same user has connections of another listener, bounded in all.
+    let mut local = Vec::new();
+    for _ in 0..3 {
+        let mut clients = daemon.connect().await;
+        verify(&mut clients, None).await.unwrap();
+        local.push(clients);
+    }
+}
+
+/// Whoever they are from, and by how many connections. Another address has its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn r2_an_address_has_its_own_requests_and_no_more() {
+    let daemon = plain("streams_per_address: 3, streams_per_principal: 2").await;
+    let (_, a) = daemon.token(auditor("a"), None).await;
+    let (_, b) = daemon.token(auditor("b"), None).await;
+    let watch = async |from: [u8; 4], token: &str| {
+        let endpoint = Endpoint::from_shared(daemon.url("http")).unwrap().local_address(Some(from.into()));
+        let mut runs = Clients::on(endpoint.connect().await.unwrap()).runs;
+        runs.watch_runs(Bearer::new(token).shows(v1::WatchRunsRequest::default())).await
+    };
+    let one = [127, 0, 0, 1];
+    let mut open = vec![watch(one, &a).await.unwrap(), watch(one, &a).await.unwrap()];
+    assert_eq!(limit(&watch([127, 0, 0, 2], &a).await.unwrap_err()), beyond("streams_per_principal"));
+    open.push(watch(one, &b).await.unwrap());
+    assert_eq!(limit(&watch(one, &b).await.unwrap_err()), beyond("streams_per_address"));
+    open.push(watch([127, 0, 0, 2], &b).await.unwrap());
+    open.remove(0);
+    let again = async {
+        while watch(one, &a).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again).await.expect("no place came back");
 }
 
 #[tokio::test(flavor = "multi_thread")]

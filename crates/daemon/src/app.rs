@@ -196,7 +196,7 @@ fn issuers(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Issuers>> {
 fn guard(config: &Config, calls: &Calls, tokens: (Arc<Tokens>, Arc<Issuers>)) -> GuardLayer {
     let own_uid = rustix::process::geteuid().as_raw();
     let access = Access::new(own_uid, config.access.clone(), config.certified.clone());
-    let streams = config.tcp.as_ref().map_or(DEFAULT_STREAMS as usize, |tcp| tcp.streams_per_principal);
+    let streams = config.tcp.as_ref().map_or(DEFAULT_STREAMS, |tcp| tcp.streams);
     GuardLayer::new(access, calls.runs.clone(), tokens, calls.escalations.clone(), streams)
 }
 

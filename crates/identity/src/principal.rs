@@ -135,6 +135,11 @@ impl Scope {
 }
 
 impl Principal {
+    /// What the record calls the subject of a client certificate.
+    pub fn name_of_certificate(subject: &str) -> String {
+        format!("cert:{subject}")
+    }
+
     /// A client without a credential that did not come over the Unix socket. It has no role.
     pub fn anonymous() -> Self {
         Self {
@@ -248,7 +253,7 @@ impl Access {
         let listed = self.certified.iter().find(|listed| listed.subject == subject);
         let roles = listed.map_or(Roles::none(), |listed| listed.roles);
         let (uid, gid) = listed.and_then(|listed| listed.user).unwrap_or((NOBODY, NOBODY));
-        Principal { name: format!("cert:{subject}"), uid, gid, roles, ..Principal::anonymous() }
+        Principal { name: Principal::name_of_certificate(subject), uid, gid, roles, ..Principal::anonymous() }
     }
 }
 

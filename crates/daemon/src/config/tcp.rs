@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::seconds;
 use super::values::{number_or, path, time_or};
-use crate::rpc::{Certificates, Files, TcpSettings};
+use crate::rpc::{Certificates, Files, Streams, TcpSettings};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7443";
 const DAY: u64 = 86_400;
@@ -20,14 +20,16 @@ pub(crate) struct Tcp {
     /// `None`: plain, on this host alone, as the configuration says by name.
     pub(crate) tls: Option<Files>,
     pub(crate) settings: TcpSettings,
-    /// Requests of one principal at the same time.
-    pub(crate) streams_per_principal: usize,
+    pub(crate) streams: Streams,
     /// The longest that a token may last.
     pub(crate) max_token_lifetime: Duration,
 }
 
-/// Requests of one principal, and a token's lifetime, where the configuration says nothing.
-pub(crate) const DEFAULT_STREAMS: u32 = 256;
+/// Requests at the same time, and a token's lifetime, where the configuration says nothing.
+pub(crate) const DEFAULT_STREAMS: Streams =
+    Streams { per_principal: PER_PRINCIPAL as usize, per_address: PER_ADDRESS as usize };
+const PER_PRINCIPAL: u32 = 256;
+const PER_ADDRESS: u32 = 1_024;
 pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(365 * DAY);
 
 impl Tcp {
@@ -38,8 +40,10 @@ impl Tcp {
             "address": settings.address.to_string(),
             "connections": settings.connections,
             "connections_per_address": settings.connections_per_address,
+            "connections_per_principal": settings.connections_per_principal,
             "connections_per_second": settings.connections_per_second,
-            "streams_per_principal": self.streams_per_principal,
+            "streams_per_address": self.streams.per_address,
+            "streams_per_principal": self.streams.per_principal,
             "handshake_timeout": seconds(settings.handshake_timeout),
         });
         match &self.tls {
@@ -69,7 +73,9 @@ pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
         "plaintext",
         "connections",
         "connections_per_address",
+        "connections_per_principal",
         "connections_per_second",
+        "streams_per_address",
         "streams_per_principal",
         "handshake_timeout",
     ]);
@@ -98,20 +104,26 @@ pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
             "is missing, and so is listen.tcp.tls.client_ca: nobody could get in; say `tokens: {}`, or name who signs clients' certificates",
         );
     }
-    let connections = number_or(&fields, "connections", 1..=65_536, 256) as usize;
-    let connections_per_address = number_or(&fields, "connections_per_address", 1..=65_536, 64) as usize;
+    let number = |key, default| number_or(&fields, key, 1..=65_536, default) as usize;
+    let connections = number("connections", 256);
+    let connections_per_address = number("connections_per_address", 64);
+    let connections_per_principal = number("connections_per_principal", 128);
     let connections_per_second = number_or(&fields, "connections_per_second", 1..=10_000, 50);
-    let streams = number_or(&fields, "streams_per_principal", 1..=65_536, DEFAULT_STREAMS) as usize;
+    let streams = Streams {
+        per_address: number("streams_per_address", PER_ADDRESS),
+        per_principal: number("streams_per_principal", PER_PRINCIPAL),
+    };
     let handshake_timeout = time_or(&fields, "handshake_timeout", (1, 60), 5);
     let settings = TcpSettings {
         address: address?,
         takes_tokens,
         connections,
         connections_per_address,
+        connections_per_principal,
         connections_per_second,
         handshake_timeout,
     };
-    Some(Tcp { tls: tls.flatten(), settings, streams_per_principal: streams, max_token_lifetime })
+    Some(Tcp { tls: tls.flatten(), settings, streams, max_token_lifetime })
 }
 
 fn address(fields: &Fields<'_>) -> Option<SocketAddr> {
@@ -198,14 +210,17 @@ mod tests {
     fn each_problem_has_its_key() {
         assert_eq!(
             wrong("address: here, tls: { certificate: /no/such, key: relative }, tokens: { max_lifetime: 2000d },
-                connections: 0, connections_per_address: 0, connections_per_second: 0, streams_per_principal: 0, handshake_timeout: 2m"),
+                connections: 0, connections_per_address: 0, connections_per_principal: 0, connections_per_second: 0,
+                streams_per_address: 0, streams_per_principal: 0, handshake_timeout: 2m"),
             [
                 "address",
                 "tokens.max_lifetime",
                 "tls.key",
                 "connections",
                 "connections_per_address",
+                "connections_per_principal",
                 "connections_per_second",
+                "streams_per_address",
                 "streams_per_principal",
                 "handshake_timeout"
             ]

@@ -20,6 +20,7 @@ mod portion;
 pub(crate) mod process;
 pub(crate) mod run;
 pub(crate) mod session;
+mod shares;
 pub(crate) mod terminal;
 pub(crate) mod token;
 pub(crate) mod tool;
@@ -59,7 +60,7 @@ use wire::v1::token_service_server::TokenServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
 
-pub(crate) use guard::GuardLayer;
+pub(crate) use guard::{GuardLayer, Streams};
 pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tcp};
 
 /// Largest request and answer, bytes.

@@ -2,9 +2,9 @@
 //! it may call the method. Attempts to do more are on record.
 //! On the way back it gives a stable reason to what the transport refuses by itself.
 
-mod streams;
 mod watched;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
@@ -23,10 +23,10 @@ use tonic::codegen::http::{HeaderValue, Request, Response};
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use self::streams::Streams;
-use self::watched::Watch;
+use self::watched::{Turn, Watch};
 use super::MAX_MESSAGE;
 use super::listen::{Peer, Remote};
+use super::shares::Shares;
 use crate::ending::End;
 use crate::tokens::Tokens;
 
@@ -43,20 +43,30 @@ struct Gate {
     tokens: Arc<Tokens>,
     issuers: Arc<Issuers>,
     escalations: Arc<Escalations>,
-    streams: Streams,
+    /// Requests of each principal over TCP, on all of its connections.
+    of_principals: Shares<String>,
+    /// Requests of each address, whoever they are from.
+    of_addresses: Shares<IpAddr>,
+}
+
+/// Requests over TCP that there may be at the same time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Streams {
+    pub(crate) per_principal: usize,
+    pub(crate) per_address: usize,
 }
 
 impl GuardLayer {
-    /// A principal over TCP has at most `streams` requests at the same time.
     pub(crate) fn new(
         access: Access,
         runs: Arc<Runs>,
         (tokens, issuers): (Arc<Tokens>, Arc<Issuers>),
         escalations: Arc<Escalations>,
-        streams: usize,
+        streams: Streams,
     ) -> Self {
-        let streams = Streams::new(streams);
-        Self(Arc::new(Gate { access, runs, tokens, issuers, escalations, streams }))
+        let of_principals = Shares::new(streams.per_principal);
+        let of_addresses = Shares::new(streams.per_address);
+        Self(Arc::new(Gate { access, runs, tokens, issuers, escalations, of_principals, of_addresses }))
     }
 }
 
@@ -124,13 +134,30 @@ impl Gate {
         let Some(Peer::Remote(remote)) = peer else {
             return Ok((principal, end.map(|end| Watch::new(Some(end), None))));
         };
-        let Some(turn) = self.streams.enter(&principal.name) else {
-            let message =
-                format!("{} has too many requests at the same time: wait for one to end", principal.name);
-            return Err(Refusal::new(Reason::Overloaded, message).into());
-        };
-        remote.admit();
+        let turn = self.turn(remote, &principal.name)?;
         Ok((principal, Some(Watch::new(end, Some(turn)))))
+    }
+
+    /// Counts a request over TCP, and its connection.
+    fn turn(&self, remote: &Remote, name: &str) -> Result<Turn, Refusal> {
+        let too_many = |what: &str, limit: &'static str, hint: &'static str| {
+            Refusal::new(Reason::Overloaded, format!("{what}: {hint}"))
+                .with("limit", limit)
+                .with("hint", hint)
+        };
+        let principal = self.of_principals.take(name.to_owned()).ok_or_else(|| {
+            let what = format!("{name} has too many requests at the same time");
+            too_many(&what, "streams_per_principal", "wait for one to end")
+        })?;
+        let address = self.of_addresses.take(remote.network()).ok_or_else(|| {
+            let what = "there are too many requests from this address at the same time";
+            too_many(what, "streams_per_address", "wait for one to end")
+        })?;
+        if !remote.belongs_to(name) {
+            let what = format!("{name} has too many connections at the same time");
+            return Err(too_many(&what, "connections_per_principal", "use one that is open, or close one"));
+        }
+        Ok(Turn { _principal: principal, _address: address })
     }
 
     fn by_connection(&self, peer: Option<&Peer>) -> Result<Named, Refusal> {

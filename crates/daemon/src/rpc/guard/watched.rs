@@ -1,6 +1,7 @@
 //! An answer that ends with what opened it: when its caller's token is revoked or expires, or its certificate does, a stream is cut
 //! at the next message. The answer to one request, which is made already, still arrives.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -11,11 +12,18 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Response};
 
-use super::streams::Turn;
 use crate::ending::End;
+use crate::rpc::shares::Share;
 
 /// Frames that are still sent after the end: a message and its trailers.
 const AFTER: u8 = 2;
+
+/// A request's place among those of its principal and of its address, given back when its answer has been sent or dropped.
+pub(super) struct Turn {
+    pub(super) _principal: Share<String>,
+    pub(super) _address: Share<IpAddr>,
+}
+
 /// What is held, and waited for, while a request is answered.
 pub(crate) struct Watch {
     end: Option<End>,

@@ -113,7 +113,8 @@ impl Drop for Place {
     }
 }
 
-fn network(address: IpAddr) -> IpAddr {
+/// The address, or the network that counts as one.
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         IpAddr::V4(_) => address,

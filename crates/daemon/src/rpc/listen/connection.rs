@@ -67,12 +67,12 @@ impl Connection {
         }
     }
 
-    /// Whether the client may be silent from now on. Of one over TCP who has no certificate nothing is known before a token of its
-    /// was good.
+    /// Whether the client may be silent from now on. Over TCP the connection has to be somebody's: a certificate's subject with a
+    /// connection to spare, or the holder of a token that was good.
     fn may_rest(&self) -> bool {
         let is_known = match &self.peer {
             Peer::Local { .. } => true,
-            Peer::Remote(remote) => remote.certificate.is_some() || remote.is_admitted(),
+            Peer::Remote(remote) => remote.is_somebodys(),
         };
         let greeted = match &self.input {
             Input::Filtered(filter) => filter.is_greeted(),
@@ -178,6 +178,7 @@ mod tests {
     use super::super::revoked::Fingerprint;
     use super::super::{Peer, Remote, Subject};
     use super::Connection;
+    use crate::rpc::shares::Shares;
 
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -195,15 +196,19 @@ mod tests {
         more.await.unwrap().map_err(|error| error.kind())
     }
 
-    fn remote(certificate: Option<Subject>) -> Arc<Remote> {
-        Arc::new(Remote::new(IpAddr::from([127, 0, 0, 1]), certificate, true, None))
+    fn remote(certificate: Option<Subject>, connections: &Shares<String>) -> Arc<Remote> {
+        Arc::new(Remote::new(IpAddr::from([127, 0, 0, 1]), certificate, true, None, connections.clone()))
+    }
+
+    fn certificate() -> Subject {
+        Subject { name: "ci".into(), not_after: SystemTime::now(), fingerprint: Fingerprint::of(b"ci") }
     }
 
     #[tokio::test]
     async fn a_client_has_to_greet_in_time_and_may_be_silent_then() {
-        let certificate =
-            Subject { name: "ci".into(), not_after: SystemTime::now(), fingerprint: Fingerprint::of(b"ci") };
-        for peer in [Peer::Local { uid: 0, gid: 0 }, Peer::Remote(remote(Some(certificate)))] {
+        let connections = Shares::new(1);
+        for peer in [Peer::Local { uid: 0, gid: 0 }, Peer::Remote(remote(Some(certificate()), &connections))]
+        {
             assert_eq!(after_patience(peer.clone(), b"").await, Err(ErrorKind::TimedOut));
             assert_eq!(after_patience(peer.clone(), &PREFACE[..20]).await, Err(ErrorKind::TimedOut));
             assert_eq!(after_patience(peer, PREFACE).await, Ok(9));
@@ -212,10 +217,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_without_a_certificate_has_to_be_let_in_in_time() {
-        let client = remote(None);
+        let client = remote(None, &Shares::new(1));
         assert_eq!(after_patience(Peer::Remote(client.clone()), PREFACE).await, Err(ErrorKind::TimedOut));
-        client.admit();
+        assert!(client.belongs_to("token:ci"));
         assert_eq!(after_patience(Peer::Remote(client.clone()), PREFACE).await, Ok(9));
         assert_eq!(after_patience(Peer::Remote(client), b"").await, Err(ErrorKind::TimedOut));
+    }
+
+    #[tokio::test]
+    async fn a_connection_beyond_those_of_its_principal_is_nobodys_until_another_has_ended() {
+        let connections = Shares::new(2);
+        let (first, second) =
+            (remote(Some(certificate()), &connections), remote(Some(certificate()), &connections));
+        let third = remote(Some(certificate()), &connections);
+        assert!(first.belongs_to("cert:ci") && second.belongs_to("cert:ci") && !third.belongs_to("cert:ci"));
+        assert_eq!(after_patience(Peer::Remote(third.clone()), PREFACE).await, Err(ErrorKind::TimedOut));
+        // A connection is one principal's at a time: the last who used it.
+        assert!(first.belongs_to("token:a") && third.belongs_to("cert:ci") && !first.belongs_to("cert:ci"));
+        assert_eq!(after_patience(Peer::Remote(third), PREFACE).await, Ok(9));
+        assert_eq!(after_patience(Peer::Remote(first.clone()), PREFACE).await, Ok(9));
+        drop(second);
+        assert!(first.belongs_to("cert:ci"));
     }
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A connection has a place before anything is read from it, and loses it when it does not get on: TLS within
-//! `handshake_timeout`, and the greeting, or without a certificate the first request that is let in, within ten seconds.
+//! `handshake_timeout`, and the greeting, or without a certificate the first request that is let in, within ten seconds. So does one
+//! whose certificate's subject has as many connections as it may.
 
 mod addresses;
 mod connection;
@@ -19,14 +20,16 @@ mod unix;
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
+use identity::Principal;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
+
+use super::shares::{Share, Shares};
 
 pub(crate) use connection::Connection;
 pub(crate) use subject::Subject;
@@ -60,7 +63,10 @@ pub(crate) struct Remote {
     pub(crate) takes_tokens: bool,
     /// Those in force, where there is TLS.
     certificates: Option<Arc<Certificates>>,
-    admitted: AtomicBool,
+    /// The connections of each principal.
+    connections: Shares<String>,
+    /// Whose connection this is: its certificate's subject, and after that the last principal of whom a request was let in.
+    of: Mutex<Option<Share<String>>>,
 }
 
 impl Remote {
@@ -69,8 +75,20 @@ impl Remote {
         certificate: Option<Subject>,
         takes_tokens: bool,
         certificates: Option<Arc<Certificates>>,
+        connections: Shares<String>,
     ) -> Self {
-        Self { address, certificate, takes_tokens, certificates, admitted: AtomicBool::new(false) }
+        let remote =
+            Self { address, certificate, takes_tokens, certificates, connections, of: Mutex::default() };
+        if let Some(shown) = &remote.certificate {
+            // With too many it may still say so, to a request.
+            remote.belongs_to(&Principal::name_of_certificate(&shown.name));
+        }
+        remote
+    }
+
+    /// The address as it is counted.
+    pub(crate) fn network(&self) -> IpAddr {
+        addresses::network(self.address)
     }
 
     /// Comes when its certificate is revoked, at once if it is.
@@ -90,13 +108,24 @@ impl Remote {
         shown.is_some_and(|(certificates, shown)| certificates.is_revoked(shown.fingerprint))
     }
 
-    /// One of its requests was let in: it may keep its place.
-    pub(crate) fn admit(&self) {
-        self.admitted.store(true, Ordering::Relaxed);
+    /// Counts the connection as this principal's from now on. If they have as many as they may it stays whose it was: a connection
+    /// that is nobody's loses its place.
+    pub(crate) fn belongs_to(&self, principal: &str) -> bool {
+        let mut of = self.owner();
+        if of.as_ref().is_some_and(|share| share.owner() == principal) {
+            return true;
+        }
+        let Some(share) = self.connections.take(principal.to_owned()) else { return false };
+        *of = Some(share);
+        true
     }
 
-    fn is_admitted(&self) -> bool {
-        self.admitted.load(Ordering::Relaxed)
+    fn is_somebodys(&self) -> bool {
+        self.owner().is_some()
+    }
+
+    fn owner(&self) -> MutexGuard<'_, Option<Share<String>>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::addresses::{Addresses, Most, Place};
 use super::connection::Connection;
 use super::{AGAIN, Certificates, Peer, Remote, Subject};
+use crate::rpc::shares::Shares;
 
 /// What a bad certificate aims at, for the record.
 const TARGET: &str = "TLS";
@@ -31,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) takes_tokens: bool,
     pub(crate) connections: usize,
     pub(crate) connections_per_address: usize,
+    pub(crate) connections_per_principal: usize,
     /// New connections of one address.
     pub(crate) connections_per_second: u32,
     /// Until TLS is set up.
@@ -50,6 +52,8 @@ struct Door {
     certificates: Option<Arc<Certificates>>,
     takes_tokens: bool,
     timeout: Duration,
+    /// Those of each principal.
+    connections: Shares<String>,
     escalations: Arc<Escalations>,
 }
 
@@ -65,10 +69,11 @@ impl Tcp {
             per_second: settings.connections_per_second,
         };
         let (takes_tokens, timeout) = (settings.takes_tokens, settings.handshake_timeout);
+        let connections = Shares::new(settings.connections_per_principal);
         Ok(Self {
             listener: TcpListener::bind(settings.address).await?,
             addresses: Addresses::new(most),
-            door: Arc::new(Door { certificates, takes_tokens, timeout, escalations }),
+            door: Arc::new(Door { certificates, takes_tokens, timeout, connections, escalations }),
         })
     }
 
@@ -114,7 +119,7 @@ impl Door {
         // An answer is sent in one piece: nothing is gained by waiting for more.
         stream.set_nodelay(true).ok()?;
         let Some(certificates) = &self.certificates else {
-            let remote = Remote::new(address, None, self.takes_tokens, None);
+            let remote = Remote::new(address, None, self.takes_tokens, None, self.connections.clone());
             let stream = Either::Right(Either::Left(stream));
             return Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), place));
         };
@@ -128,7 +133,9 @@ impl Door {
             Err(_) => return None,
         };
         let certificate = self.certificate(certificates, address, &stream)?;
-        let remote = Remote::new(address, certificate, self.takes_tokens, Some(certificates.clone()));
+        let certificates = Some(certificates.clone());
+        let remote =
+            Remote::new(address, certificate, self.takes_tokens, certificates, self.connections.clone());
         let stream = Either::Right(Either::Right(Box::new(stream)));
         Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), place))
     }
