@@ -37,6 +37,7 @@ mod pausing;
 mod permissions;
 mod previews;
 mod processes;
+mod profile_table;
 mod rate_limits;
 mod real_job;
 mod receiver;

@@ -84,6 +84,37 @@ fn what_each_shipped_profile_lets_happen() {
     insta::assert_snapshot!(table.join("\n"));
 }
 
+/// Each shipped profile whole, as it is in force: a change of a value, or of a default, changes this snapshot, too.
+#[test]
+fn the_shipped_profiles_are_in_force_as_they_were() {
+    let shown: serde_yaml::Value = serde_yaml::from_str(&builtin().to_yaml().unwrap()).unwrap();
+    for (name, profile) in shown["profiles"].as_mapping().unwrap() {
+        let name = format!("shipped_{}", name.as_str().unwrap());
+        insta::assert_snapshot!(name, serde_yaml::to_string(profile).unwrap());
+    }
+}
+
+/// Of the profiles from before there were keys for a place to work in, only `strict` has some, to show what holds without them.
+#[test]
+fn profiles_without_the_keys_for_a_place_to_work_in_are_strict_about_them() {
+    let strict = include_str!("../../policies/strict.yaml");
+    let since = ["root: read-only", "tmp: noexec", "container_paths: deny", "deny_list: on"];
+    let before = strict.lines().filter(|line| !since.contains(&line.trim())).collect::<Vec<_>>().join("\n");
+    assert_eq!(before.lines().count() + since.len(), strict.lines().count());
+    let shown = |strict: &str| {
+        let roles = include_str!("../../policies/roles.yaml");
+        Policy::from_files([("strict.yaml", strict), ("roles.yaml", roles)]).unwrap().to_yaml().unwrap()
+    };
+    assert_eq!(shown(&before), shown(strict));
+    let policy = builtin();
+    for name in ["build", "open", "review", "strict"] {
+        let profile = policy.profile(name).unwrap();
+        let found = (profile.root, profile.exec.deny_list, profile.exec.max_timeout_s);
+        assert_eq!(found, (RootMode::ReadOnly, DenyList::On, 120), "{name}");
+        assert!(profile.operation("process").is_none() && profile.operation("session").is_none(), "{name}");
+    }
+}
+
 #[test]
 fn a_deny_list_that_is_off_is_said_and_nothing_else_changes() {
     let yaml =
