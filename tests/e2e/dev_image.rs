@@ -24,6 +24,7 @@ async fn it_has_the_tools_that_work_needs() {
         (&["/workspace/hello"], ""),
         (&["make", "--version"], "GNU Make"),
         (&["rg", "--version"], "ripgrep "),
+        (&["curl", "--version"], "curl "),
         (&["id", "-un"], "agent\n"),
         (
             &[

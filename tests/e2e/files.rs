@@ -1,13 +1,14 @@
 //! Files and trees of any size, into a run and out of it.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use harness::files::sha256;
 use harness::v1::upload_file_request::Piece;
 use harness::v1::{self, BeginUpload, UploadFileRequest};
-use harness::{Daemon, RunHandle, binary, calls, reason, record, requests};
+use harness::{Daemon, RunHandle, binary, calls, debian, reason, record, requests};
 use tokio_stream::wrappers::ReceiverStream;
 
 const MIB: usize = 1 << 20;
@@ -401,6 +402,66 @@ async fn coffer_cp_copies_files_and_directories_both_ways() {
         assert_eq!(code, expected, "{arguments:?} {out}{err}");
     }
     assert!(!at("x").exists());
+}
+
+/// What is beneath a directory: of each file its mode and digest, of each directory its mode alone.
+fn found(directory: &Path) -> BTreeMap<PathBuf, (u32, String)> {
+    fn look(top: &Path, directory: &Path, into: &mut BTreeMap<PathBuf, (u32, String)>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let mode = std::fs::symlink_metadata(&path).unwrap().permissions().mode();
+            let digest = if path.is_dir() {
+                look(top, &path, into);
+                String::new()
+            } else {
+                sha256(&std::fs::read(&path).unwrap())
+            };
+            into.insert(path.strip_prefix(top).unwrap().to_owned(), (mode, digest));
+        }
+    }
+    let mut all = BTreeMap::new();
+    look(directory, directory, &mut all);
+    all
+}
+
+/// 400 files and 20 MiB, with `COFFERDAM_LONG` 4,000 files and 200 MiB: up by `coffer cp`, down by it, and down as an archive.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_of_thousands_of_files_goes_up_and_down_whole() {
+    let daemon = Daemon::start().await;
+    let request = v1::CreateRunRequest { image: debian(), ..requests::managed("harness") };
+    let mut run = daemon.run_on(request).await;
+    let here = tempfile::tempdir().unwrap();
+    let (from, back) = (here.path().join("from"), here.path().join("back"));
+    let (count, content) = (effort::cases(400, 4_000) as usize, bytes(256 * 1024));
+    for number in 0..count {
+        let directory = from.join(format!("package {}/süd-{}/src", number % 37, number % 5));
+        std::fs::create_dir_all(&directory).unwrap();
+        // 0 to 104 kB, 52 on average, each with bytes of its own.
+        let size = number * 7_919 % 104_857;
+        let file = directory.join(format!("{number}.txt"));
+        std::fs::write(&file, &content[number..number + size]).unwrap();
+        let mode = if number % 10 == 0 { 0o755 } else { 0o644 };
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    std::fs::create_dir(from.join("empty")).unwrap();
+    let there = found(&from);
+    let (id, shown) = (run.id().to_owned(), |path: &Path| path.display().to_string());
+    let (code, out, err) = cp(&daemon, &["cp", &shown(&from), &format!("{id}:tree")]).await;
+    assert_eq!((code, out.contains(&format!("unpacked {} entries", there.len()))), (0, true), "{out}{err}");
+    // The run sees the same files.
+    let seen = run.ran(calls::shell("cd tree && find . -type f | wc -l && find . -type f -perm 755 | wc -l"));
+    assert_eq!(seen.await.stdout, format!("{count}\n{}\n", count / 10));
+    let (code, out, err) = cp(&daemon, &["cp", &format!("{id}:tree"), &shown(&back)]).await;
+    assert_eq!((code, out.contains(&format!("copied {} entries", there.len()))), (0, true), "{out}{err}");
+    assert!(found(&back) == there, "what came back is not what went up");
+    let unpacked = here.path().join("unpacked");
+    let archive = run.download_archive("tree").await.unwrap().data;
+    tar::Archive::new(archive.as_slice()).unpack(&unpacked).unwrap();
+    let files = |tree: BTreeMap<PathBuf, (u32, String)>| -> Vec<_> {
+        tree.into_iter().filter(|(_, (_, digest))| !digest.is_empty()).collect()
+    };
+    assert!(files(found(&unpacked)) == files(there), "the archive is not what went up");
+    nothing_is_left(&daemon, &run).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

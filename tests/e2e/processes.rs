@@ -6,7 +6,7 @@ use harness::process::{command, long, script};
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
 use harness::v1::{self, ProcessRequest};
-use harness::{Daemon, RunHandle, Setup, calls, processes, reason, record, requests};
+use harness::{Daemon, RunHandle, Setup, calls, dev_image, processes, reason, record, requests};
 
 /// What is in a container without processes of its own.
 const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
@@ -31,27 +31,47 @@ async fn ended_record(run: &mut RunHandle, id: &str) -> serde_json::Value {
     one
 }
 
+/// What `curl` in another call is answered, once the server listens.
+async fn curl(run: &mut RunHandle, at: &str) -> String {
+    let url = format!("http://127.0.0.1:{at}");
+    let asks = ["curl", "-sS", "--fail", "--retry", "30", "--retry-connrefused", "--retry-delay", "1", &url];
+    let asked = run.exec(&asks).await;
+    assert_eq!(asked.exit_code, Some(0), "{url}: {}", asked.stderr);
+    asked.stdout
+}
+
+/// A server of Node.js that counts what it is asked: another one would begin again.
+const COUNTING: &str = "let asked = 0;\n\
+    require('http').createServer((_, answer) => answer.end(`asked ${++asked}`)).listen(3000, '127.0.0.1');\n";
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_asked_by_other_calls_and_survives_a_killed_daemon() {
+async fn development_servers_are_asked_by_curl_and_survive_a_killed_daemon() {
     let mut daemon = Daemon::start().await;
-    let mut run = harness_run(&daemon).await;
+    let request = v1::CreateRunRequest { image: dev_image(), ..requests::managed("harness") };
+    let mut run = daemon.run_on(request).await;
     run.ok(calls::write("a.txt", "served")).await;
-    let server = ["httpd", "-f", "-p", "127.0.0.1:8080", "-h", "/workspace"];
-    let started = run.start(ProcessRequest { tag: "web".to_owned(), ..command(&server) }).await;
+    run.ok(calls::write("counting.js", COUNTING)).await;
+    let python = ["python3", "-m", "http.server", "--bind", "127.0.0.1", "8080"];
+    let started = run.start(ProcessRequest { tag: "web".to_owned(), ..command(&python) }).await;
     let id = started.process_id.clone();
     assert_eq!((started.state(), started.run_id.as_str()), (State::Running, run.id()));
-    let ask = "for i in 1 2 3 4 5 6 7 8 9; do wget -qO- http://127.0.0.1:8080/a.txt && exit; sleep 0.3; done; exit 1";
-    assert_eq!(run.ran(calls::shell(ask)).await.stdout, "served");
+    let node = run.start(command(&["node", "counting.js"])).await.process_id;
+    assert_eq!(curl(&mut run, "8080/a.txt").await, "served");
+    assert_eq!(curl(&mut run, "3000/").await, "asked 1");
 
     let mut run = outlives(&mut daemon, run).await;
-    assert_eq!(run.ran(calls::shell(ask)).await.stdout, "served", "the same server");
+    assert_eq!(curl(&mut run, "3000/").await, "asked 2", "the same server");
+    // What is changed is served at once, as in development.
+    run.ok(calls::write("a.txt", "changed")).await;
+    assert_eq!(curl(&mut run, "8080/a.txt").await, "changed");
+    assert!(String::from_utf8_lossy(&run.logs(&id).await.stderr).contains("\"GET /a.txt HTTP/1.1\" 200"));
     let listed = run.listed().await;
-    assert_eq!(
-        (listed.len(), listed[0].process_id.as_str(), listed[0].state()),
-        (1, id.as_str(), State::Running)
-    );
-    assert_eq!(listed[0].request.as_ref().unwrap().tag, "web");
+    assert!(listed.iter().all(|process| process.state() == State::Running), "{listed:?}");
+    let tags: Vec<_> = listed.iter().map(|process| process.request.as_ref().unwrap().tag.as_str()).collect();
+    assert_eq!((tags.len(), tags.contains(&"web")), (2, true), "{tags:?}");
 
+    run.send(&node, Signal::Kill).await.unwrap();
+    assert_eq!(run.waited(&node).await.signal, Some(9));
     run.send(&id, Signal::Term).await.unwrap();
     let ended = run.waited(&id).await;
     assert_eq!(
