@@ -8,6 +8,8 @@ VENDOR_PACKAGES=$TOOLS/vendors
 VENDOR_REQUIREMENTS=$REPOSITORY/tests/clients/python/requirements.txt
 FORMER_PACKAGES=$TOOLS/former
 FORMER_REQUIREMENTS=$REPOSITORY/tests/clients/python/requirements-former.txt
+NODE20=$TOOLS/node20
+NODE20_REQUIREMENTS=$REPOSITORY/tests/clients/python/requirements-node20.txt
 JOB_SOURCE=$TOOLS/sources
 JOB_REQUIREMENTS=$REPOSITORY/tests/e2e/real_job/requirements.txt
 JOB_BACKEND=$REPOSITORY/tests/e2e/real_job/backend.txt
@@ -54,18 +56,39 @@ ensure_vendor_packages() {
     ensure_packages "the packages of openai, anthropic, mcp, OCSF and gRPC" "$VENDOR_PACKAGES" "$VENDOR_REQUIREMENTS"
 }
 
-# gRPC and protobuf of two years ago, which no environment can have beside today's.
+# gRPC and protobuf of two years ago, which no environment can have beside today's, and the oldest Python that the SDK promises, if
+# this host has it.
 ensure_former_packages() {
-    ensure_packages "gRPC of two years ago" "$FORMER_PACKAGES" "$FORMER_REQUIREMENTS"
+    local python
+    python=$(oldest_python)
+    [[ $("$FORMER_PACKAGES/bin/python" -V 2>/dev/null) == "$("$python" -V)" ]] || rm -rf "$FORMER_PACKAGES"
+    ensure_packages "gRPC of two years ago, for $("$python" -V)" "$FORMER_PACKAGES" "$FORMER_REQUIREMENTS" "$python"
 }
 
-# ensure_packages WHAT PLACE REQUIREMENTS: a Python with packages in exact versions with hashes.
+# Python 3.10, also as pyenv has it, or else the usual one.
+oldest_python() {
+    local python
+    for python in python3.10 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.10.*/bin/python3.10; do
+        if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+            printf '%s\n' "$python"
+            return 0
+        fi
+    done
+    printf 'python3\n'
+}
+
+# The oldest Node.js that the TypeScript SDK promises.
+ensure_node20() {
+    ensure_packages "Node.js 20" "$NODE20" "$NODE20_REQUIREMENTS"
+}
+
+# ensure_packages WHAT PLACE REQUIREMENTS [PYTHON]: a Python with packages in exact versions with hashes.
 ensure_packages() {
     if cmp -s "$3" "$2/requirements.txt"; then return 0; fi
     if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
         install_packages "A private place for Python packages" python3-venv || return 1
     fi
-    step "Installing $1" make_packages "$2" "$3" && return 0
+    step "Installing $1" make_packages "$2" "$3" "${4:-python3}" && return 0
     complain "PyPI, or the index that pip is configured for, did not give the packages of $3."
     note "Where there is no network: pip download --require-hashes -r $3 elsewhere, and set PIP_NO_INDEX and PIP_FIND_LINKS here."
     return 1
@@ -73,7 +96,7 @@ ensure_packages() {
 
 make_packages() {
     rm -rf "$1"
-    python3 -m venv "$1" &&
+    "$3" -m venv "$1" &&
         "$1/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r "$2" &&
         cp "$2" "$1/requirements.txt"
 }
@@ -153,7 +176,7 @@ ensure_nextest() {
 ensure_test_tools() {
     export PATH="$PYTHON_TOOLS/bin:$PATH"
     ensure_nextest && ensure_python_tools && ensure_vendor_packages && ensure_former_packages &&
-        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_grpc_java && distribution_tool docker-compose "The test of the Compose file" || return 1
+        ensure_job_source && ensure_conformance && ensure_typescript_sdk && ensure_node20 && ensure_grpc_java && distribution_tool docker-compose "The test of the Compose file" || return 1
     COFFERDAM_GRPCURL=$(grpcurl_binary)
     export COFFERDAM_GRPCURL
 }

@@ -63,7 +63,7 @@ async fn each_status_becomes_the_error_that_fits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_works_with_the_grpc_of_two_years_ago() {
     pass_with(&former_python(), "errors", &[]).await;
-    pass_with(&former_python(), "scenarios", &["-k", "runs or transfers"]).await;
+    pass_with(&former_python(), "scenarios", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

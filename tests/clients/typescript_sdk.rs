@@ -23,6 +23,14 @@ fn node() -> PathBuf {
     node
 }
 
+/// The oldest that the SDK promises: `COFFERDAM_NODE20`, or the one that `tests/run.sh` installs.
+fn oldest_node() -> PathBuf {
+    let usual = || concat!(env!("CARGO_MANIFEST_DIR"), "/../target/tools/node20/bin/node").into();
+    let node = std::env::var_os("COFFERDAM_NODE20").map_or_else(usual, PathBuf::from);
+    assert!(node.exists(), "Node.js 20 is not installed: tests/run.sh does it, or set COFFERDAM_NODE20");
+    node
+}
+
 /// Compiles the package and its tests as the owner of the sources, unless they are compiled already: while other tests run
 /// what was compiled, nothing may be written. The lock keeps those that come later waiting.
 fn compile() {
@@ -63,10 +71,15 @@ fn newest(directory: &Path) -> SystemTime {
 
 /// The tests of one file.
 async fn pass(file: &str) {
+    pass_with(&node(), file).await;
+}
+
+/// The tests of one file, by this Node.js.
+async fn pass_with(node: &Path, file: &str) {
     tokio::task::spawn_blocking(compile).await.unwrap();
     let image = tokio::task::spawn_blocking(dev_image).await.unwrap();
     let daemon = Daemon::start().await;
-    let tests = tokio::process::Command::new(node())
+    let tests = tokio::process::Command::new(node)
         .args(["--test", "--test-reporter=tap", &format!("dist/tests/{file}.test.js")])
         .current_dir(SDK)
         .env("COFFERDAM_TEST_COFFERD", binary("cofferd"))
@@ -85,6 +98,15 @@ async fn pass(file: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_scenarios_of_all_sdks_hold() {
     pass("scenarios").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_works_with_the_oldest_node_js_that_is_promised() {
+    let version = Command::new(oldest_node()).arg("--version").output().unwrap().stdout;
+    assert!(version.starts_with(b"v20."), "{}", String::from_utf8_lossy(&version));
+    for file in ["scenarios", "transfers", "streams", "endpoints"] {
+        pass_with(&oldest_node(), file).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
