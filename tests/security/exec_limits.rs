@@ -40,7 +40,7 @@ async fn as_before(inside: &mut Inside, agent: u32) {
 
 #[tokio::test]
 async fn x2_a_fork_bomb_is_told_by_the_limit_that_it_met() {
-    let (_daemon, runs) = enter(v1::Limits { pids: 64, ..Default::default() }).await;
+    let (_daemon, runs) = enter(v1::Limits { pids: 64, cpu_millis: 1000, ..Default::default() }).await;
     for mut inside in runs {
         let agent = agent_pid(&inside);
         let mut bomb = exec(&["bomb"]);
