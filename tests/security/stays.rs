@@ -1,13 +1,17 @@
 //! Attacks on processes that stay, and with them.
 
+use std::time::Duration;
+
 use harness::process::{command, script};
-use harness::v1::ProcessRequest;
 use harness::v1::process::State;
+use harness::v1::session_result::State as SessionState;
 use harness::v1::signal_process_request::Signal;
+use harness::v1::{CreateRunRequest, OpenSessionRequest, ProcessRequest, SessionRequest};
 use harness::{
-    Daemon, RunHandle, calls, in_pid_namespace, memory, pid_namespace, pid_of, processes, reason, requests,
+    Daemon, RunHandle, calls, debian, in_pid_namespace, memory, pid_namespace, pid_of, processes, reason,
+    requests, session,
 };
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
 
@@ -267,60 +271,114 @@ async fn s6_a_killed_worker_leaves_processes_alone() {
     assert_eq!(processes(&run.run.container_id), IDLE);
 }
 
-/// However a process ends, and whatever it has left behind, nothing of it runs on.
+/// What processes fill the container with, and a kill may miss. Each says when it is there.
+const TREES: [&str; 5] = [
+    "echo up; exec sleep 1000",
+    "setsid sleep 1000 & echo up; sleep 1000",
+    "trap '' TERM HUP INT; (trap '' TERM; setsid sh -c 'sleep 1000 & sleep 1000' &) ; echo up; while :; do sleep 0.01; done",
+    "sleep 1000 & kill -STOP $!; echo up; sleep 1000",
+    "(while :; do sleep 0.005 & wait; done) & echo up; while :; do sh -c 'sleep 0.005 & sleep 1000' & sleep 0.05; kill $!; done",
+];
+
+/// What commands of a session leave to it: jobs, what has a session of its own, orphans, traps, what is stopped, and what is
+/// never the same.
+const JOBS: [&str; 5] = [
+    "sleep 1000 & sleep 1000 | cat & echo up",
+    "setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; echo up",
+    "trap '' TERM HUP INT; trap 'sleep 1000 & setsid sleep 1000 &' EXIT; (setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & sleep 1000' &) ; echo up",
+    "sleep 1000 & kill -STOP $!; nohup sleep 1000 >/dev/null 2>&1 & echo up",
+    "(while :; do sleep 0.005 & wait; done) & while :; do sh -c 'setsid sleep 0.01 & sleep 0.005'; done & echo up",
+];
+
+/// Starts the round's tree as a process.
+async fn busy_process(run: &mut RunHandle, round: u32) -> String {
+    let timeout_ms = (round % 8 == 2).then_some(300);
+    let tree = TREES[(round % 5) as usize];
+    let id = run.start(ProcessRequest { timeout_ms, ..script(tree) }).await.process_id;
+    if timeout_ms.is_none() {
+        run.until(&id, "up").await;
+    }
+    id
+}
+
+/// Opens a session that has the round's jobs, and in some rounds a command that does not end.
+async fn busy_session(run: &mut RunHandle, round: u32) -> String {
+    let timeout = (round % 8 == 2).then(|| wire::duration(Duration::from_secs(1)));
+    let request = OpenSessionRequest { timeout, ..Default::default() };
+    let id = run.try_open(request).await.unwrap().session.unwrap().session_id;
+    let jobs =
+        SessionRequest { timeout_ms: Some(20_000), ..session::command(&id, JOBS[(round % 5) as usize]) };
+    let answer = run.try_in_session(jobs).await;
+    if timeout.is_none() {
+        let result = answer.unwrap().result.unwrap();
+        assert!(result.state() == SessionState::Done && result.output.contains("up"), "{result:?}");
+    }
+    if matches!(round % 8, 0 | 1 | 3) {
+        let waits = SessionRequest { timeout_ms: Some(20), ..session::command(&id, "sleep 1000") };
+        assert_eq!(run.in_session(waits).await.state(), SessionState::Running);
+    }
+    id
+}
+
+/// Ends it in one of many ways.
+async fn end(daemon: &mut Daemon, run: &mut RunHandle, id: &str, is_session: bool, round: u32) {
+    match round % 8 {
+        // By its own timeout.
+        2 => {}
+        0 if is_session => drop(run.close(id).await),
+        // While jobs are stopped bash takes only the second of two.
+        6 if is_session => drop(run.try_in_session(session::command(id, "exit 3 || exit 3")).await),
+        3 | 6 => run.send(id, Signal::Kill).await.unwrap(),
+        // The keeper's whole container: its run ends.
+        4 => drop(run.stop().await),
+        // The next daemon adopts it, and ends it.
+        5 => {
+            daemon.kill().await;
+            daemon.launch().await;
+            run.clients = daemon.connect().await;
+            run.send(id, Signal::Kill).await.unwrap();
+        }
+        7 => {
+            // Every process of the container that is not the worker's or the keeper's own, at once.
+            let kill = "for i in 1 2 3 4 5; do pkill -9 sleep; pkill -9 -f echo; sleep 0.02; done; true";
+            run.ran(calls::shell(kill)).await;
+            let _ = run.send(id, Signal::Kill).await;
+        }
+        _ => {
+            let _ = run.send(id, Signal::Term).await;
+            tokio::time::sleep(Duration::from_millis(u64::from(round % 7) * 10)).await;
+            let _ = run.send(id, Signal::Kill).await;
+        }
+    }
+}
+
+/// However a process or a session ends, and whatever it has left behind, nothing of it runs on.
 #[tokio::test(flavor = "multi_thread")]
 async fn s1_nothing_is_left_after_any_end() {
-    /// Fill the container with what a kill may miss; `$1` tells the rest when it is there.
-    const TREES: [&str; 5] = [
-        "echo up; exec sleep 1000",
-        "setsid sleep 1000 & echo up; sleep 1000",
-        "trap '' TERM HUP INT; (trap '' TERM; setsid sh -c 'sleep 1000 & sleep 1000' &) ; echo up; while :; do sleep 0.01; done",
-        "sleep 1000 & kill -STOP $!; echo up; sleep 1000",
-        "(while :; do sleep 0.005 & wait; done) & echo up; while :; do sh -c 'sleep 0.005 & sleep 1000' & sleep 0.05; kill $!; done",
-    ];
     let mut daemon = Daemon::start().await;
-    let rounds = effort::cases(40, 1_000);
     let mut run = daemon.run_on(requests::managed("harness")).await;
+    let (rounds, mut killed) = (effort::cases(48, 1_000), 0);
     for round in 0..rounds {
-        // A linear congruence over trees and ends meets every pair.
-        let tree = TREES[(round % 5) as usize];
-        let timeout_ms = (round % 8 == 2).then_some(300);
-        let id = run.start(ProcessRequest { timeout_ms, ..script(tree) }).await.process_id;
-        if timeout_ms.is_none() {
-            run.until(&id, "up").await;
-        }
-        match round % 8 {
-            2 => {}
-            3 | 6 => run.send(&id, Signal::Kill).await.unwrap(),
-            // The keeper's whole container: its run ends.
-            4 => drop(run.stop().await),
-            // The next daemon adopts it, and ends it.
-            5 => {
-                daemon.kill().await;
-                daemon.launch().await;
-                run = RunHandle { clients: daemon.connect().await, ..run };
-                run.send(&id, Signal::Kill).await.unwrap();
-            }
-            7 => {
-                // Every process of the container that is not the worker's or the keeper's own, at once.
-                run.ran(calls::shell(
-                    "for i in 1 2 3 4 5; do pkill -9 sleep; pkill -9 -f echo; sleep 0.02; done; true",
-                ))
-                .await;
-                let _ = run.send(&id, Signal::Kill).await;
-            }
-            _ => {
-                let _ = run.send(&id, Signal::Term).await;
-                tokio::time::sleep(Duration::from_millis(u64::from(round % 7) * 10)).await;
-                let _ = run.send(&id, Signal::Kill).await;
-            }
-        }
+        // Within 80 rounds every tree and all jobs meet every end. Half of all are sessions: of bash, and of ash.
+        let is_session = round / 8 % 2 == 1;
+        let id = if is_session {
+            busy_session(&mut run, round).await
+        } else {
+            busy_process(&mut run, round).await
+        };
+        end(&mut daemon, &mut run, &id, is_session, round).await;
         let ended = run.waited(&id).await;
-        assert!(ended.kill.as_ref().is_some_and(|kill| kill.left == 0), "round {round}: {ended:?}");
+        let kill = ended.kill.as_ref().unwrap_or_else(|| panic!("round {round}: {ended:?}"));
+        assert_eq!(kill.left, 0, "round {round}: {ended:?}");
+        killed += kill.ended;
         if round % 8 == 4 {
             assert_eq!(daemon.mounts(), [""; 0], "round {round}");
-            run = daemon.run_on(requests::managed("harness")).await;
+            let image = if round / 16 % 2 == 0 { debian() } else { String::new() };
+            let request = CreateRunRequest { image, ..requests::managed("harness") };
+            run = daemon.run_on(request).await;
         }
         assert_eq!(processes(&run.run.container_id), IDLE, "round {round}");
     }
+    println!("{killed} processes were ended in {rounds} rounds");
+    assert!(killed >= rounds, "{killed} processes were ended: there was nothing to miss");
 }
