@@ -2,7 +2,8 @@
 # The benchmark of both lanes; tests/bench/README.md says what it compares. Builds what it needs first: cofferd
 # and itself in the release profile, and a static ripgrep (once, under target/tools). Takes a few minutes after that.
 #
-#   tests/bench.sh [--lane container|host|writes|sessions|files|audit|gateway|access] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+#   tests/bench.sh [--lane container|host|writes|sessions|files|audit|gateway] [--json FILE] [--check] [--rounds N] [--seconds N] [--tree DIRECTORY]
+#   tests/bench.sh --lane access [--debug] [--json FILE] [--check] [--write-baseline]
 #   tests/bench.sh --lane runs [--debug] [--ratios] [--plot FILE] [--costs FILE] [--write-baseline] [--record-trace] …
 #
 #   --debug    the debug build, which is there for tests, in place of a release build; its ratios have a baseline of their own

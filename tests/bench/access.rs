@@ -1,16 +1,20 @@
-//! How far floods by others hold up a read over TLS. A program of its own; `README.md` says what is compared.
+//! How far floods by others hold up a read over TLS, and what a token of an issuer adds to one. A program of its own; `README.md` says what is compared.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up or does not answer ends it
 
+#[path = "runs/baseline.rs"]
+mod baseline;
+
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use baseline::{Baseline, Ratios};
 use harness::frames::{END_HEADERS, HEADERS, PREFACE, RESET, SETTINGS, client_hello, frame, request};
-use harness::{Bearer, Certificates, Clients, Daemon, Setup, calls, v1};
+use harness::{Bearer, Certificates, Clients, Daemon, Issuer, Setup, calls, v1};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -24,7 +28,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-const USAGE: &str = "tests/bench.sh --lane access [--json FILE]";
+const USAGE: &str = "tests/bench.sh --lane access [--json FILE] [--check] [--write-baseline] [--debug]";
+/// The ratios of each build, as they were once.
+const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/access.json");
 /// Where floods come from: 127.0.1.1 and on.
 const ADDRESSES: u64 = 16;
 /// Of a flood at the same time.
@@ -33,6 +39,8 @@ const FLOODERS: u64 = 64;
 const QUIET: usize = 10_000;
 /// Of each flood at least.
 const READS: usize = 2_000;
+/// Of each token, to compare them.
+const TURNS: usize = 3_000;
 /// Streams that one connection opens and resets.
 const STREAMS: u64 = 1_000;
 /// A connection that the daemon does not end.
@@ -149,19 +157,55 @@ impl Reader {
     /// Times of reads, for as long as `more` says.
     async fn times(&mut self, mut more: impl FnMut(usize) -> bool) -> Vec<Duration> {
         let mut times = Vec::new();
+        let bearer = self.bearer.clone();
         while more(times.len()) {
-            let begun = Instant::now();
-            let answer = self.clients.tools.call(self.bearer.shows(self.request.clone())).await.unwrap();
-            times.push(begun.elapsed());
-            assert_eq!(answer.into_inner().status(), v1::call_response::Status::Succeeded);
+            times.push(self.read(&bearer).await);
         }
         times.sort_unstable();
         times
+    }
+
+    /// How long a read takes with this token.
+    async fn read(&mut self, bearer: &Bearer) -> Duration {
+        let begun = Instant::now();
+        let answer = self.clients.tools.call(bearer.shows(self.request.clone())).await.unwrap();
+        let time = begun.elapsed();
+        assert_eq!(answer.into_inner().status(), v1::call_response::Status::Succeeded);
+        time
     }
 }
 
 fn quantile(sorted: &[Duration], percent: usize) -> Duration {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Reads with an API token and with an issuer's in turns. The second is verified with each request.
+async fn compare_tokens(reader: &mut Reader, of_issuer: &Bearer) -> Value {
+    let own = reader.bearer.clone();
+    let (mut plain, mut signed, mut added) = (Vec::new(), Vec::new(), Vec::new());
+    for turn in 0..TURNS {
+        let (first, second) = if turn % 2 == 0 { (&own, of_issuer) } else { (of_issuer, &own) };
+        let (first, second) = (reader.read(first).await, reader.read(second).await);
+        let (without, with) = if turn % 2 == 0 { (first, second) } else { (second, first) };
+        plain.push(without);
+        signed.push(with);
+        added.push(with.as_secs_f64() - without.as_secs_f64());
+    }
+    plain.sort_unstable();
+    signed.sort_unstable();
+    added.sort_unstable_by(f64::total_cmp);
+    let (plain, signed) = (quantile(&plain, 50), quantile(&signed, 50));
+    let (added, ratio) = (added[added.len() / 2] * 1e6, signed.as_secs_f64() / plain.as_secs_f64());
+    println!(
+        "a read with an API token {} µs, with an issuer's {} µs: {added:.0} µs more, {ratio:.2} ×",
+        micros(plain),
+        micros(signed)
+    );
+    json!({ "api_token_us": micros(plain), "issuer_us": micros(signed), "added_us": added, "ratio": ratio })
 }
 
 fn runtime(is_nice: bool) -> Runtime {
@@ -173,8 +217,14 @@ fn runtime(is_nice: bool) -> Runtime {
     Builder::new_multi_thread().worker_threads(2).on_thread_start(nice).enable_all().build().unwrap()
 }
 
-/// What came of one flood.
-async fn measure(name: &str, flood: Flood, is_nice: bool, reader: &mut Reader, target: &Target) -> Value {
+/// What came of one flood, and the ratio of the 99th percentiles.
+async fn measure(
+    name: &str,
+    flood: Flood,
+    is_nice: bool,
+    reader: &mut Reader,
+    target: &Target,
+) -> (Value, f64) {
     let quiet = reader.times(|reads| reads < QUIET).await;
     target.left.store(flood.number(), Ordering::Relaxed);
     target.answered.store(0, Ordering::Relaxed);
@@ -192,7 +242,6 @@ async fn measure(name: &str, flood: Flood, is_nice: bool, reader: &mut Reader, t
     let under = reader.times(|reads| reads < READS || !flooding.is_finished()).await;
     let took = flooding.await.unwrap();
     flooders.shutdown_background();
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let ratio = |percent| quantile(&under, percent).as_secs_f64() / quantile(&quiet, percent).as_secs_f64();
     let (sent, answered) = (flood.number(), target.answered.load(Ordering::Relaxed));
     let nice = if is_nice { 19 } else { 0 };
@@ -206,12 +255,13 @@ async fn measure(name: &str, flood: Flood, is_nice: bool, reader: &mut Reader, t
         ratio(50),
         ratio(99)
     );
-    json!({
+    let result = json!({
         "flood": name, "nice": nice, "sent": sent, "answered": answered, "seconds": took.as_secs_f64(),
         "quiet": { "reads": quiet.len(), "p50_us": micros(quantile(&quiet, 50)), "p99_us": micros(quantile(&quiet, 99)) },
         "under": { "reads": under.len(), "p50_us": micros(quantile(&under, 50)), "p99_us": micros(quantile(&under, 99)) },
         "ratio_p50": ratio(50), "ratio_p99": ratio(99),
-    })
+    });
+    (result, ratio(99))
 }
 
 fn connector(certificates: &Certificates) -> TlsConnector {
@@ -227,33 +277,72 @@ fn connector(certificates: &Certificates) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// Where to write what was measured.
-fn json_file() -> Result<Option<PathBuf>, String> {
-    let (mut args, mut file) = (std::env::args().skip(1), None);
-    while let Some(argument) = args.next() {
-        match argument.as_str() {
-            "--json" => file = Some(args.next().ok_or(USAGE)?.into()),
-            "--lane" => drop(args.next()),
-            // cargo says so to every benchmark.
-            "--bench" => {}
-            _ => return Err(USAGE.to_owned()),
+/// What becomes of what was measured.
+#[derive(Debug, Default)]
+struct Args {
+    /// Where it is written.
+    json: Option<PathBuf>,
+    /// It is compared with the baseline.
+    check: bool,
+    /// It is the baseline from now on.
+    write_baseline: bool,
+}
+
+impl Args {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut parsed = Self::default();
+        while let Some(argument) = args.next() {
+            match argument.as_str() {
+                "--json" => parsed.json = Some(args.next().ok_or(USAGE)?.into()),
+                "--check" => parsed.check = true,
+                "--write-baseline" => parsed.write_baseline = true,
+                "--lane" => drop(args.next()),
+                // cargo says so to every benchmark.
+                "--bench" => {}
+                _ => return Err(USAGE.to_owned()),
+            }
         }
+        Ok(parsed)
     }
-    Ok(file)
+
+    /// Says how far the ratios are from those of the baseline, if that is asked for, or stores them.
+    fn judge(&self, ratios: &Ratios) -> ExitCode {
+        let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+        let baseline = Baseline::parse(&std::fs::read_to_string(BASELINE).unwrap()).unwrap();
+        if self.write_baseline {
+            write(Path::new(BASELINE), &baseline.with(build, ratios));
+        } else if self.check {
+            let objections = baseline.objections(build, ratios, &[]);
+            for objection in &objections {
+                println!("  {objection}");
+            }
+            if !objections.is_empty() {
+                return ExitCode::FAILURE;
+            }
+            println!("all ratios are within their margins of tests/bench/access.json, {build} build");
+        }
+        ExitCode::SUCCESS
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let file = match json_file() {
-        Ok(file) => file,
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
         Err(message) => {
             eprintln!("{message}");
             return ExitCode::from(2);
         }
     };
     let certificates = Certificates::make(&[]);
-    let daemon =
-        Daemon::start_with(Setup { tcp: certificates.listen("tokens: {}"), ..Default::default() }).await;
+    let issuer = Issuer::default();
+    let config = issuer.config_with_file("{ claim: sub, value: reader, roles: [operator] }");
+    let tcp = certificates.listen("tokens: {}");
+    let daemon = Daemon::start_with(Setup { config, tcp, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[("file", &"x".repeat(4_096))]);
     let run = daemon.run("open", &workspace).await;
     let token = |name: &str, roles: &[&str]| v1::Token {
@@ -277,20 +366,24 @@ async fn main() -> ExitCode {
         answered: Arc::default(),
     };
     reader.times(|reads| reads < READS).await;
+    let of_issuer = Bearer::new(&issuer.token("reader", &[], Duration::from_secs(3_600)));
+    let tokens = compare_tokens(&mut reader, &of_issuer).await;
     println!(
         "flood          nice     sent answered  seconds  p50 µs   p99 µs    under    under     p50×     p99×"
     );
-    let mut measured = Vec::new();
+    let (mut measured, mut ratios) = (Vec::new(), Ratios::new());
     for (name, flood) in Flood::ALL {
         for is_nice in [false, true] {
-            measured.push(measure(name, flood, is_nice, &mut reader, &target).await);
+            let (result, ratio) = measure(name, flood, is_nice, &mut reader, &target).await;
+            measured.push(result);
+            let nice = if is_nice { ", nice" } else { "" };
+            ratios.insert(format!("p99 of a read under {name}{nice} / quiet"), ratio);
             // The addresses have their budgets again, and what is half open has been given up.
             tokio::time::sleep(Duration::from_secs(6)).await;
         }
     }
-    if let Some(file) = file {
-        let text = serde_json::to_string_pretty(&json!({ "access": measured })).unwrap();
-        std::fs::write(&file, text + "\n").unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    if let Some(file) = &args.json {
+        write(file, &format!("{:#}\n", json!({ "access": measured, "tokens": tokens })));
     }
-    ExitCode::SUCCESS
+    args.judge(&ratios)
 }
