@@ -84,7 +84,7 @@ async fn parts(run: &mut RunHandle, id: &str) -> (Vec<(u64, Vec<u8>)>, u64) {
     (parts, missing)
 }
 
-/// The line that stands at a place of a flood.
+/// The line at a place of a flood.
 fn line_at(offset: u64) -> String {
     format!("{:015}\n", offset / 16 + 1)
 }
@@ -208,6 +208,38 @@ async fn s12_all_floods_of_a_run_together_stay_within_what_it_may_keep() {
     run.start(command(&["true"])).await;
     let after = kept(&daemon, &run);
     assert!(after <= MOST * MIB + SLACK, "{after}");
+}
+
+/// What is not kept is not lost to a reader that is there: it gets every byte.
+#[tokio::test(flavor = "multi_thread")]
+async fn s12_a_reader_that_follows_gets_what_is_cut() {
+    const PIECE: u64 = 20_000;
+    const ROUNDS: u64 = 60;
+    let daemon = daemon(MOST).await;
+    let mut run = daemon.run_on(requests::managed("p")).await;
+    for _ in 0..2 {
+        let id = run.start(flood(FLOOD)).await.process_id;
+        wrote(&mut run, &id, FLOOD).await;
+    }
+    let writes = format!("while read -r byte; do head -c {PIECE} /dev/zero | tr '\\0' \"$byte\"; done");
+    let id = run.start(ProcessRequest { stdin: true, ..script(&writes) }).await.process_id;
+    let mut stream = run.attach(&id, 0, true).await.unwrap();
+    let mut got = 0;
+    for round in 0..ROUNDS {
+        let byte = b'a' + u8::try_from(round % 26).unwrap();
+        run.feed(&id, round * 2, &[byte, b'\n'], false).await.unwrap();
+        while got < (round + 1) * PIECE {
+            let Event::Output(output) = stream.message().await.unwrap().unwrap().event.unwrap() else {
+                panic!("a gap in round {round}")
+            };
+            assert!(output.offset == got && output.data.iter().all(|found| *found == byte), "round {round}");
+            got += output.data.len() as u64;
+        }
+    }
+    let (parts, missing) = parts(&mut run, &id).await;
+    let all: u64 = parts.iter().map(|(_, part)| part.len() as u64).sum();
+    assert!(all < 400 << 10 && missing > 600 << 10, "{all} {missing}");
+    assert_eq!(all + missing, ROUNDS * PIECE);
 }
 
 #[tokio::test(flavor = "multi_thread")]

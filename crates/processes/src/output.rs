@@ -94,14 +94,14 @@ impl Output {
         Share::begin(allowance, KNOWN + 2 * LEAST)
     }
 
-    /// Of a new process.
+    /// For a new process.
     pub(crate) fn new(place: Place, key: Arc<StreamKey>, most: u64, min_free: u64, share: Share) -> Self {
         let streams = [(); 2].map(|()| Stream { held: LEAST, ..Stream::default() });
         let (streams, ends) = (Mutex::new(streams), watch::Sender::new([0; 2]));
         Self { place, key, most, min_free, streams, ends, share, known: KNOWN }
     }
 
-    /// Of a process that a former daemon had.
+    /// For a process that a former daemon had: enters what its files take, also beyond the limit.
     pub(crate) fn open(
         place: Place,
         key: Arc<StreamKey>,

@@ -6,9 +6,9 @@
 //!  more output of a process │ the least of a new one │ recordings
 //! ```
 //!
-//! Bytes are taken before they are written. The last quarter is out of reach for a process that writes without end, so that it
-//! keeps neither another process from its start nor anybody from giving one its input. A file counts what the file system gives
-//! out for it.
+//! Bytes are taken before they are written. The last quarter is out of reach for a process that writes without end. So it keeps
+//! nobody from giving a process its input, nor another process from its start while there is room for the least of that. A file
+//! counts what the file system gives out for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Of a run that may keep so many bytes.
+    /// For a run that may keep so many bytes.
     pub fn new(most: u64) -> Arc<Self> {
         Arc::new(Self { most, used: AtomicU64::new(0) })
     }
@@ -93,7 +93,7 @@ impl Share {
         allowance.take(Purpose::Start, bytes).then(|| Self { allowance, held: AtomicU64::new(bytes) })
     }
 
-    /// Of files that a former daemon has left.
+    /// Enters files that a former daemon has left.
     pub fn of_former(allowance: &Arc<Allowance>, bytes: u64) -> Self {
         allowance.enter(bytes);
         Self { allowance: allowance.clone(), held: AtomicU64::new(bytes) }

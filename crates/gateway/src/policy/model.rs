@@ -156,7 +156,7 @@ pub struct ContainerLimits {
 }
 
 impl ContainerLimits {
-    /// Of kept output, where the profile does not say, MiB.
+    /// Most kept output of a run whose profile does not say, MiB.
     pub const OUTPUT_MIB: u64 = 1_024;
 }
 

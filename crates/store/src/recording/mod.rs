@@ -55,7 +55,7 @@ pub struct Recording {
     hash: Sha256,
     bytes: u64,
     limit: u64,
-    /// Of the run. What its file has taken is not given back: it stays when the recording is over.
+    /// The run's. What the file has taken is not given back: it stays when the recording is over.
     allowance: Arc<Allowance>,
     began: Instant,
 }

@@ -168,7 +168,7 @@ pub struct Limits {
     pub disk_bytes: u64,
     #[serde(default)]
     pub disk_files: u64,
-    /// Of what its processes, sessions and terminals write and are given. 0 in records of daemons that had no such limit.
+    /// Most bytes that are kept of its processes, sessions and terminals. 0 in records of daemons that had no such limit.
     #[serde(default)]
     pub output_bytes: u64,
 }
