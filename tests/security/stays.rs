@@ -326,8 +326,8 @@ async fn end(daemon: &mut Daemon, run: &mut RunHandle, id: &str, is_session: boo
         // By its own timeout.
         2 => {}
         0 if is_session => drop(run.close(id).await),
-        // While jobs are stopped bash takes only the second of two.
-        6 if is_session => drop(run.try_in_session(session::command(id, "exit 3 || exit 3")).await),
+        // While jobs are stopped a shell warns, and takes only the second of two.
+        6 if is_session => drop(run.try_in_session(session::command(id, "exit 3; exit 3")).await),
         3 | 6 => run.send(id, Signal::Kill).await.unwrap(),
         // The keeper's whole container: its run ends.
         4 => drop(run.stop().await),
