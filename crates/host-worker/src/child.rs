@@ -17,7 +17,6 @@ use wire::worker::v1::Start;
 use worker_protocol::convert::{bounds_from_wire, outcome_to_wire, preview_to_wire};
 
 use crate::order::Order;
-use crate::pages::Pages;
 use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_file_size, limit_memory, limit_time};
 use crate::{git, location, sys};
 use host_launch::args::Place;
@@ -26,12 +25,11 @@ use host_launch::args::Place;
 #[derive(Debug)]
 pub(crate) struct Terms {
     filter: ChildFilter,
-    pages: Pages,
 }
 
 impl Terms {
-    pub(crate) fn new(pages: Pages) -> Result<Self, SetupError> {
-        Ok(Self { filter: ChildFilter::new()?, pages })
+    pub(crate) fn new() -> Result<Self, SetupError> {
+        Ok(Self { filter: ChildFilter::new()? })
     }
 }
 
@@ -81,7 +79,6 @@ pub(crate) fn wait(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> ! {
 fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()> {
     listen_to(orders)?;
     restrict(terms, &result)?;
-    terms.pages.populate();
     let Some(Order { number, deadline, start }) = Order::receive(stdin())? else { return Ok(()) };
     perform(Work::Call(Box::new(start)), number, deadline, result)
 }

@@ -128,6 +128,11 @@ impl Job {
         }
     }
 
+    /// Whether it has not been told yet that it may take effect.
+    pub(crate) fn awaits_go(&self) -> bool {
+        self.orders.is_some()
+    }
+
     /// Whose its leftovers are.
     pub(crate) fn number(&self) -> u64 {
         self.number

@@ -6,7 +6,6 @@ mod job;
 mod layer;
 mod location;
 mod order;
-mod pages;
 mod ready;
 mod recovery;
 mod serve;
@@ -27,7 +26,6 @@ use thiserror::Error;
 use host_launch::Report;
 use host_launch::args::{Args, BadArgs, Task};
 use host_launch::handles;
-use pages::Pages;
 use setup::SetupError;
 
 /// Why the host worker ends with an error: one line on standard error, and an exit code.
@@ -74,15 +72,13 @@ fn run() -> Result<ExitCode, Failure> {
     let args = Args::parse(std::env::args_os().skip(1))?;
     let handles = handles::receive(stdin(), args.places.len())?;
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
-    // In the jail there is no /proc.
-    let pages = Pages::of_this_process();
     let report = setup::enter(&args, &handles)?;
     drop(handles);
     match sys::fork()? {
         sys::Fork::Parent(host_worker) => keep(host_worker, null),
         sys::Fork::Child => {
             set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
-            work(args.task, report, null, pages)
+            work(args.task, report, null)
         }
     }
 }
@@ -98,7 +94,7 @@ fn keep(host_worker: Pid, null: OwnedFd) -> Result<ExitCode, Failure> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-fn work(task: Task, report: Report, null: OwnedFd, pages: Pages) -> Result<ExitCode, Failure> {
+fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> {
     match task {
         Task::Report => eprintln!("{report}"),
         Task::Recover => {
@@ -127,7 +123,7 @@ fn work(task: Task, report: Report, null: OwnedFd, pages: Pages) -> Result<ExitC
             dup2_stderr(&null).map_err(io::Error::from)?;
             drop(null);
             recovery::claim_private()?;
-            serve::serve(stdin(), pages)?;
+            serve::serve(stdin())?;
         }
     }
     Ok(ExitCode::SUCCESS)

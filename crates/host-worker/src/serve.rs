@@ -21,7 +21,6 @@ use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 
 use crate::child::Terms;
 use crate::job::{Job, Stop, writes_repository};
-use crate::pages::Pages;
 use crate::setup::SetupError;
 use crate::worker_pool::WorkerPool;
 
@@ -69,7 +68,7 @@ struct Server<'c> {
 }
 
 /// Serves until the channel ends. Whatever is still at work then is killed, and what it leaves is put right.
-pub(crate) fn serve(channel: BorrowedFd<'_>, pages: Pages) -> Result<(), ServeError> {
+pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
     // fcntl, since the filter knows no ioctl.
     fcntl_setfl(channel, fcntl_getfl(channel)? | OFlags::NONBLOCK)?;
     let mut server = Server {
@@ -78,7 +77,7 @@ pub(crate) fn serve(channel: BorrowedFd<'_>, pages: Pages) -> Result<(), ServeEr
         outbox: VecDeque::new(),
         greeted: false,
         waiting: VecDeque::new(),
-        worker_pool: WorkerPool::new(Terms::new(pages)?),
+        worker_pool: WorkerPool::new(Terms::new()?),
     };
     server.worker_pool.recover_everything()?;
     let ended = server.turns();

@@ -4,9 +4,8 @@
 //! of an operation may have several ([`crate::threads`]), and can do neither.
 #![allow(unsafe_code)]
 
-use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::{io, mem, ptr};
+use std::{io, mem};
 
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
@@ -81,14 +80,6 @@ pub(crate) fn collect(process: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
         cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
         peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
     }))
-}
-
-/// Has these pages of this process in memory now, and its own copies of those that it may write. Where the kernel cannot,
-/// they come when they are needed.
-pub(crate) fn populate(pages: &Range<usize>, writable: bool) {
-    let advice = if writable { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
-    // SAFETY: neither advice changes what is in memory, and the kernel refuses a range that is not this process's.
-    unsafe { libc::madvise(ptr::without_provenance_mut(pages.start), pages.len(), advice) };
 }
 
 /// Ends this process at once: no destructors, no exit handlers, nothing that belongs to the process forked from.

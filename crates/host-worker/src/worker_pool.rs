@@ -81,9 +81,11 @@ impl WorkerPool {
         Ok(())
     }
 
-    /// Makes the process that waits for the next operation, when there is nothing else to do.
+    /// Makes the process that waits for the next operation, when nobody waits for anything but the disk. Before a call may take
+    /// effect its own process and the record of its intent need the processors, and after its answer so does its receipt.
     pub(crate) fn prepare(&mut self) {
-        if self.ready.is_none() && self.is_busy && self.is_idle() {
+        let disk_alone = self.recoveries.is_empty() && !self.current.iter().any(|call| call.job.awaits_go());
+        if self.ready.is_none() && self.is_busy && disk_alone {
             // Where it cannot be made, the next operation tries for itself and says so.
             self.ready = Ready::fork(&self.terms).ok().map(|ready| (ready, Instant::now() + IDLE));
         }
@@ -184,11 +186,9 @@ impl WorkerPool {
 mod tests {
     use super::*;
 
-    use crate::pages::Pages;
-
     #[test]
     fn a_process_that_nobody_needs_goes_and_comes_again_with_the_next_operation() {
-        let mut pool = WorkerPool::new(Terms::new(Pages::default()).unwrap());
+        let mut pool = WorkerPool::new(Terms::new().unwrap());
         pool.prepare();
         let until = pool.ready_until().unwrap();
         pool.expire(until.checked_sub(Duration::from_secs(1)).unwrap());
