@@ -36,12 +36,14 @@ const WINDOW: u32 = 2 << 20;
 pub(crate) async fn sessions(args: &Args, report: &mut Report) {
     let mut stage = Stage::workplace().await;
     let session = stage.run.open().await;
-    let parts = Parts::default();
     let contenders = vec![
         Contender::new("in a session", TURNS, in_session(&stage, &session).await),
-        Contender::new("exec", TURNS, contest::call(&stage, calls::exec(&["true"]), &parts, |_| {}).await),
+        Contender::new(
+            "exec",
+            TURNS,
+            contest::call(&stage, calls::exec(&["true"]), &Parts::default(), |_| {}).await,
+        ),
     ];
-    // The parts are those of the first contender, and a session's answer has none.
     let samples = hold(contenders, args.rounds).await;
     let [session, exec] = report.contest("true, as a command", samples, &Parts::default());
     let over = session.saturating_sub(exec);

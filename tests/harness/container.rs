@@ -1,5 +1,6 @@
 //! A container, looked at from outside.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::engine::docker;
@@ -49,16 +50,25 @@ fn parent(process: &Path) -> Option<PathBuf> {
     Some(Path::new("/proc").join(pid))
 }
 
+/// A pid namespace, held: its number goes to no other one, even when its last process is over.
+#[derive(Debug)]
+pub struct PidNamespace {
+    name: PathBuf,
+    _held: File,
+}
+
 /// The pid namespace of a container that runs.
-pub fn pid_namespace(container: &str) -> PathBuf {
+pub fn pid_namespace(container: &str) -> PidNamespace {
     let first = inspect(container)["State"]["Pid"].as_u64().unwrap();
-    std::fs::read_link(format!("/proc/{first}/ns/pid")).expect("the container runs")
+    let path = format!("/proc/{first}/ns/pid");
+    let held = File::open(&path).expect("the container runs");
+    PidNamespace { name: std::fs::read_link(path).unwrap(), _held: held }
 }
 
 /// Every process in a pid namespace, as a directory of `/proc`. Those that are over have none.
-pub fn in_pid_namespace(namespace: &Path) -> Vec<PathBuf> {
+pub fn in_pid_namespace(namespace: &PidNamespace) -> Vec<PathBuf> {
     let is_in =
-        |path: &PathBuf| std::fs::read_link(path.join("ns/pid")).is_ok_and(|found| found == namespace);
+        |path: &PathBuf| std::fs::read_link(path.join("ns/pid")).is_ok_and(|found| found == namespace.name);
     std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).filter(is_in).collect()
 }
 

@@ -17,22 +17,24 @@ use wire::worker::v1::{FromWorker, Hello, from_worker, to_worker};
 /// The keeper, the host worker and the process that waits for an operation, by their ids on the host.
 fn processes(host_worker: &Hand) -> [u32; 3] {
     let keeper = host_worker.process.pid();
-    let host_worker = child(keeper, 3);
-    [keeper, host_worker, child(host_worker, 4)]
+    let [host_worker] = children(keeper, 3);
+    let [waiting] = children(host_worker, 4);
+    [keeper, host_worker, waiting]
 }
 
-/// The child that has so many filters, or more. The one that waits is made after the hello, and gets its filter last; it
-/// gets another when it has something to do.
-fn child(pid: u32, filters: u32) -> u32 {
+/// The children, oldest first, when there are as many and each has so many filters. A process gets its filter last; the one that
+/// waits is made after the hello, and the next one when it has something to do.
+fn children<const N: usize>(pid: u32, filters: u32) -> [u32; N] {
     let began = Instant::now();
     loop {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-        if let Ok(child) = children.trim().parse()
-            && status(child, "Seccomp_filters").parse::<u32>().unwrap() >= filters
-        {
-            return child;
+        let found: Vec<u32> = children.split_whitespace().map(|child| child.parse().unwrap()).collect();
+        let is_ready = |child: &u32| status(*child, "Seccomp_filters").parse::<u32>().unwrap() >= filters;
+        match <[u32; N]>::try_from(found) {
+            Ok(found) if found.iter().all(is_ready) => return found,
+            _ => {}
         }
-        assert!(began.elapsed() < DEADLINE, "{pid} has no child with {filters} filters: {children}");
+        assert!(began.elapsed() < DEADLINE, "{pid} has no {N} children with {filters} filters: {children}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -178,7 +180,7 @@ fn answers_a_ping_while_something_hangs_and_ends_with_its_channel() {
     assert_eq!(host_worker.outcome(timed).unwrap_err().reason, Reason::TimedOut);
 
     host_worker.begin(&Operation::Git(Git::Status), DEADLINE, false);
-    let [_, pid, _] = processes(&host_worker);
+    let [pid] = children(host_worker.process.pid(), 3);
     let began = Instant::now();
     assert_eq!(host_worker.process.wait(Duration::from_secs(5)).unwrap(), "");
     assert!(began.elapsed() < Duration::from_secs(5), "it did not end by itself");
@@ -195,7 +197,9 @@ fn the_process_of_an_operation_has_one_task_and_every_restriction() {
         for operation in [Git::Status, Git::Add { paths: paths(&["d"]) }].map(Operation::Git) {
             let mut host_worker = scratch.host_worker();
             let hanging = host_worker.begin(&operation, DEADLINE, false);
-            let [_, _, pid] = processes(&host_worker);
+            let [host_worker_pid] = children(host_worker.process.pid(), 3);
+            // The next one waits already.
+            let [pid, _] = children(host_worker_pid, 4);
             assert_eq!(fs::read_dir(format!("/proc/{pid}/task")).unwrap().count(), 1);
             for (field, value) in [
                 ("Uid", format!("{uid} {uid} {uid} {uid}")),

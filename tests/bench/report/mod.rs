@@ -149,8 +149,11 @@ impl fmt::Display for Report {
         }
         writeln!(f, "\n{:54} {:>10} {:>10} {:>8} {:>8}", "", "median", "p99", "times", "ratio")?;
         for Contest { title, samples, parts } in &self.contests {
-            let parts = parts.map(|(part, median)| format!("{part} {}", time(median))).join(", ");
-            writeln!(f, "{title} ({parts})")?;
+            // What is no tool call has none.
+            let known = parts.iter().filter(|(part, _)| !part.is_empty());
+            let parts: Vec<_> = known.map(|(part, median)| format!("{part} {}", time(*median))).collect();
+            let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+            writeln!(f, "{title}{parts}")?;
             let first = samples.first().map(|(_, sample)| sample.median()).unwrap_or_default();
             for (name, sample) in samples {
                 let ratio = sample.median().as_secs_f64() / first.as_secs_f64();
