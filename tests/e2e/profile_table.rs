@@ -84,6 +84,11 @@ async fn asked<T>(
         return answer(result);
     };
     clients.decide(approval, Decision::Deny).await.unwrap();
+    // Where a run stands still while its reviewer reads, it goes on in a moment.
+    let paused = v1::ListRunsRequest { state: v1::run::State::Paused.into(), ..Default::default() };
+    while !clients.runs.list_runs(paused.clone()).await.unwrap().into_inner().runs.is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
     "ask"
 }
 
