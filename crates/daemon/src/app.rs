@@ -29,9 +29,9 @@ use crate::bundle::Bundles;
 use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 use crate::images::Images;
 use crate::policy::{self, Loader};
-use crate::programs::Programs;
 use crate::recovery::{self, RecoveryCursor};
 use crate::rpc::{self, Certificates, GuardLayer, Services, Socket};
+use crate::startup::Prepared;
 use crate::terminal::{self, Sessions, Terminals};
 use crate::tokens::Tokens;
 use crate::{mcp, startup};
@@ -43,10 +43,8 @@ const STOP: Duration = Duration::from_secs(60);
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Runs the daemon until it is told to stop.
-pub(crate) async fn run(config: Config, programs: Programs) -> anyhow::Result<()> {
-    let state = startup::state_directory(&config.state_dir)?;
-    let disk = StateDisk::of(&config.state_dir);
-    disk.make_room().await;
+pub(crate) async fn run(config: Config, prepared: Prepared) -> anyhow::Result<()> {
+    let Prepared { state, disk, programs } = prepared;
     startup::kernel(&config, programs.host_worker).await?;
     let policy = startup::policy(&config)?;
     let (engine, host) = startup::engine(&config).await?;

@@ -60,16 +60,14 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
     }
     // What the daemon makes is its own, unless its mode is set on purpose.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    startup::directories(&config.state_dir)?;
-    let programs = programs::place(&config.state_dir)?;
-    // What was read of them until now goes with the old image of this process.
-    memory::allocator_options();
+    memory::allocator_options(|| startup::place_ahead(&config.state_dir));
     startup::log(&config);
+    let prepared = startup::prepare(&config.state_dir)?;
     startup::open_files();
     cgroup_view::share();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;
-    let ended = runtime.block_on(app::run(config, programs));
+    let ended = runtime.block_on(app::run(config, prepared));
     // Work that still blocks on a disk or an engine is not waited for.
     runtime.shutdown_timeout(STRAGGLERS);
     ended

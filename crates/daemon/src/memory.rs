@@ -20,11 +20,12 @@ pub(crate) fn small_pages() {
 }
 
 /// Gives the allocator its options, unless it has them. They take this program from its beginning: it goes on as the same
-/// process with the same arguments. Without them it does the same in more memory.
+/// process with the same arguments, after `before`. Without them it does the same in more memory.
 #[expect(clippy::disallowed_methods, reason = "this very program, in this very process")]
-pub(crate) fn allocator_options() {
+pub(crate) fn allocator_options(before: impl FnOnce()) {
     let missing = ALLOCATOR.iter().filter(|(name, _)| std::env::var_os(name).is_none());
     let (Ok(program), Some(_)) = (std::env::current_exe(), missing.clone().next()) else { return };
+    before();
     let mut arguments = std::env::args_os();
     let mut again = Command::new(program);
     if let Some(name) = arguments.next() {

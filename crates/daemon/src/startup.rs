@@ -16,12 +16,13 @@ use refusal::chain;
 use runs::DefaultImageSource;
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use store::Store;
 use store::spool::{Bounds, Spool};
+use store::{StateDisk, Store};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, check_pool};
-use crate::policy;
+use crate::programs::Programs;
+use crate::{policy, programs};
 
 /// Starts the daemon's own log, on standard error.
 pub(crate) fn log(config: &Config) {
@@ -57,8 +58,32 @@ pub(crate) struct StateDirectory {
     pub(crate) instance: String,
 }
 
-/// Makes the state directory, and those in it.
-pub(crate) fn directories(path: &Path) -> anyhow::Result<()> {
+/// What a start needs of its disk.
+pub(crate) struct Prepared {
+    pub(crate) state: StateDirectory,
+    pub(crate) disk: StateDisk,
+    pub(crate) programs: Programs,
+}
+
+/// Puts the programs in the state directory, if that can be done now, so that what is read of them does not stay in memory when this
+/// process starts itself anew. What prevents it is met again by [`prepare`], which says so.
+pub(crate) fn place_ahead(path: &Path) {
+    if let Ok(_held) = state_directory(path) {
+        let _ = programs::place(path);
+    }
+}
+
+/// Holds the state directory, has room in it, and puts the programs there. Blocks until there is room.
+pub(crate) fn prepare(path: &Path) -> anyhow::Result<Prepared> {
+    let state = state_directory(path)?;
+    let disk = StateDisk::of(path);
+    disk.make_room();
+    let programs = programs::place(path)?;
+    Ok(Prepared { state, disk, programs })
+}
+
+/// Makes and locks the state directory.
+fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
     let shown = path.display();
     if !path.exists() {
         std::fs::DirBuilder::new().recursive(true).mode(0o711).create(path).with_context(|| {
@@ -90,12 +115,6 @@ pub(crate) fn directories(path: &Path) -> anyhow::Result<()> {
         std::fs::set_permissions(&directory, Permissions::from_mode(mode))
             .with_context(|| format!("cannot use {}", directory.display()))?;
     }
-    Ok(())
-}
-
-/// Locks the state directory.
-pub(crate) fn state_directory(path: &Path) -> anyhow::Result<StateDirectory> {
-    let shown = path.display();
     let lock =
         File::create(path.join("lock")).with_context(|| format!("cannot write in state_dir {shown}"))?;
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {

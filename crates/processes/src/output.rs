@@ -2,7 +2,8 @@
 //!
 //! A piece is named by the place of its first byte. When a stream has more than may be kept, the oldest piece of its
 //! second half goes. What is kept is taken from the run's allowance first. When that is used up, the stream has to do with what it
-//! has: its own middle makes room for its end. Each stream has the least that this takes from its start. A byte lies under the keystream of its place in the stream, so that no part of the key is used twice.
+//! has: its own middle makes room for its end. Each stream has the least that this takes from its start. A byte lies under the
+//! keystream of its place in the stream, so that no part of the key is used twice.
 //! What the disk does not take is counted and not kept; the process goes on.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own files, which no run sees")]

@@ -57,6 +57,15 @@ enum Slot {
     Process(Arc<Process>),
 }
 
+impl Slot {
+    fn lives(&self) -> bool {
+        match self {
+            Self::Taken => true,
+            Self::Process(process) => process.lives(),
+        }
+    }
+}
+
 impl Processes {
     pub fn new(
         settings: Settings,
@@ -354,15 +363,11 @@ impl Processes {
     fn enter(&self, run: RunId, id: CallId) -> Result<(), ToolFailure> {
         let mut table = self.table();
         let of_run = table.entry(run).or_default();
-        let lives = |slot: &Slot| match slot {
-            Slot::Taken => true,
-            Slot::Process(process) => process.lives(),
-        };
-        if of_run.values().filter(|slot| lives(slot)).count() >= LIVING {
+        if of_run.values().filter(|slot| slot.lives()).count() >= LIVING {
             let message = format!("the run has {LIVING} processes, which is the limit: end one first");
             return Err(ToolFailure::new(Reason::Overloaded, message));
         }
-        let ended: Vec<CallId> = of_run.iter().filter(|(_, slot)| !lives(slot)).map(|(id, _)| *id).collect();
+        let ended: Vec<CallId> = of_run.iter().filter(|(_, slot)| !slot.lives()).map(|(id, _)| *id).collect();
         let over = ended.len().saturating_sub(ENDED - 1);
         let gone: Vec<Slot> = ended.iter().take(over).filter_map(|old| of_run.remove(old)).collect();
         of_run.insert(id, Slot::Taken);
@@ -392,8 +397,7 @@ impl Processes {
     fn take_oldest_ended(&self, run: RunId) -> Option<Slot> {
         let mut table = self.table();
         let of_run = table.get_mut(&run)?;
-        let has_ended = |slot: &Slot| matches!(slot, Slot::Process(process) if !process.lives());
-        let oldest = of_run.iter().find(|(_, slot)| has_ended(slot)).map(|(id, _)| *id)?;
+        let oldest = of_run.iter().find(|(_, slot)| !slot.lives()).map(|(id, _)| *id)?;
         of_run.remove(&oldest)
     }
 

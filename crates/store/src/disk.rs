@@ -85,8 +85,8 @@ impl StateDisk {
     }
 
     /// Returns when there is room for a start, if need be by giving something up. Until then nothing can be served: the log could
-    /// not even be opened.
-    pub async fn make_room(&self) {
+    /// not even be opened. Blocks.
+    pub fn make_room(&self) {
         while Space::of(&self.directory).is_ok_and(|space| !space.has(START)) {
             match self.give_up() {
                 Ok(Some(what)) => {
@@ -96,11 +96,11 @@ impl StateDisk {
                     tracing::error!(
                         "the state disk is full, and nothing in it can be given up: make room, the daemon waits for it"
                     );
-                    tokio::time::sleep(AGAIN).await;
+                    std::thread::sleep(AGAIN);
                 }
                 Err(error) => {
                     tracing::error!(%error, "the state disk is full, and no room can be made");
-                    tokio::time::sleep(AGAIN).await;
+                    std::thread::sleep(AGAIN);
                 }
             }
         }

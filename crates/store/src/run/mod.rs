@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use audit::{Event, Kind};
 use containers::Amount;
+use gateway::policy::ContainerLimits;
 use identity::{Principal, RunId, TokenHash};
 use serde::{Deserialize, Serialize};
 use wire::v1;
@@ -186,7 +187,7 @@ impl Limits {
     /// What the daemon may keep of its processes, sessions and terminals.
     pub fn output(&self) -> u64 {
         // Made before there was such a limit: that of a profile that does not say.
-        if self.output_bytes == 0 { 1 << 30 } else { self.output_bytes }
+        if self.output_bytes == 0 { ContainerLimits::OUTPUT_MIB << 20 } else { self.output_bytes }
     }
 }
 

@@ -45,7 +45,7 @@ struct Gate {
     escalations: Arc<Escalations>,
     /// Requests of each principal over TCP, on all of its connections.
     of_principals: Shares<String>,
-    /// Requests of each address, whoever they are from.
+    /// Requests of each address, from all principals.
     of_addresses: Shares<IpAddr>,
 }
 
