@@ -2,17 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up or does not answer ends it
 
-#[path = "runs/baseline.rs"]
-mod baseline;
+mod verdict;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use baseline::{Baseline, Ratios};
 use harness::frames::{END_HEADERS, HEADERS, PREFACE, RESET, SETTINGS, client_hello, frame, request};
 use harness::{Bearer, Certificates, Clients, Daemon, Issuer, Setup, calls, v1};
 use serde_json::{Value, json};
@@ -27,10 +25,11 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use verdict::{Ratios, Verdict, write};
 
 const USAGE: &str = "tests/bench.sh --lane access [--json FILE] [--check] [--write-baseline] [--debug]";
 /// The ratios of each build, as they were once.
-const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/access.json");
+const BASELINE: &str = "access.json";
 /// Where floods come from: 127.0.1.1 and on.
 const ADDRESSES: u64 = 16;
 /// Of a flood at the same time.
@@ -39,7 +38,7 @@ const FLOODERS: u64 = 64;
 const QUIET: usize = 10_000;
 /// Of each flood at least.
 const READS: usize = 2_000;
-/// Of each token, to compare them.
+/// Reads with each token, to compare them.
 const TURNS: usize = 3_000;
 /// Streams that one connection opens and resets.
 const STREAMS: u64 = 1_000;
@@ -305,28 +304,13 @@ impl Args {
         Ok(parsed)
     }
 
-    /// Says how far the ratios are from those of the baseline, if that is asked for, or stores them.
-    fn judge(&self, ratios: &Ratios) -> ExitCode {
-        let build = if cfg!(debug_assertions) { "debug" } else { "release" };
-        let baseline = Baseline::parse(&std::fs::read_to_string(BASELINE).unwrap()).unwrap();
-        if self.write_baseline {
-            write(Path::new(BASELINE), &baseline.with(build, ratios));
-        } else if self.check {
-            let objections = baseline.objections(build, ratios, &[]);
-            for objection in &objections {
-                println!("  {objection}");
-            }
-            if !objections.is_empty() {
-                return ExitCode::FAILURE;
-            }
-            println!("all ratios are within their margins of tests/bench/access.json, {build} build");
+    fn verdict(&self) -> Verdict {
+        match (self.write_baseline, self.check) {
+            (true, _) => Verdict::Store,
+            (_, true) => Verdict::Check,
+            _ => Verdict::Nothing,
         }
-        ExitCode::SUCCESS
     }
-}
-
-fn write(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -385,5 +369,5 @@ async fn main() -> ExitCode {
     if let Some(file) = &args.json {
         write(file, &format!("{:#}\n", json!({ "access": measured, "tokens": tokens })));
     }
-    args.judge(&ratios)
+    args.verdict().give(BASELINE, &ratios, &[])
 }

@@ -22,9 +22,9 @@ mod stage;
 mod stopwatch;
 mod tree;
 mod usage;
+mod verdict;
 mod workplace;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use crate::args::{Args, Lane};
@@ -66,13 +66,9 @@ async fn main() -> ExitCode {
     report.finish(Host::look());
     print!("{report}");
     if let Some(path) = &args.json {
-        write(path, &report.json());
+        verdict::write(path, &report.json());
     }
     if args.check && !report.met() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-fn write(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
 async fn container_lane(args: &Args, report: &mut Report) {

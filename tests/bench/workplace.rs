@@ -23,9 +23,9 @@ use crate::stage::Stage;
 
 /// Commands in each round.
 const TURNS: usize = 10;
-/// Of the file that is carried.
+/// Bytes of the file that is carried.
 const BYTES: usize = 256 << 20;
-/// Of one message: what the SDKs send.
+/// Bytes of one message: what the SDKs send.
 const PIECE: usize = 1 << 20;
 /// Bytes a second that a transfer should reach, where the disk does.
 const RATE: f64 = 300.0 * 1024.0 * 1024.0;

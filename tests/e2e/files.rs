@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use harness::files::sha256;
+use harness::files::{archive, contents, sha256};
 use harness::v1::upload_file_request::Piece;
 use harness::v1::{self, BeginUpload, UploadFileRequest};
 use harness::{Daemon, RunHandle, binary, calls, debian, reason, record, requests};
@@ -294,17 +294,6 @@ async fn an_upload_and_an_edit_of_one_file_leave_the_one_or_the_other() {
     nothing_is_left(&daemon, &run).await;
 }
 
-fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut builder = tar::Builder::new(Vec::new());
-    for (name, content) in files {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        builder.append_data(&mut header, name, *content).unwrap();
-    }
-    builder.into_inner().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tree_goes_in_and_out_in_one_call_each() {
     let daemon = Daemon::start().await;
@@ -323,17 +312,9 @@ async fn a_tree_goes_in_and_out_in_one_call_each() {
     let all = run.download_archive("tree").await.unwrap();
     let ended = all.ended.unwrap().result.unwrap();
     assert_eq!((ended.entries, ended.left_out, ended.sha256), (508, 2, sha256(&all.data)));
-    let mut found = 0;
-    for entry in tar::Archive::new(&all.data[..]).entries().unwrap() {
-        let mut entry = entry.unwrap();
-        if entry.header().entry_type().is_file() {
-            let mut read = Vec::new();
-            std::io::Read::read_to_end(&mut entry, &mut read).unwrap();
-            assert!(read == content);
-            found += 1;
-        }
-    }
-    assert_eq!(found, 500);
+    let found = contents(&all.data);
+    assert_eq!(found.len(), 500);
+    assert!(found.iter().all(|read| *read == content));
 
     let hostile = archive(&[("a", b"x"), (".git/config", b"x")]);
     let refused = run.upload_archive("other", &hostile).await.unwrap_err();

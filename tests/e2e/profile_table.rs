@@ -50,7 +50,7 @@ IssueRunToken                   allow     allow     allow     allow     allow
 ";
 
 const PROFILES: [&str; 5] = ["build", "harness", "open", "review", "strict"];
-/// Of nothing.
+/// The id of nothing.
 const UNKNOWN: &str = "01a2003d-e913-7000-8000-00000000aaaa";
 const HOUR: std::time::Duration = std::time::Duration::from_secs(3_600);
 
@@ -73,7 +73,7 @@ fn answer<T>(result: Result<T, Status>) -> &'static str {
     }
 }
 
-/// Of a call that may need consent, which is refused: the run goes on.
+/// The answer to a call that may need consent, which is refused: the run goes on.
 async fn asked<T>(
     clients: &mut Clients,
     result: Result<Response<T>, Status>,
@@ -84,7 +84,7 @@ async fn asked<T>(
         return answer(result);
     };
     clients.decide(approval, Decision::Deny).await.unwrap();
-    // Where a run stands still while its reviewer reads, it goes on in a moment.
+    // A run that was held while its reviewer read goes on in a moment.
     let paused = v1::ListRunsRequest { state: v1::run::State::Paused.into(), ..Default::default() };
     while !clients.runs.list_runs(paused.clone()).await.unwrap().into_inner().runs.is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;

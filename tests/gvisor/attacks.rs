@@ -1,6 +1,8 @@
 //! Commands against what serves them. In gVisor a process may open what another of its user has open, dumpable or not, and
 //! may end PID 1 if that has its user. So both have another one, and the guest has nothing open but sockets.
 
+use std::time::Duration;
+
 use harness::calls;
 use harness::v1::operation::Kind as Operation;
 
@@ -87,15 +89,8 @@ async fn the_run_survives(attack: &str) {
     let script = format!("{PROBE} tree setsid 6 leave; {attack}");
     let response = inside.run.call(calls::exec(&["sh", "-c", &script])).await.unwrap();
     assert_eq!(response.error.expect("the guest was lost under the call").reason, "CANCELLED");
-    let survived = async {
-        while inside
-            .run
-            .call(Operation::Exec(exec(&["environment"])))
-            .await
-            .is_ok_and(|call| call.error.is_some())
-        {}
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(60), survived).await.unwrap();
+    let call = Operation::Exec(exec(&["environment"]));
+    inside.run.until_it_works(call, Duration::from_secs(60)).await;
     assert_eq!(processes(&mut inside).await, IDLE);
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
-use harness::files::sha256;
+use harness::files::{archive, contents, sha256};
 use harness::v1::{BeginUpload, result::Kind};
 use harness::{calls, reason};
 
@@ -55,17 +55,6 @@ async fn v1_files_go_in_and_come_out_as_they_were() {
     assert_eq!(processes(&mut inside).await, IDLE);
 }
 
-fn archive(files: &[(String, &[u8])]) -> Vec<u8> {
-    let mut builder = tar::Builder::new(Vec::new());
-    for (name, content) in files {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        builder.append_data(&mut header, name, *content).unwrap();
-    }
-    builder.into_inner().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn v1_a_tree_goes_in_and_out_in_one_call_each() {
     let (_daemon, mut inside) = enter().await;
@@ -81,17 +70,9 @@ async fn v1_a_tree_goes_in_and_out_in_one_call_each() {
     let all = run.download_archive("tree").await.unwrap();
     let result = all.ended.unwrap().result.unwrap();
     assert_eq!((result.entries, result.left_out, result.sha256), (208, 2, sha256(&all.data)));
-    let mut found = 0;
-    for entry in tar::Archive::new(&all.data[..]).entries().unwrap() {
-        let mut entry = entry.unwrap();
-        if entry.header().entry_type().is_file() {
-            let mut read = Vec::new();
-            std::io::Read::read_to_end(&mut entry, &mut read).unwrap();
-            assert!(read == content);
-            found += 1;
-        }
-    }
-    assert_eq!(found, 200);
+    let found = contents(&all.data);
+    assert_eq!(found.len(), 200);
+    assert!(found.iter().all(|read| *read == content));
 
     let hostile = archive(&[("a".to_owned(), b"x"), (".git/config".to_owned(), b"x")]);
     let refused = run.upload_archive("other", &hostile).await.unwrap_err();

@@ -1,5 +1,8 @@
 //! Files into a run and out of it.
 
+use std::io::Read as _;
+use std::path::Path;
+
 use sha2::{Digest as _, Sha256};
 use tonic::Status;
 use wire::v1::{self, BeginUpload, UploadFileResponse};
@@ -20,6 +23,32 @@ pub struct Downloaded {
 /// SHA-256 in lower-case hex.
 pub fn sha256(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
+}
+
+/// An archive of these files.
+pub fn archive<N: AsRef<Path>>(files: &[(N, &[u8])]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, name, *content).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+/// What the regular files of an archive have, in their order.
+pub fn contents(archive: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for entry in tar::Archive::new(archive).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        if entry.header().entry_type().is_file() {
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            found.push(content);
+        }
+    }
+    found
 }
 
 impl RunHandle {

@@ -54,6 +54,13 @@ impl RunHandle {
         self.call_with(CallRequest { request: Some(operation.into()), ..Default::default() }).await
     }
 
+    /// Makes a call again and again until there is no error: a worker that was lost is there again.
+    pub async fn until_it_works(&mut self, operation: impl Into<Request> + Clone, within: Duration) {
+        let works =
+            async { while self.call(operation.clone()).await.is_ok_and(|call| call.error.is_some()) {} };
+        tokio::time::timeout(within, works).await.unwrap();
+    }
+
     /// Makes a call as asked, in this run.
     pub async fn call_with(&mut self, request: CallRequest) -> Result<CallResponse, Status> {
         let request = CallRequest { run_id: self.run.run_id.clone(), ..request };

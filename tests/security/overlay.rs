@@ -49,7 +49,7 @@ async fn c5_what_an_agent_plants_in_an_overlay_does_nothing_outside_of_it() {
         assert!(!refused.message().contains(&*daemon.state_dir().to_string_lossy()), "{refused}");
         assert!(beneath.join("file").is_file(), "nothing was applied");
 
-        // Whoever forces it has what is in the layer, and nothing beyond the directory.
+        // Who forces it has what is in the layer, and nothing beyond the directory.
         let accepted = run.accept(true).await.unwrap();
         for left_out in ["fifo", "socket", "secret", "closed"] {
             assert!(accepted.left_out.iter().any(|path| path == left_out), "{left_out}");

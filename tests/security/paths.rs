@@ -128,7 +128,7 @@ async fn p4_links_that_lead_out_are_refused() {
         ];
         for path in links.iter().map(|(name, _)| *name).chain(beneath) {
             for operation in all(path) {
-                // Git keeps a link as what it is: its name and target, never what is behind.
+                // Git keeps a link as what it is: its name and target, never what it leads to.
                 if matches!(operation, Operation::Git(_)) && links.iter().any(|(name, _)| *name == path) {
                     continue;
                 }

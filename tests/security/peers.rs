@@ -1,5 +1,7 @@
 //! X1: commands against the agent, which has their uid.
 
+use std::time::Duration;
+
 use harness::v1;
 use harness::v1::operation::Kind as Operation;
 
@@ -56,15 +58,8 @@ async fn the_run_survives(attack: &str, why: &str) {
         assert_eq!(error.message, told);
 
         // The loss is answered before the new worker is there: a call may still come too early.
-        let survived = async {
-            while inside
-                .run
-                .call(Operation::Exec(exec(&["environment"])))
-                .await
-                .is_ok_and(|call| call.error.is_some())
-            {}
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(30), survived).await.unwrap();
+        let call = Operation::Exec(exec(&["environment"]));
+        inside.run.until_it_works(call, Duration::from_secs(30)).await;
         assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES);
         inside.assert_idle();
         let id = inside.run.id().to_owned();
@@ -105,7 +100,7 @@ async fn x1_a_run_that_keeps_killing_its_worker_ends_and_says_so() {
         // Until the run takes no more. A call that comes before its next worker fails without having done anything.
         while let Ok(response) = inside.run.call(Operation::Exec(exec(&["signal-all", "9"]))).await {
             told.extend(response.error.map(|error| error.message));
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let ended = ended.await.unwrap();
         let why = format!("its worker was lost 4 times within a minute; at last it was {KILLED}");

@@ -236,7 +236,7 @@ async fn r2_a_principal_has_its_own_connections_by_certificate_or_token() {
     }
 }
 
-/// Whoever they are from, and by how many connections. Another address has its own.
+/// From all principals, and by how many connections. Another address has its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn r2_an_address_has_its_own_requests_and_no_more() {
     let daemon = plain("streams_per_address: 3, streams_per_principal: 2").await;

@@ -352,7 +352,7 @@ async fn end(daemon: &mut Daemon, run: &mut RunHandle, id: &str, is_session: boo
     }
 }
 
-/// However a process or a session ends, and whatever it has left behind, nothing of it runs on.
+/// However a process or a session ends, and whatever it has left, nothing of it runs on.
 #[tokio::test(flavor = "multi_thread")]
 async fn s1_nothing_is_left_after_any_end() {
     let mut daemon = Daemon::start().await;

@@ -151,7 +151,7 @@ impl Launcher {
         Self { program: program.into(), accepts: None }
     }
 
-    /// Of an open file. It must stay open for as long as anything is started.
+    /// Starts an open file. It must stay open for as long as anything is started.
     pub fn opened(program: BorrowedFd<'_>) -> Self {
         Self::of(format!("/proc/self/fd/{}", program.as_raw_fd()))
     }

@@ -1,7 +1,6 @@
 //! Runs, from their making to their end: against the engine's own API and against others that make sandboxes, alone and a hundred at
 //! once; what an idle one costs; how calls scale with runs and clients; and what an agent made of them.
 
-mod baseline;
 mod burst;
 mod costs;
 mod curve;
@@ -13,13 +12,11 @@ mod record;
 mod report;
 mod trace;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use harness::dev_image;
 use harness::v1::run::StartKind;
 
-use self::baseline::{Baseline, Ratios};
 use self::burst::Burst;
 use self::costs::{Costs, Snapshot};
 use self::lives::{Contender, LeftOut, Lives, Plain};
@@ -29,8 +26,9 @@ use self::trace::Replayed;
 use crate::args::{Args, Runs};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::verdict::{self, Ratios, Verdict};
 
-const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bench/baseline.json");
+const BASELINE: &str = "baseline.json";
 /// Runs of a burst, and idle ones whose cost is measured.
 const MANY: usize = 100;
 /// Containers that are kept ready while lives are measured one after the other.
@@ -179,10 +177,10 @@ fn ratios(lives: &[Lives], trace: &Replayed) -> Ratios {
 
 fn written(args: &Args, report: &Report) {
     if let Some(path) = &args.json {
-        crate::write(path, &report.json());
+        verdict::write(path, &report.json());
     }
     if let (Some(path), Some(costs)) = (&args.costs, report.costs_json()) {
-        crate::write(path, &format!("{costs:#}\n"));
+        verdict::write(path, &format!("{costs:#}\n"));
     }
     if let Some(path) = &args.plot {
         plot::draw(&report.curve, &report.machine(), path)
@@ -191,20 +189,11 @@ fn written(args: &Args, report: &Report) {
 }
 
 fn checked(args: &Args, report: &Report) -> ExitCode {
-    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
-    let baseline = Baseline::parse(&std::fs::read_to_string(BASELINE).unwrap()).unwrap();
-    if args.runs == Runs::Baseline {
-        crate::write(Path::new(BASELINE), &baseline.with(build, &report.ratios));
-    } else if args.check {
-        let spared: &[&str] = if report.has_pool { &[] } else { &[WARM_RATIO] };
-        let objections = baseline.objections(build, &report.ratios, spared);
-        for objection in &objections {
-            println!("  {objection}");
-        }
-        if !objections.is_empty() {
-            return ExitCode::FAILURE;
-        }
-        println!("all ratios are within their margins of tests/bench/baseline.json, {build} build");
-    }
-    ExitCode::SUCCESS
+    let spared: &[&str] = if report.has_pool { &[] } else { &[WARM_RATIO] };
+    let verdict = match (args.runs, args.check) {
+        (Runs::Baseline, _) => Verdict::Store,
+        (_, true) => Verdict::Check,
+        _ => Verdict::Nothing,
+    };
+    verdict.give(BASELINE, &report.ratios, spared)
 }

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::baseline::Ratios;
 use super::burst::Burst;
 use super::costs::Costs;
 use super::curve::Point;
@@ -13,6 +12,7 @@ use super::trace::Replayed;
 use crate::host::Host;
 use crate::report::{mib, time};
 use crate::sample::Sample;
+use crate::verdict::Ratios;
 
 /// Everything that was measured.
 pub(crate) struct Report {

@@ -73,5 +73,5 @@ pub(crate) fn write(calls: &[Call]) {
         format!("  {call}")
     });
     let text = format!("[\n{}\n]\n", lines.collect::<Vec<_>>().join(",\n"));
-    crate::write(Path::new(FILE), &text);
+    crate::verdict::write(Path::new(FILE), &text);
 }

@@ -94,7 +94,7 @@ fn the_shipped_profiles_are_in_force_as_they_were() {
     }
 }
 
-/// Of the profiles from before there were keys for a place to work in, only `strict` has some, to show what holds without them.
+/// Only `strict`, of the profiles from before there were keys for a place to work in, has some: to show what holds without them.
 #[test]
 fn profiles_without_the_keys_for_a_place_to_work_in_are_strict_about_them() {
     let strict = include_str!("../../policies/strict.yaml");
