@@ -62,7 +62,7 @@ export function refused(error: unknown): unknown {
   if (error.code === status.UNIMPLEMENTED) {
     return new errors.CofferdamError(error.details, { hint: "The daemon is older than this client; update it." });
   }
-  const kind = isReset(error) ? errors.DaemonUnreachable : (WITHOUT_REASON.get(error.code) ?? errors.InternalError);
+  const kind = isCut(error) ? errors.DaemonUnreachable : (WITHOUT_REASON.get(error.code) ?? errors.InternalError);
   const lost = kind === errors.DaemonUnreachable;
   return new kind(lost ? `the daemon does not answer: ${error.details}` : error.details, { reason: "" });
 }
@@ -84,9 +84,12 @@ function madeOf(reason: string, message: string, facts: errors.ErrorFacts, ofFil
   return new kind(message, { ...facts, reason });
 }
 
-/** A stream that was reset in the middle: grpc-js has no code of its own for that. */
-function isReset(error: ServiceError): boolean {
-  return error.code === status.INTERNAL && error.details.startsWith("Received RST_STREAM");
+/**
+ * A stream that was cut in the middle: grpc-js calls that an internal error, and Node.js 20 has it write on for a moment to
+ * the stream of a connection that is lost.
+ */
+function isCut({ code, details }: ServiceError): boolean {
+  return code === status.INTERNAL && /^(Received RST_STREAM|Write error: write after end$)/.test(details);
 }
 
 function isServiceError(error: unknown): error is ServiceError {

@@ -1,8 +1,19 @@
 /** Streams: of changes, and of requests. */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http2";
 import { test } from "node:test";
-import { Client, FileNotFound, InvalidArgument, LimitExceeded, NotFound, Sandbox } from "@cofferdam/sdk";
+import {
+  Client,
+  DaemonUnreachable,
+  FileNotFound,
+  InvalidArgument,
+  LimitExceeded,
+  NotFound,
+  Sandbox,
+} from "@cofferdam/sdk";
 import { shared } from "./daemon.js";
 
 const { endpoint } = await shared();
@@ -97,4 +108,36 @@ test("methods with a stream of requests are there", async () => {
     shown += event.case === "output" ? Buffer.from(event.value).toString() : "";
   }
   assert.match(shown, /got hello/);
+});
+
+test("a stream of requests whose connection is lost ends with that, wherever it is", async () => {
+  const place = mkdtempSync("/var/tmp/cofferdam-lost-");
+  const server = createServer();
+  let most = 0;
+  server.on("stream", (stream) => {
+    let taken = 0;
+    stream.on("error", () => {});
+    stream.on("data", (data) => {
+      taken += data.length;
+      if (taken > most) {
+        stream.session?.destroy();
+      }
+    });
+  });
+  server.unref().listen(`${place}/lost.sock`);
+  await once(server, "listening");
+  const endless = async function* (size: number) {
+    for (;;) {
+      yield { piece: { case: "data", value: Buffer.alloc(size) } } as const;
+    }
+  };
+  for (most of [0, 20, 1_000, 20_000]) {
+    for (const size of [10, 16_384]) {
+      // Of its own: one that has lost its connection waits before the next.
+      await using client = new Client({ endpoint: `unix:${place}/lost.sock` });
+      await assert.rejects(client.files.uploadFile(endless(size)), DaemonUnreachable, `${size} at ${most}`);
+    }
+  }
+  server.close();
+  rmSync(place, { recursive: true });
 });
