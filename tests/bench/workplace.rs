@@ -103,7 +103,7 @@ async fn client(stage: &Stage) -> FileServiceClient<Channel> {
 /// The sum is given, as every SDK does: what is timed is what the daemon makes of it.
 async fn upload(stage: &Stage, content: Bytes) -> Act<'_> {
     let client = client(stage).await;
-    let begin = BeginUpload {
+    let first = BeginUpload {
         run_id: stage.run.id().to_owned(),
         path: "large".to_owned(),
         size_bytes: Some(BYTES as u64),
@@ -111,10 +111,10 @@ async fn upload(stage: &Stage, content: Bytes) -> Act<'_> {
         ..Default::default()
     };
     Box::new(move || {
-        let (mut client, begin, content) = (client.clone(), begin.clone(), content.clone());
+        let (mut client, first, content) = (client.clone(), first.clone(), content.clone());
         Box::pin(async move {
             let pieces = (0..BYTES).step_by(PIECE).map(move |at| content.slice(at..at + PIECE));
-            let messages = std::iter::once(upload_file_request::Piece::Begin(begin))
+            let messages = std::iter::once(upload_file_request::Piece::Begin(first))
                 .chain(pieces.map(upload_file_request::Piece::Data))
                 .map(|piece| UploadFileRequest { piece: Some(piece) });
             let began = Instant::now();

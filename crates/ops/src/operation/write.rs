@@ -71,6 +71,7 @@ impl UploadId {
     }
 
     /// The upload whose content has this name in `@state`.
+    #[cfg(feature = "write")]
     pub(crate) fn of_staged(name: &str) -> Option<Self> {
         Self::parse("name", name.strip_prefix(STAGED)?).ok()
     }
