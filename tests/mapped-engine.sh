@@ -14,12 +14,13 @@ LOG_FILE=$REPOSITORY/target/mapped-engine.log
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 
-# Runs the engine until nobody holds the lock. The name `dockremap`, with ids of its own, is made by the engine itself.
+# Runs the engine until nobody holds the lock. The name `dockremap`, with ids of its own, is made by the engine itself. It has a
+# network of its own: an engine with `--bridge=none` takes away `docker0`, also that of another engine.
 keep() {
     rm -rf --one-file-system "$PLACE" "$DATA" || true # what another one that was killed has mounted stays
     mkdir -p "$PLACE" "$DATA"
     local name=cofferdam-mapped engine
-    dockerd --userns-remap=default --host "$ADDRESS" --data-root "$DATA" --exec-root "$PLACE/exec" \
+    unshare --net dockerd --userns-remap=default --host "$ADDRESS" --data-root "$DATA" --exec-root "$PLACE/exec" \
         --pidfile "$PLACE/docker.pid" --containerd-namespace "$name" --containerd-plugins-namespace "$name-plugins" \
         --bridge=none --iptables=false --ip-masq=false --storage-driver=overlay2 >>"$LOG_FILE" 2>&1 &
     engine=$!
