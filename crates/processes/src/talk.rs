@@ -20,6 +20,8 @@ use crate::session::{Expect, Session, no_session};
 
 /// For the shell to take its first command.
 const OPENING: Duration = Duration::from_secs(20);
+/// For a program that was killed to be gone, and its shell to say so.
+const KILLED: Duration = Duration::from_secs(5);
 /// For a shell to say that it is done, if it is.
 const SETTLE: Duration = Duration::from_secs(1);
 /// The same for one of which nothing is known: it may just begin to run.
@@ -84,8 +86,8 @@ impl Process {
         self.listen(session, &expect, until, cancel).await.map(OpResult::Session)
     }
 
-    /// Interrupts what runs, `attempts` times, and then kills it, with so much time after each. Tells what it showed, unless
-    /// another one waits for that.
+    /// Interrupts what runs, `attempts` times, and then kills it, with so much time after each, and no less than [`KILLED`] after the
+    /// last. Tells what it showed, unless another one waits for that.
     pub async fn interrupt(
         &self,
         attempts: u32,
@@ -101,10 +103,10 @@ impl Process {
             if session.is_idle() || !self.lives() {
                 break;
             }
-            let sent = if attempt < attempts {
-                self.signal(Signal::Int).await
+            let (sent, each) = if attempt < attempts {
+                (self.signal(Signal::Int).await, each)
             } else {
-                self.order(Order::KillForeground).await
+                (self.order(Order::KillForeground).await, each.max(KILLED))
             };
             if let Err(refusal) = sent {
                 // It ends at this moment.

@@ -16605,7 +16605,7 @@ pub struct InterruptSessionRequest {
     /// that is the shell itself. Default: 3.
     #[prost(uint32, optional, tag = "3")]
     pub attempts: ::core::option::Option<u32>,
-    /// How long to wait after each, at most a minute. Default: a second.
+    /// How long to wait after each, at most a minute, and after a kill at least five seconds. Default: a second.
     #[prost(message, optional, tag = "4")]
     pub timeout: ::core::option::Option<::prost_types::Duration>,
     /// As in `SessionRequest`: a program that reads commands of its own shows its prompt after an interrupt, and goes on.

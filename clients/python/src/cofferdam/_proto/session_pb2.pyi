@@ -264,7 +264,7 @@ class InterruptSessionRequest(google.protobuf.message.Message):
     """
     @property
     def timeout(self) -> google.protobuf.duration_pb2.Duration:
-        """How long to wait after each, at most a minute. Default: a second."""
+        """How long to wait after each, at most a minute, and after a kill at least five seconds. Default: a second."""
 
     @property
     def expect(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:

@@ -316,7 +316,7 @@ export type InterruptSessionRequest = Message<"cofferdam.v1.InterruptSessionRequ
   attempts?: number | undefined;
 
   /**
-   * How long to wait after each, at most a minute. Default: a second.
+   * How long to wait after each, at most a minute, and after a kill at least five seconds. Default: a second.
    *
    * @generated from field: google.protobuf.Duration timeout = 4;
    */
