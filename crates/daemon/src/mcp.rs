@@ -46,7 +46,7 @@ pub(crate) async fn start(calls: &Arc<Calls>, guard: &GuardLayer, http: Option<&
     let Some(Http { address, settings, .. }) = http else { return Ok(()) };
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for MCP"))?;
-    tracing::info!("MCP over HTTP: http://{address}/mcp");
+    tracing::info!("MCP over HTTP: http://{}/mcp", listener.local_addr()?);
     let front = Arc::new(Front { calls: calls.clone(), guard: guard.clone() });
     calls.tasks.spawn(mcp::http::serve(listener, front, settings.clone(), calls.stop.clone()));
     Ok(())

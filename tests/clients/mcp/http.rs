@@ -16,10 +16,12 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
 
 /// A daemon with an endpoint, and its port.
 pub(super) async fn daemon(more: &str) -> (Daemon, u16) {
-    // Free now, and nobody else's in the next second.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let config = format!("mcp: {{ http: {{ listen: '127.0.0.1:{port}'{more} }} }}\n");
-    (Daemon::start_with(Setup { config, ..Setup::default() }).await, port)
+    let config = format!("mcp: {{ http: {{ listen: '127.0.0.1:0'{more} }} }}\n");
+    let daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;
+    let log = daemon.log();
+    let (_, place) = log.split_once("MCP over HTTP: http://127.0.0.1:").expect("it is told");
+    let port = place.split_once('/').unwrap().0.parse().unwrap();
+    (daemon, port)
 }
 
 /// How the Python client connects.
