@@ -93,7 +93,8 @@ fn build_header(image: &Image) -> v1::BuildImageHeader {
 fn context(daemon: &Daemon, commands: &str) -> Vec<u8> {
     // An engine may have those of other versions.
     let log = daemon.log();
-    let base = log.split_once("default image image=").expect("it is told").1.split_whitespace().next().unwrap();
+    let base =
+        log.split_once("default image image=").expect("it is told").1.split_whitespace().next().unwrap();
     made(|tar| add(tar, "Dockerfile", format!("FROM {base}\n{commands}\n").as_bytes()))
 }
 

@@ -147,17 +147,9 @@ impl AuditLog {
 
     /// Records an event and waits until it is on disk.
     pub async fn record(&self, event: Event) -> Result<Arc<Line>, Unavailable> {
-        self.begin(event).await?.await.map_err(|_| Unavailable)?
-    }
-
-    /// Records an event. The answer comes when it is on disk; it never comes where the log has ended.
-    pub async fn begin(
-        &self,
-        event: Event,
-    ) -> Result<oneshot::Receiver<Result<Arc<Line>, Unavailable>>, Unavailable> {
         let (written, answer) = oneshot::channel();
         self.send(event, Some(written)).await?;
-        Ok(answer)
+        answer.await.map_err(|_| Unavailable)?
     }
 
     /// The same of what makes room on the disk: where that is full, the event is taken and written as soon as there is room, and

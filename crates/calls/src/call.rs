@@ -327,7 +327,7 @@ impl CallTask {
                 self.calls.quotas.check(&run.disk, permit.operation())?;
                 journal.decided(permit.decision());
                 let intent = if permit.operation().lane() == Lane::Host && journal.has_effect() {
-                    Some(journal.begin(&self.calls.audit, times).await?)
+                    Some(journal.begin(&self.calls.audit))
                 } else {
                     journal.open(&self.calls.audit, times).await?;
                     None

@@ -4,10 +4,11 @@
 //! loses nothing and finds the outcome with `GetCall`. Finished calls are kept in memory up to a bound; those with an
 //! effect, an approval or a request id are kept in the store as well, until their run is deleted: those with an approval
 //! or a request id before they are answered, because whoever waits or repeats must find them even after a crash; the
-//! others right afterwards.
+//! others in a moment.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use identity::{CallId, Principal, RunId, check_client_name};
 use ops::Reason;
@@ -25,6 +26,8 @@ use crate::approvals::Asker;
 const FINISHED: usize = 2_048;
 /// Bytes of their answers: what was read is in them, so that the number alone bounds nothing.
 const FINISHED_BYTES: usize = 64 * 1024 * 1024;
+/// Between an answer and the transaction that keeps it.
+const LINGER: Duration = Duration::from_millis(5);
 /// CallTable of one run that wait or run at the same time.
 const UNDER_WAY: usize = 256;
 
@@ -145,6 +148,8 @@ pub struct CallTable {
     store: Store,
     spool: Arc<Spool>,
     table: Mutex<Table>,
+    /// Answered, and not kept yet.
+    later: Mutex<Vec<StoredCall>>,
 }
 
 #[derive(Default)]
@@ -179,7 +184,7 @@ impl Table {
 
 impl CallTable {
     pub fn new(store: Store, spool: Arc<Spool>) -> Self {
-        Self { store, spool, table: Mutex::default() }
+        Self { store, spool, table: Mutex::default(), later: Mutex::default() }
     }
 
     /// Begins a call, or finds the one that the same request began before.
@@ -295,7 +300,10 @@ impl CallTable {
             promised: keep == Keep::First,
         });
         let (first, later) = if keep == Keep::First { (stored, None) } else { (None, stored) };
-        self.keep(first, Store::insert_call).await;
+        if let Some(first) = first {
+            self.keep(vec![first], |store, calls| calls.iter().try_for_each(|call| store.insert_call(call)))
+                .await;
+        }
         {
             let mut table = self.table();
             if let Some(under_way) = table.under_way.get_mut(&call.run) {
@@ -309,20 +317,36 @@ impl CallTable {
         // A refused call is on record under its id, too.
         let refusal = refusal.map(|refusal| refusal.with("call_id", call.id.to_string()));
         call.state.send_replace(Answer { response, refusal, finished: true, suspended: false });
-        self.keep(later, Store::insert_call_unsynced).await;
+        if let Some(later) = later {
+            self.keep_later(later).await;
+        }
     }
 
-    /// The receipt is in the audit log already: should this fail, a client that comes back later finds no outcome.
+    /// Together with what else comes within [`LINGER`]: the answer goes out first, and of calls that follow each other quickly
+    /// one transaction is made.
+    async fn keep_later(&self, call: StoredCall) {
+        self.later().push(call);
+        tokio::time::sleep(LINGER).await;
+        let together = std::mem::take(&mut *self.later());
+        if !together.is_empty() {
+            self.keep(together, Store::insert_calls_unsynced).await;
+        }
+    }
+
+    /// The receipts are in the audit log already: should this fail, a client that comes back later finds no outcome.
     async fn keep(
         &self,
-        stored: Option<StoredCall>,
-        insert: fn(&Store, &StoredCall) -> Result<(), StoreError>,
+        calls: Vec<StoredCall>,
+        insert: fn(&Store, &[StoredCall]) -> Result<(), StoreError>,
     ) {
-        let Some(stored) = stored else { return };
-        let call = stored.call_id;
-        if let Err(error) = self.store.with(move |store| insert(store, &stored)).await {
-            tracing::error!(%call, error = %chain(&error), "a call's outcome was not kept");
+        let ids: Vec<_> = calls.iter().map(|call| call.call_id.to_string()).collect();
+        if let Err(error) = self.store.with(move |store| insert(store, &calls)).await {
+            tracing::error!(calls = ids.join(" "), error = %chain(&error), "the outcomes of calls were not kept");
         }
+    }
+
+    fn later(&self) -> MutexGuard<'_, Vec<StoredCall>> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call that is under way or finished lately.
@@ -378,6 +402,7 @@ fn found(stored: &StoredCall) -> Result<Found, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use identity::{Principal, RunId};
     use ops::Reason;
     use store::Store;
@@ -489,5 +514,26 @@ mod tests {
         let refused = calls.begin(run, "uid:0", "", vec![]).await.err().map(|refusal| refusal.reason);
         assert_eq!(refused, Some(Reason::Overloaded));
         assert!(calls.begin(RunId::new(), "uid:0", "", vec![]).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn outcomes_that_come_together_are_answered_first_and_kept_together() {
+        let (_directory, calls) = calls();
+        let run = run(&calls);
+        let mut begun = Vec::new();
+        for _ in 0..8 {
+            let Begun::New(call) = calls.begin(run, "uid:0", "", vec![1]).await.unwrap() else { panic!() };
+            begun.push(call);
+        }
+        let ends = begun.iter().map(|call| calls.finish(call, done(call.id), None, Keep::Stored));
+        let mut ends = std::pin::pin!(futures_util::future::join_all(ends));
+        assert!(ends.as_mut().now_or_never().is_none());
+        assert!(begun.iter().all(|call| call.answer().finished), "the answers wait for the store");
+        assert_eq!(calls.later().len(), begun.len());
+        ends.await;
+        for call in &begun {
+            assert_eq!(calls.store.call(call.id).unwrap().unwrap().call_id, call.id);
+        }
+        assert!(calls.later().is_empty());
     }
 }

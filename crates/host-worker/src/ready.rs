@@ -1,7 +1,7 @@
-//! A process that waits for the next operation, with all of its restrictions on.
+//! A process that waits for an operation, with all of its restrictions on.
 //!
 //! Forking, limits, the filter, and the faults of pages that both sides write to cost more than what a small operation does.
-//! So one is made ahead, while the operation before it waits for the disk: it gets its work over a pipe and becomes the operation's
+//! So they are made ahead, when it is quiet: each gets its work over a pipe and becomes the operation's
 //! process. Work that the pipe does not take at once, or that comes while none waits, gets a process of its own as ever.
 
 use std::io;

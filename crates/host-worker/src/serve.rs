@@ -105,7 +105,7 @@ impl Server<'_> {
         self.begin()?;
         self.flush()?;
         if self.greeted {
-            self.worker_pool.prepare();
+            self.worker_pool.prepare(Instant::now());
         }
         Ok(true)
     }
@@ -117,7 +117,8 @@ impl Server<'_> {
         wanted.set(PollFlags::OUT, !self.outbox.is_empty());
         let running = self.worker_pool.jobs().filter_map(Job::deadline);
         let waiting = self.waiting.iter().map(|call| call.deadline);
-        let next = running.chain(waiting).chain(self.worker_pool.ready_until()).min();
+        let ready = if self.greeted { self.worker_pool.ready_until() } else { None };
+        let next = running.chain(waiting).chain(ready).min();
         wait_for(Some(PollFd::from_borrowed_fd(self.channel, wanted)), &self.worker_pool, next)
     }
 

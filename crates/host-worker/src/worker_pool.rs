@@ -5,6 +5,7 @@
 //!              └──────► killed or crashed ─► recovery ──► answer
 //! ```
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,14 @@ use crate::recovery::{self, Answer, Progress, Recovery};
 /// Operations at work at the same time.
 const AT_WORK: usize = 16;
 
-/// How long a process waits for an operation.
+/// Processes that wait for operations.
+const READY: usize = 4;
+
+/// How long nothing must have come before more than one is made: what an agent does next comes sooner, and forking is in its
+/// way.
+const QUIET: Duration = Duration::from_millis(2);
+
+/// How long they wait for an operation.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A call at work.
@@ -33,10 +41,10 @@ struct Current {
 pub(crate) struct WorkerPool {
     current: Vec<Current>,
     recoveries: Vec<Recovery>,
-    /// Waits for the next operation, until it is not worth its memory any longer.
-    ready: Option<(Ready, Instant)>,
-    /// An operation has come since one was given up.
-    is_busy: bool,
+    /// Wait for the next operations, until they are not worth their memory any longer.
+    ready: VecDeque<Ready>,
+    /// When an operation began or ended last. `None`: none has since they were given up.
+    last: Option<Instant>,
     /// Of the last job.
     number: u64,
     terms: Terms,
@@ -45,7 +53,8 @@ pub(crate) struct WorkerPool {
 impl WorkerPool {
     /// Nobody. `terms` hold for each process.
     pub(crate) fn new(terms: Terms) -> Self {
-        Self { current: Vec::new(), recoveries: Vec::new(), ready: None, is_busy: true, number: 0, terms }
+        let (current, recoveries, ready) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { current, recoveries, ready, last: Some(Instant::now()), number: 0, terms }
     }
 
     /// Begins a recovery of everything, where the private directory asks for one. Until it is over, nothing else begins.
@@ -74,26 +83,41 @@ impl WorkerPool {
     pub(crate) fn begin(&mut self, id: u64, start: Start, deadline: Instant) -> io::Result<()> {
         let (writes_repository, leaves_traces) = (writes_repository(&start), leaves_traces(&start));
         let number = self.next_number();
-        let ready = self.ready.take().map(|(ready, _)| ready);
-        self.is_busy = true;
+        let ready = self.ready.pop_front();
+        self.last = Some(Instant::now());
         let job = Job::begin_call(number, start, deadline, &self.terms, ready)?;
         self.current.push(Current { id, writes_repository, leaves_traces, job });
         Ok(())
     }
 
-    /// Makes the process that waits for the next operation, when nobody waits for anything but the disk. Before a call may take
-    /// effect its own process and the record of its intent need the processors, and after its answer so does its receipt.
-    pub(crate) fn prepare(&mut self) {
-        let disk_alone = self.recoveries.is_empty() && !self.current.iter().any(|call| call.job.awaits_go());
-        if self.ready.is_none() && self.is_busy && disk_alone {
+    /// Makes a process that waits for an operation. Without one the next operation would have to wait: it is made while the disk
+    /// alone works, since before a call may take effect its own process and the record of its intent need the processors,
+    /// and after its answer so does its receipt. The others are made when it has been quiet for a moment.
+    pub(crate) fn prepare(&mut self, now: Instant) {
+        let due = if self.ready.is_empty() {
+            self.last.is_some() && !self.current.iter().any(|call| call.job.awaits_go())
+        } else {
+            self.fills_at().is_some_and(|at| at <= now)
+        };
+        if due && self.recoveries.is_empty() {
             // Where it cannot be made, the next operation tries for itself and says so.
-            self.ready = Ready::fork(&self.terms).ok().map(|ready| (ready, Instant::now() + IDLE));
+            match Ready::fork(&self.terms) {
+                Ok(ready) => self.ready.push_back(ready),
+                Err(_) => self.give_up(),
+            }
         }
     }
 
-    /// Until when the process that waits may wait.
+    /// When another process is to be made although one waits. While an operation is at work that is later.
+    fn fills_at(&self) -> Option<Instant> {
+        let lacks = self.ready.len() < READY && self.is_idle();
+        self.last.filter(|_| lacks).map(|last| last + QUIET)
+    }
+
+    /// When [`Self::prepare`] or [`Self::expire`] has to be called next for the processes that wait.
     pub(crate) fn ready_until(&self) -> Option<Instant> {
-        self.ready.as_ref().map(|(_, until)| *until)
+        let expiry = self.last.filter(|_| !self.ready.is_empty()).map(|last| last + IDLE);
+        self.fills_at().or(expiry)
     }
 
     /// Ends the operation of a call, if it is at work. What it left is put right all the same.
@@ -110,23 +134,21 @@ impl WorkerPool {
         }
     }
 
-    /// Ends all operations, and the process that waits for one.
+    /// Ends all operations, and the processes that wait for one.
     pub(crate) fn cancel_all(&mut self) {
         self.current.iter_mut().for_each(|call| call.job.stop(Stop::Cancelled));
-        self.dismiss();
+        self.give_up();
     }
 
-    fn dismiss(&mut self) {
-        if let Some((ready, _)) = self.ready.take() {
-            ready.dismiss();
-        }
+    fn give_up(&mut self) {
+        self.ready.drain(..).for_each(Ready::dismiss);
+        self.last = None;
     }
 
     /// Ends what is over its time.
     pub(crate) fn expire(&mut self, now: Instant) {
-        if self.ready_until().is_some_and(|until| until <= now) {
-            self.dismiss();
-            self.is_busy = false;
+        if self.last.is_some_and(|last| last + IDLE <= now) {
+            self.give_up();
         }
         for call in &mut self.current {
             if call.job.deadline().is_some_and(|deadline| deadline <= now) {
@@ -155,6 +177,9 @@ impl WorkerPool {
             }
             false
         });
+        if !answers.is_empty() {
+            self.last = Some(Instant::now());
+        }
         for (job, answer) in dead {
             match Recovery::of_job(self.next_number(), job, answer, &self.terms) {
                 Ok(recovery) => self.recoveries.push(recovery),
@@ -187,21 +212,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_nobody_needs_goes_and_comes_again_with_the_next_operation() {
+    fn processes_that_nobody_needs_go_and_come_again_with_the_next_operation() {
         let mut pool = WorkerPool::new(Terms::new().unwrap());
-        pool.prepare();
+        let began = Instant::now();
+        pool.prepare(began);
+        pool.prepare(began);
+        assert_eq!(pool.ready.len(), 1, "quiet has to come before there are more");
+        while let Some(at) = pool.fills_at() {
+            pool.prepare(at);
+        }
+        assert_eq!(pool.ready.len(), READY);
         let until = pool.ready_until().unwrap();
         pool.expire(until.checked_sub(Duration::from_secs(1)).unwrap());
         assert_eq!(pool.ready_until(), Some(until));
         pool.expire(until);
-        pool.prepare();
-        assert_eq!(pool.ready_until(), None);
+        pool.prepare(until);
+        assert!(pool.ready.is_empty() && pool.ready_until().is_none());
         pool.begin(1, Start::default(), until).unwrap();
         while pool.collect().is_empty() {
             std::thread::yield_now();
         }
-        pool.prepare();
-        assert!(pool.ready_until().is_some());
+        pool.prepare(Instant::now());
+        assert_eq!(pool.ready.len(), 1);
         pool.cancel_all();
     }
 }

@@ -14,27 +14,31 @@ use ops::{Edit, EditChange, Git, OpResult, Operation, Reason};
 use support::{DEADLINE, Hand, SHORT, Scratch, directory, fifo, launcher, paths, run, write};
 use wire::worker::v1::{FromWorker, Hello, from_worker, to_worker};
 
-/// The keeper, the host worker and the process that waits for an operation, by their ids on the host.
-fn processes(host_worker: &Hand) -> [u32; 3] {
+/// Processes that wait when it is quiet.
+const WAITING: usize = 4;
+
+/// The keeper, the host worker and the processes that wait for operations, by their ids on the host.
+fn processes(host_worker: &Hand) -> Vec<u32> {
     let keeper = host_worker.process.pid();
-    let [host_worker] = children(keeper, 3);
-    let [waiting] = children(host_worker, 4);
-    [keeper, host_worker, waiting]
+    let host_worker = children(keeper, 3, 1)[0];
+    [vec![keeper, host_worker], children(host_worker, 4, WAITING)].concat()
 }
 
-/// The children, oldest first, when there are as many and each has so many filters. A process gets its filter last; the one that
-/// waits is made after the hello, and the next one when it has something to do.
-fn children<const N: usize>(pid: u32, filters: u32) -> [u32; N] {
+/// The children, oldest first, when there are so many and each has so many filters. A process gets its filter last; the first that
+/// waits is made after the hello, and the others when it is quiet.
+fn children(pid: u32, filters: u32, least: usize) -> Vec<u32> {
     let began = Instant::now();
     loop {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         let found: Vec<u32> = children.split_whitespace().map(|child| child.parse().unwrap()).collect();
         let is_ready = |child: &u32| status(*child, "Seccomp_filters").parse::<u32>().unwrap() >= filters;
-        match <[u32; N]>::try_from(found) {
-            Ok(found) if found.iter().all(is_ready) => return found,
-            _ => {}
+        if found.len() >= least && found.iter().all(is_ready) {
+            return found;
         }
-        assert!(began.elapsed() < DEADLINE, "{pid} has no {N} children with {filters} filters: {children}");
+        assert!(
+            began.elapsed() < DEADLINE,
+            "{pid} has no {least} children with {filters} filters: {children}"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -70,10 +74,12 @@ fn nothing_of_the_host_is_left() {
             assert_eq!(status(pid, "Umask"), "0022");
             assert_eq!(names(format!("/proc/{pid}/root")), ["pkg", "private", "state", "workspace"]);
             assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), PathBuf::from("/"));
-            let fds = names(format!("/proc/{pid}/fd"));
-            assert_eq!(fds[..3], ["0", "1", "2"]);
+            let mut fds: Vec<u32> =
+                names(format!("/proc/{pid}/fd")).iter().map(|fd| fd.parse().unwrap()).collect();
+            fds.sort_unstable();
+            assert_eq!(fds[..3], [0, 1, 2]);
             for fd in &fds[3..] {
-                // Between the host worker and the process that waits.
+                // Between the host worker and the processes that wait.
                 let what = fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap();
                 let what = what.to_str().unwrap();
                 assert!(what.starts_with("pipe:") || what == "anon_inode:[pidfd]", "{fd}: {what}");
@@ -102,9 +108,11 @@ fn nothing_of_the_host_is_left() {
                 assert_ne!(fs::read_link(format!("/proc/{pid}/ns/{namespace}")).unwrap(), own, "{namespace}");
             }
         }
-        let [_, host_worker_pid, waiting] = processes(&host_worker);
-        assert_eq!(names(format!("/proc/{waiting}/fd")).len(), 4, "three, and the way out");
-        assert_eq!(status(host_worker_pid, "NSpid").split(' ').next_back(), Some("1"));
+        let [_, host_worker_pid, waiting @ ..] = &processes(&host_worker)[..] else { panic!() };
+        for waiting in waiting {
+            assert_eq!(names(format!("/proc/{waiting}/fd")).len(), 4, "three, and the way out");
+        }
+        assert_eq!(status(*host_worker_pid, "NSpid").split(' ').next_back(), Some("1"));
     }
 }
 
@@ -117,7 +125,7 @@ fn a_host_worker_sees_only_the_mounts_that_it_was_given() {
     run(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&inner));
     fs::write(inner.join("secret"), "x").unwrap();
     let host_worker = scratch.host_worker();
-    let [_, pid, _] = processes(&host_worker);
+    let pid = processes(&host_worker)[1];
     assert_eq!(names(format!("/proc/{pid}/root/workspace/inner")), [] as [&str; 0]);
     run(Command::new("umount").arg(&inner));
 }
@@ -180,7 +188,7 @@ fn answers_a_ping_while_something_hangs_and_ends_with_its_channel() {
     assert_eq!(host_worker.outcome(timed).unwrap_err().reason, Reason::TimedOut);
 
     host_worker.begin(&Operation::Git(Git::Status), DEADLINE, false);
-    let [pid] = children(host_worker.process.pid(), 3);
+    let pid = children(host_worker.process.pid(), 3, 1)[0];
     let began = Instant::now();
     assert_eq!(host_worker.process.wait(Duration::from_secs(5)).unwrap(), "");
     assert!(began.elapsed() < Duration::from_secs(5), "it did not end by itself");
@@ -197,9 +205,9 @@ fn the_process_of_an_operation_has_one_task_and_every_restriction() {
         for operation in [Git::Status, Git::Add { paths: paths(&["d"]) }].map(Operation::Git) {
             let mut host_worker = scratch.host_worker();
             let hanging = host_worker.begin(&operation, DEADLINE, false);
-            let [host_worker_pid] = children(host_worker.process.pid(), 3);
-            // The next one waits already.
-            let [pid, _] = children(host_worker_pid, 4);
+            let host_worker_pid = children(host_worker.process.pid(), 3, 1)[0];
+            // The others wait already.
+            let pid = children(host_worker_pid, 4, 2)[0];
             assert_eq!(fs::read_dir(format!("/proc/{pid}/task")).unwrap().count(), 1);
             for (field, value) in [
                 ("Uid", format!("{uid} {uid} {uid} {uid}")),

@@ -1,4 +1,4 @@
-//! What waits: the process for the next operation, and an operation for the word that it may take effect.
+//! What waits: the processes for the next operations, and an operation for the word that it may take effect.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // also outside of test functions
 
 mod support;
@@ -184,11 +184,11 @@ fn more_calls_than_are_at_work_at_once_get_their_words_in_any_order() {
     assert!(nothing_left(&scratch));
 }
 
-/// Waits for the process that waits for the next operation.
+/// Waits for all processes that wait for operations; the one that is for the next.
 fn ready(host_worker: &Hand) -> String {
     loop {
-        if let [one] = &host_worker.operations()[..] {
-            return one.clone();
+        if let [next, _, _, _] = &host_worker.operations()[..] {
+            return next.clone();
         }
         std::thread::sleep(Duration::from_micros(200));
     }

@@ -3,6 +3,7 @@
 //! Never file contents: inputs have their digest, outcomes are sizes, hashes, counts and a short preview of what a
 //! command wrote.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
@@ -66,7 +67,7 @@ impl Times {
     }
 }
 
-/// An intent on its way to the disk: whether it has arrived there. Clones are the same.
+/// An intent that goes to the disk once it is awaited: whether it has arrived there. Clones are the same.
 pub(super) type Intent = Shared<BoxFuture<'static, Result<(), Unavailable>>>;
 
 /// Writes a call's intent and receipt, each once.
@@ -80,6 +81,8 @@ pub(super) struct Journal {
     asked: bool,
     decision: Option<Decision>,
     opened: bool,
+    /// An intent that may not be on its way yet.
+    intent: Option<Intent>,
     /// Bytes of the command's output that the spool has.
     kept: [u64; 2],
 }
@@ -111,6 +114,7 @@ impl Journal {
             asked: false,
             decision: None,
             opened: false,
+            intent: None,
             kept: [0; 2],
         }
     }
@@ -195,7 +199,7 @@ impl Journal {
 
     /// The intent: durable when an effect may follow.
     pub(super) async fn open(&mut self, log: &AuditLog, times: &mut Times) -> Result<(), Unavailable> {
-        let event = self.intent();
+        let event = self.event();
         let recorded = if self.has_effect || self.asked {
             log.record(event).await.map(drop)
         } else {
@@ -205,15 +209,15 @@ impl Journal {
         recorded
     }
 
-    /// The intent of a call whose effect waits for it. It is on its way when this returns.
-    pub(super) async fn begin(&mut self, log: &AuditLog, times: &mut Times) -> Result<Intent, Unavailable> {
-        let event = self.intent();
-        let recorded = log.begin(event).await;
-        times.recorded();
-        Ok(recorded?.map(|recorded| recorded.unwrap_or(Err(Unavailable)).map(drop)).boxed().shared())
+    /// The intent of a call whose effect waits for it: awaited when its worker has the work, and before the receipt in any case.
+    pub(super) fn begin(&mut self, log: &Arc<AuditLog>) -> Intent {
+        let (log, event) = (log.clone(), self.event());
+        let intent = async move { log.record(event).await.map(drop) }.boxed().shared();
+        self.intent = Some(intent.clone());
+        intent
     }
 
-    fn intent(&mut self) -> Event {
+    fn event(&mut self) -> Event {
         self.opened = true;
         let mut event = self.common.clone();
         event.input = Some(std::mem::take(&mut self.input)).filter(|input| !input.is_null());
@@ -230,8 +234,12 @@ impl Journal {
         times: &mut Times,
     ) -> Result<(), Unavailable> {
         if !self.opened {
-            let event = self.intent();
+            let event = self.event();
             log.enqueue(event).await?;
+        }
+        if let Some(intent) = self.intent.take() {
+            // Where it failed the receipt does, too, or comes after it.
+            let _ = intent.await;
         }
         let mut event = self.common.clone();
         event.kind = Kind::CallReceipt;

@@ -284,7 +284,7 @@ impl Hand {
         id
     }
 
-    /// The host worker's own processes on this host: operations at work, and the one that waits for the next.
+    /// The host worker's own processes on this host: operations at work, and those that wait for the next.
     pub fn operations(&self) -> Vec<String> {
         let children = |pid: &str| -> Vec<String> {
             let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();

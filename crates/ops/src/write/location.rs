@@ -197,7 +197,7 @@ fn before(path: &SandboxPath, old: RegularFile, keep: u64) -> Result<Before, Too
     let (mut digest, mut size, mut content) = (Digest::default(), 0, Some(Vec::new()));
     // What is appended meanwhile belongs to a later state.
     let mut file = old.file.take(old.meta.size);
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; usize::try_from(old.meta.size).unwrap_or(BLOCK).min(BLOCK)];
     loop {
         let read = match file.read(&mut block) {
             Ok(0) => return Ok(Before { size, sha256: digest.hex(), content }),

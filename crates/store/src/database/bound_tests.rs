@@ -54,7 +54,7 @@ impl Bench {
             response: response.encode_to_vec(),
             promised,
         };
-        self.store.insert_call_unsynced(&call).unwrap();
+        self.store.insert_calls_unsynced(&[call]).unwrap();
         call_id
     }
 

@@ -30,24 +30,27 @@ pub(super) fn place(call: CallId) -> String {
 impl Store {
     /// Keeps a finished call, unless its run has been deleted meanwhile. It survives a crash of the machine, too.
     pub fn insert_call(&self, call: &StoredCall) -> Result<(), StoreError> {
-        self.insert(&mut self.lock(), call)
+        self.insert(&mut self.lock(), std::slice::from_ref(call))
     }
 
-    /// The same, but only what is kept later brings it to the disk: it survives a crash of the daemon. A sync of its own
-    /// would be in the way of the audit log's, for which calls wait.
-    pub fn insert_call_unsynced(&self, call: &StoredCall) -> Result<(), StoreError> {
+    /// The same of several, but only what is kept later brings them to the disk: they survive a crash of the daemon. A sync of
+    /// their own would be in the way of the audit log's, for which calls wait.
+    pub fn insert_calls_unsynced(&self, calls: &[StoredCall]) -> Result<(), StoreError> {
         let mut connection = self.lock();
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        let inserted = self.insert(&mut connection, call);
+        let inserted = self.insert(&mut connection, calls);
         connection.pragma_update(None, "synchronous", "FULL")?;
         inserted
     }
 
-    fn insert(&self, connection: &mut Connection, call: &StoredCall) -> Result<(), StoreError> {
+    fn insert(&self, connection: &mut Connection, calls: &[StoredCall]) -> Result<(), StoreError> {
         let transaction = connection.transaction()?;
         let mut room = self.room(&transaction);
         let lives = "SELECT 1 FROM runs WHERE run_id = ?1";
-        if transaction.prepare_cached(lives)?.exists([call.run_id.to_string()])? {
+        for call in calls {
+            if !transaction.prepare_cached(lives)?.exists([call.run_id.to_string()])? {
+                continue;
+            }
             room.replace(call.call_id)?;
             if let Some((response, keeps)) = room.make(call)? {
                 let mut insert = transaction.prepare_cached(

@@ -159,6 +159,10 @@ impl Driver {
 
     async fn drive(&mut self) -> Result<Finished, LaneError> {
         self.shared.send(std::mem::take(&mut self.start)).await?;
+        if self.go.is_some() {
+            // The worker has it before anything else costs time.
+            tokio::task::yield_now().await;
+        }
         if let Some(line) = &self.line {
             line.begin();
         }
