@@ -16,7 +16,9 @@ use identity::{Access, RunId};
 use oidc::Issuers;
 use processes::Processes;
 use refusal::chain;
-use runs::{Directories, DiskWatch, Launcher, Pool, Projects, Quotas, Roots, Runs, Uploads, execution_log};
+use runs::{
+    Directories, DiskWatch, Launcher, Pool, Projects, Quotas, Roots, Runs, Turns, Uploads, execution_log,
+};
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -71,6 +73,7 @@ pub(crate) async fn run(config: Config, prepared: Prepared) -> anyhow::Result<()
         roots: Roots::new(config.workspace_roots.clone(), config.harness_on_bind),
         projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
         pool: Pool::new(config.pool.clone()),
+        turns: Turns::default(),
     };
     let spool = startup::spool(&store, &config).await?;
     let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.runs)

@@ -40,8 +40,8 @@ pub use default_image::{DefaultImageSource, NoDefaultImage, read as read_busybox
 pub use deny_list::HarnessOnBind;
 pub use directories::Directories;
 pub use disk_watch::DiskWatch;
-pub use launch::Launcher;
 pub use launch::pool::{Pool, PoolEntry};
+pub use launch::{Launcher, Turns};
 pub use placed::{Carried, GuestBinary, place_host_worker};
 pub use quota::{Account, Projects, Quotas, Thresholds};
 pub use reattach::TakenOver;

@@ -11,9 +11,11 @@ pub(crate) mod source;
 mod users;
 
 use std::io;
+use std::num::NonZero;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use containers::accounts::Accounts;
 use containers::{
@@ -27,6 +29,7 @@ use identity::{Principal, RunId};
 use ops::{Environment, Reason};
 use refusal::Refusal;
 use store::run::{LaunchFingerprint, Layer, Limits, Owner, Ownership, Place, Record, Started};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::block_in_place;
 
 use crate::default_image::DefaultImageSource;
@@ -58,6 +61,9 @@ pub(crate) struct Wanted {
     pub(crate) environment: Environment,
 }
 
+/// For a cold start to have its turn.
+const TURN: Duration = Duration::from_secs(120);
+
 /// Launches runs. One for the daemon.
 pub struct Launcher {
     pub engine: Arc<dyn Engine>,
@@ -70,6 +76,30 @@ pub struct Launcher {
     pub roots: Roots,
     pub projects: Projects,
     pub pool: Pool,
+    pub turns: Turns,
+}
+
+/// Cold starts at the same time: the engine is no quicker with more, and with fewer those that came first are ready first.
+pub struct Turns(Semaphore);
+
+impl Default for Turns {
+    /// Twice as many as there are processors, and eight at least.
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self(Semaphore::new((2 * processors).max(8)))
+    }
+}
+
+impl Turns {
+    async fn wait(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
+        turn.ok().and_then(Result::ok).ok_or_else(|| {
+            Refusal::new(
+                Reason::Overloaded,
+                "the engine has been starting other runs all the time; try again later",
+            )
+        })
+    }
 }
 
 /// A container whose guest answers, and which shows what it is to show.
@@ -212,6 +242,7 @@ impl Launcher {
         shown: &[Shown<'_>],
         resources: &mut RunResources,
     ) -> Result<Contained, Refusal> {
+        let _turn = self.turns.wait().await?;
         let run = record.id.to_string();
         let (hardening, users) = (&wanted.hardening, self.host.user_map);
         let boundary = hardening.boundary;
