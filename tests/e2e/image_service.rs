@@ -92,9 +92,7 @@ fn build_header(image: &Image) -> v1::BuildImageHeader {
 /// A directory whose build begins with the default image, which is there without a network.
 fn context(daemon: &Daemon, commands: &str) -> Vec<u8> {
     // An engine may have those of other versions.
-    let log = daemon.log();
-    let base =
-        log.split_once("default image image=").expect("it is told").1.split_whitespace().next().unwrap();
+    let base = daemon.told("default image image=");
     made(|tar| add(tar, "Dockerfile", format!("FROM {base}\n{commands}\n").as_bytes()))
 }
 

@@ -189,6 +189,13 @@ impl Daemon {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
+    /// The word that follows `before` in its log, the last time that it was said.
+    pub fn told(&self, before: &str) -> String {
+        let log = self.log();
+        let (_, after) = log.rsplit_once(before).expect(before);
+        after.split_whitespace().next().unwrap().to_owned()
+    }
+
     /// Waits until the pool has said so many times, over all starts, that as many containers wait as are wanted.
     pub async fn pool_is_full(&self, times: usize) {
         let full = async {

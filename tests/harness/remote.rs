@@ -77,10 +77,7 @@ impl Certificates {
 impl Daemon {
     /// Where it listens on TCP.
     pub fn address(&self) -> SocketAddr {
-        let log = self.log();
-        let line = log.lines().rev().find(|line| line.contains("listens on TCP")).expect("it does not");
-        let address = line.split("address=").nth(1).unwrap().trim();
-        address.parse().unwrap()
+        self.told("listens on TCP, too address=").parse().unwrap()
     }
 
     /// The same as a URL, by the name in its certificate.

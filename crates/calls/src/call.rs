@@ -60,7 +60,7 @@ pub use stream::{Events, stream};
 
 use begin::{CallOptions, Lookup};
 use decode::{Decoded, ResponseFormat};
-use record::{Intent, Journal, Times};
+use record::{Journal, Times};
 use slot::Slot;
 use standstill::Standstill;
 
@@ -146,8 +146,6 @@ struct Admitted {
     room: Slot,
     /// Its run may stand still for it until it is over.
     still: Standstill,
-    /// What its effect has to wait for. Elsewhere the intent is on disk by now.
-    intent: Option<Intent>,
 }
 
 /// What came of an operation of a process, whose own use is counted when it ends.
@@ -326,14 +324,13 @@ impl CallTask {
                 run.lanes_for(permit.operation())?;
                 self.calls.quotas.check(&run.disk, permit.operation())?;
                 journal.decided(permit.decision());
-                let intent = if permit.operation().lane() == Lane::Host && journal.has_effect() {
-                    Some(journal.begin(&self.calls.audit))
+                if permit.operation().lane() == Lane::Host && journal.has_effect() {
+                    journal.begin(&self.calls.audit);
                 } else {
                     journal.open(&self.calls.audit, times).await?;
-                    None
-                };
+                }
                 let room = self.room(&run, &caller, permit.operation(), Turn::Ordinary, times).await?;
-                Ok(Admitted { intent, ..self.admitted(run, permit, room) })
+                Ok(self.admitted(run, permit, room))
             }
             Admission::Ask(ticket) => {
                 self.calls.quotas.check(&run.disk, ticket.operation())?;
@@ -395,7 +392,7 @@ impl CallTask {
 
     /// A call that may be executed without asking anybody.
     fn admitted(&self, run: Arc<Run>, permit: Permit, room: Slot) -> Admitted {
-        Admitted { run, permit, room, still: Standstill::none(&self.calls, self.call.run), intent: None }
+        Admitted { run, permit, room, still: Standstill::none(&self.calls, self.call.run) }
     }
 
     /// Only dialects tell them.
@@ -417,11 +414,12 @@ impl CallTask {
 
     /// Spends the permit in its lane. A run that stood still for the call goes on afterwards.
     async fn execute(&self, admitted: Admitted, journal: &mut Journal, times: &mut Times) -> Close {
-        let Admitted { run, permit, room, mut still, intent } = admitted;
+        let Admitted { run, permit, room, mut still } = admitted;
         let _busy = run.busy();
         let cancel = self.call.cancel.child_token();
         let limit = journal.limit();
         let began = Instant::now();
+        let intent = journal.begun();
         let mut finished = match (permit.operation().lane(), &intent) {
             (Lane::Host, Some(intent)) => {
                 let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();

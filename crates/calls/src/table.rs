@@ -301,8 +301,7 @@ impl CallTable {
         });
         let (first, later) = if keep == Keep::First { (stored, None) } else { (None, stored) };
         if let Some(first) = first {
-            self.keep(vec![first], |store, calls| calls.iter().try_for_each(|call| store.insert_call(call)))
-                .await;
+            self.keep(vec![first], Store::insert_calls).await;
         }
         {
             let mut table = self.table();
@@ -339,9 +338,11 @@ impl CallTable {
         calls: Vec<StoredCall>,
         insert: fn(&Store, &[StoredCall]) -> Result<(), StoreError>,
     ) {
-        let ids: Vec<_> = calls.iter().map(|call| call.call_id.to_string()).collect();
+        let ids: Vec<_> = calls.iter().map(|call| call.call_id).collect();
         if let Err(error) = self.store.with(move |store| insert(store, &calls)).await {
-            tracing::error!(calls = ids.join(" "), error = %chain(&error), "the outcomes of calls were not kept");
+            for call in ids {
+                tracing::error!(%call, error = %chain(&error), "a call's outcome was not kept");
+            }
         }
     }
 

@@ -11,11 +11,8 @@ use std::time::{Duration, Instant};
 
 use host_launch::{HostWorkerSpec, Namespaces};
 use ops::{Edit, EditChange, Git, OpResult, Operation, Reason};
-use support::{DEADLINE, Hand, SHORT, Scratch, directory, fifo, launcher, paths, run, write};
+use support::{DEADLINE, Hand, SHORT, Scratch, WAITING, directory, fifo, launcher, paths, run, write};
 use wire::worker::v1::{FromWorker, Hello, from_worker, to_worker};
-
-/// Processes that wait when it is quiet.
-const WAITING: usize = 4;
 
 /// The keeper, the host worker and the processes that wait for operations, by their ids on the host.
 fn processes(host_worker: &Hand) -> Vec<u32> {

@@ -11,7 +11,7 @@ use ops::{
     Delete, Edit, EditChange, Git, OpResult, Operation, Outcome, Patch, PatchChange, Reason, WriteResult,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Hand, Scratch, paths, write};
+use support::{Hand, Scratch, WAITING, paths, write};
 
 const NEW: &[u8] = &[b'n'; 4096];
 const LARGE: usize = 100_000;
@@ -187,8 +187,9 @@ fn more_calls_than_are_at_work_at_once_get_their_words_in_any_order() {
 /// Waits for all processes that wait for operations; the one that is for the next.
 fn ready(host_worker: &Hand) -> String {
     loop {
-        if let [next, _, _, _] = &host_worker.operations()[..] {
-            return next.clone();
+        let waiting = host_worker.operations();
+        if waiting.len() == WAITING {
+            return waiting[0].clone();
         }
         std::thread::sleep(Duration::from_micros(200));
     }

@@ -18,9 +18,8 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
 pub(super) async fn daemon(more: &str) -> (Daemon, u16) {
     let config = format!("mcp: {{ http: {{ listen: '127.0.0.1:0'{more} }} }}\n");
     let daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;
-    let log = daemon.log();
-    let (_, place) = log.split_once("MCP over HTTP: http://127.0.0.1:").expect("it is told");
-    let port = place.split_once('/').unwrap().0.parse().unwrap();
+    let place = daemon.told("MCP over HTTP: http://127.0.0.1:");
+    let port = place.strip_suffix("/mcp").unwrap().parse().unwrap();
     (daemon, port)
 }
 

@@ -46,9 +46,7 @@ impl CallTask {
             Ok(self.calls.gateway.recall(ticket, &bound).map(|permit| (permit, room)))
         };
         match recalled.await {
-            Ok(Some((permit, room))) => {
-                Ok(Some(Admitted { run: run.clone(), permit, room, still, intent: None }))
-            }
+            Ok(Some((permit, room))) => Ok(Some(Admitted { run: run.clone(), permit, room, still })),
             other => {
                 still.end().await;
                 other.map(|_| None)
@@ -155,7 +153,7 @@ impl CallTask {
             Err(refusal) => Err(refusal),
         };
         match granted {
-            Ok((permit, room)) => Ok(Admitted { run, permit, room, still, intent: None }),
+            Ok((permit, room)) => Ok(Admitted { run, permit, room, still }),
             Err(refusal) => {
                 if self.call.answer().suspended {
                     still.leave();

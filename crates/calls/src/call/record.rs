@@ -68,7 +68,7 @@ impl Times {
 }
 
 /// An intent that goes to the disk once it is awaited: whether it has arrived there. Clones are the same.
-pub(super) type Intent = Shared<BoxFuture<'static, Result<(), Unavailable>>>;
+type Intent = Shared<BoxFuture<'static, Result<(), Unavailable>>>;
 
 /// Writes a call's intent and receipt, each once.
 pub(super) struct Journal {
@@ -81,7 +81,7 @@ pub(super) struct Journal {
     asked: bool,
     decision: Option<Decision>,
     opened: bool,
-    /// An intent that may not be on its way yet.
+    /// What the effect has to wait for, and may not be on its way yet. Otherwise the intent is on disk once it is opened.
     intent: Option<Intent>,
     /// Bytes of the command's output that the spool has.
     kept: [u64; 2],
@@ -210,11 +210,14 @@ impl Journal {
     }
 
     /// The intent of a call whose effect waits for it: awaited when its worker has the work, and before the receipt in any case.
-    pub(super) fn begin(&mut self, log: &Arc<AuditLog>) -> Intent {
+    pub(super) fn begin(&mut self, log: &Arc<AuditLog>) {
         let (log, event) = (log.clone(), self.event());
-        let intent = async move { log.record(event).await.map(drop) }.boxed().shared();
-        self.intent = Some(intent.clone());
-        intent
+        self.intent = Some(async move { log.record(event).await.map(drop) }.boxed().shared());
+    }
+
+    /// What was begun.
+    pub(super) fn begun(&self) -> Option<Intent> {
+        self.intent.clone()
     }
 
     fn event(&mut self) -> Event {

@@ -165,7 +165,7 @@ fn lost(call_id: CallId, run_id: RunId, event: &Event, why: String) -> Option<St
 }
 
 async fn keep(store: &Store, stored: StoredCall) -> anyhow::Result<()> {
-    let kept = store.with(move |store| store.insert_call(&stored)).await;
+    let kept = store.with(move |store| store.insert_calls(&[stored])).await;
     kept.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))
 }
 
@@ -215,7 +215,7 @@ mod tests {
             response: vec![],
             promised: true,
         };
-        store.insert_call(&kept).unwrap();
+        store.insert_calls(std::slice::from_ref(&kept)).unwrap();
         // Whoever decided on an approval, or asked for it, knows the call's id.
         let decided = CallId::new();
         let mut receipt = Event::new(Kind::CallReceipt)

@@ -26,6 +26,8 @@ use worker_protocol::frame::{FrameBuffer, encode};
 
 pub use dice::Dice;
 
+/// Processes that wait for operations when it is quiet.
+pub const WAITING: usize = 4;
 pub const DEADLINE: Duration = Duration::from_secs(20);
 /// For what must hang until its deadline.
 pub const SHORT: Duration = Duration::from_millis(700);

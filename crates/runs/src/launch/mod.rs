@@ -432,3 +432,23 @@ pub(crate) fn wanted(
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::sync::Semaphore;
+
+    use super::Turns;
+
+    #[tokio::test]
+    async fn those_that_came_first_have_the_first_turns() {
+        let turns = Turns(Semaphore::new(1));
+        let now = turns.wait().await.unwrap();
+        let (mut first, mut second) = (Box::pin(turns.wait()), Box::pin(turns.wait()));
+        assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+        drop(now);
+        assert!((&mut second).now_or_never().is_none(), "it came later");
+        drop(first.await.unwrap());
+        drop(second.await.unwrap());
+    }
+}

@@ -188,7 +188,7 @@ fn a_call_that_is_kept_again_takes_the_place_of_what_was_kept() {
     let call = bench.keep(true, KIB);
     let stored = bench.store.call(call).unwrap().unwrap();
     let used = bench.store.0.outcomes.used();
-    bench.store.insert_call(&stored).unwrap();
+    bench.store.insert_calls(&[stored]).unwrap();
     assert_eq!(bench.store.0.outcomes.used(), used);
     bench.check();
 }

@@ -28,13 +28,13 @@ pub(super) fn place(call: CallId) -> String {
 }
 
 impl Store {
-    /// Keeps a finished call, unless its run has been deleted meanwhile. It survives a crash of the machine, too.
-    pub fn insert_call(&self, call: &StoredCall) -> Result<(), StoreError> {
-        self.insert(&mut self.lock(), std::slice::from_ref(call))
+    /// Keeps finished calls, but those whose run has been deleted meanwhile. They survive a crash of the machine, too.
+    pub fn insert_calls(&self, calls: &[StoredCall]) -> Result<(), StoreError> {
+        self.insert(&mut self.lock(), calls)
     }
 
-    /// The same of several, but only what is kept later brings them to the disk: they survive a crash of the daemon. A sync of
-    /// their own would be in the way of the audit log's, for which calls wait.
+    /// The same, but only what is kept later brings them to the disk: they survive a crash of the daemon. A sync of their own
+    /// would be in the way of the audit log's, for which calls wait.
     pub fn insert_calls_unsynced(&self, calls: &[StoredCall]) -> Result<(), StoreError> {
         let mut connection = self.lock();
         connection.pragma_update(None, "synchronous", "NORMAL")?;

@@ -158,7 +158,7 @@ pub(crate) mod tests {
             store.insert_run(&run, Some(("q", b"digest"))).unwrap();
             run.state = State::Ready;
             store.update_run(&run).unwrap();
-            store.insert_call(&call).unwrap();
+            store.insert_calls(std::slice::from_ref(&call)).unwrap();
         }
         let store = Store::open(&path, OutcomeBounds::WIDE).unwrap();
         assert_eq!(store.runs().unwrap(), [run.clone()]);
@@ -170,7 +170,7 @@ pub(crate) mod tests {
         assert_eq!(store.call_by_request(RunId::new(), "r1").unwrap(), None);
         store.delete_run(run.id).unwrap();
         assert_eq!(store.call(call.call_id).unwrap(), None);
-        store.insert_call(&call).unwrap();
+        store.insert_calls(std::slice::from_ref(&call)).unwrap();
         assert_eq!(store.call(call.call_id).unwrap(), None, "one that comes after its run has gone");
         assert!(store.runs().unwrap().is_empty());
     }

@@ -2,8 +2,8 @@
 //!
 //! What is not recorded does not happen: an event is in the file before it goes on to the terminal or to the operator,
 //! and a file that is full or cannot be written ends the session. So does a run that may keep no more on
-//! the host. It is written where blocking is allowed, each event by itself, so that a daemon that dies loses none. Whatever was typed is in here, passwords too, and that is why the
-//! audit log has nothing of it but its digest.
+//! the host. It is written where blocking is allowed, each event by itself, so that a daemon that dies loses none. Whatever
+//! was typed is in here, passwords too, and that is why the audit log has nothing of it but its digest.
 
 #![expect(clippy::disallowed_methods, reason = "recordings, which no run sees")]
 
