@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use bollard::Docker;
 use bollard::container::LogOutput;
 use bollard::errors::Error;
-use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use bollard::exec::{CreateExecOptions, StartExecResults};
 use bollard::query_parameters::{
     CreateContainerOptions, CreateImageOptions, ListContainersOptions, RemoveContainerOptions,
     RemoveImageOptions,
@@ -45,8 +45,6 @@ const IMPORTING: Duration = Duration::from_secs(180);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Between two looks at a container that is being removed.
 const REMOVING: Duration = Duration::from_millis(20);
-/// A frame of an exec's output is read whole; the engine writes up to 32 KiB at a time.
-const OUTPUT_BUFFER: usize = 64 * 1024;
 
 /// A Docker Engine. Cheap to clone; every call opens its own connection.
 #[derive(Debug, Clone)]
@@ -210,9 +208,7 @@ impl Engine for DockerEngine {
         };
         let created = self.within(CHANGING, attempt, self.client.create_exec(id.as_str(), options)).await?;
         let exec = ExecId::parse(&created.id).map_err(|error| faults::malformed(attempt, &error))?;
-        let options =
-            StartExecOptions { output_capacity: Some(OUTPUT_BUFFER), ..StartExecOptions::default() };
-        match self.within(CHANGING, attempt, self.client.start_exec(exec.as_str(), Some(options))).await? {
+        match self.within(CHANGING, attempt, self.client.start_exec(exec.as_str(), None)).await? {
             StartExecResults::Attached { output, input } => {
                 let errors = ErrorTail::default();
                 let pieces = output.map(|piece| piece.map(sorted).map_err(std::io::Error::other));

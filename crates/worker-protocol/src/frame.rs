@@ -10,6 +10,8 @@ use thiserror::Error;
 pub const MAX_FRAME: usize = 4 * 1024 * 1024;
 
 const LENGTH: usize = 4;
+/// Bytes read at once, at least and at most. An idle connection keeps room for the least, which a read of 4 KiB fits in.
+const READ: (usize, usize) = (8 * 1024, 64 * 1024);
 
 /// A stream that cannot be believed any longer.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -46,12 +48,32 @@ impl FrameBuffer {
 
     /// Appends what was read.
     pub fn extend(&mut self, bytes: &[u8]) {
+        self.tail().extend_from_slice(bytes);
+    }
+
+    /// Where what is read next is appended, with room for it: much if the frame under way says that much is to come.
+    pub fn room(&mut self) -> &mut Vec<u8> {
+        let tail = self.tail();
+        let announced = tail.first_chunk::<LENGTH>().map_or(0, |prefix| u32::from_be_bytes(*prefix) as usize);
+        let missing = announced.saturating_add(LENGTH).saturating_sub(tail.len());
+        tail.reserve(missing.clamp(READ.0, READ.1));
+        tail
+    }
+
+    fn tail(&mut self) -> &mut Vec<u8> {
         // Frames that were handed out are dropped here, once a read, instead of once a frame.
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        self.bytes.extend_from_slice(bytes);
+        &mut self.bytes
+    }
+
+    /// Gives memory back that large frames took, unless one is under way.
+    pub fn rest(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
     }
 
     /// The next complete message, `None` when more bytes are needed.
@@ -104,6 +126,29 @@ mod tests {
             assert_eq!(got, [hello(1), hello(2)], "cut at {cut}");
             assert!(buffer.is_empty());
         }
+    }
+
+    #[test]
+    fn room_is_made_as_a_frame_announces_it_within_bounds_and_given_back() {
+        let room = |announced: u32| {
+            let mut buffer = FrameBuffer::new();
+            buffer.extend(&announced.to_be_bytes());
+            let tail = buffer.room();
+            tail.capacity() - tail.len()
+        };
+        assert_eq!([0, 10_000, 30_000].map(|length| room(length) >= length as usize), [true; 3]);
+        assert!((READ.0..READ.1).contains(&room(6)) && room(30_000) < READ.1, "as much as is to come");
+        assert!(room(u32::MAX) < 2 * READ.1, "a length alone takes no memory");
+
+        let mut buffer = FrameBuffer::new();
+        let large = Hello { protocol: 1, nonce: vec![7; 100_000], ..Hello::default() };
+        let large = encode(&ToWorker { id: 1, body: Some(to_worker::Body::Hello(large)) }).unwrap();
+        buffer.extend(&large[..50_000]);
+        buffer.rest();
+        buffer.extend(&large[50_000..]);
+        assert!(buffer.pop::<ToWorker>().unwrap().is_some(), "nothing of a frame under way is lost");
+        buffer.rest();
+        assert_eq!(buffer.bytes.capacity(), 0);
     }
 
     #[test]

@@ -13,9 +13,6 @@ use crate::client::table::{Accepted, Table};
 use crate::client::{CloseReason, Violation};
 use crate::frame::FrameBuffer;
 
-/// Bytes read at once.
-const READ: usize = 64 * 1024;
-
 pub(super) fn start<W, R>(
     shared: &Arc<Shared>,
     frames: mpsc::Receiver<Vec<u8>>,
@@ -65,25 +62,26 @@ async fn until_closed<F: Future<Output = CloseReason>>(
 }
 
 async fn read(shared: &Shared, mut input: impl AsyncRead + Unpin, mut buffer: FrameBuffer) -> CloseReason {
-    // Never filled ahead: of a run that is idle no more of it is in memory than its largest answer.
-    let mut bytes = Vec::with_capacity(READ);
     loop {
         loop {
             match buffer.pop::<FromWorker>() {
                 Ok(Some(frame)) => match shared.table(|table| table.accept(frame)) {
                     Ok(Accepted::Call) => {}
-                    Ok(Accepted::Pong) => shared.pong.notify_one(),
+                    Ok(Accepted::Pong) => {
+                        shared.pong.notify_one();
+                        // They come every few seconds, and alone when the run is idle.
+                        buffer.rest();
+                    }
                     Err(violation) => return violation.into(),
                 },
                 Ok(None) => break,
                 Err(_) => return Violation::Frame.into(),
             }
         }
-        bytes.clear();
-        match input.read_buf(&mut bytes).await {
+        match input.read_buf(buffer.room()).await {
             Ok(0) if buffer.is_empty() => return CloseReason::Eof,
             Ok(0) => return Violation::Cut.into(),
-            Ok(_) => buffer.extend(&bytes),
+            Ok(_) => {}
             Err(error) => return CloseReason::Io(error.kind()),
         }
     }
