@@ -11,10 +11,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "the state directory itself, its reserve and its spool")]
 
+use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -120,19 +122,20 @@ impl StateDisk {
         Ok(remove_oldest(&self.directory.join("spool"))?.then_some("the oldest output of a command"))
     }
 
-    /// Looks again and again, and keeps the reserve.
+    /// Looks again and again, and keeps the reserve. In a thread of its own: a disk that hangs costs this watch alone, and
+    /// work that comes every second would keep each idle thread of the runtime from ending.
     pub async fn watch(self, stop: CancellationToken) {
-        let disk = std::sync::Arc::new(self);
-        let mut ticks = tokio::time::interval(TICK);
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                _ = ticks.tick() => {}
+        let (watching, over) = mpsc::channel::<Infallible>();
+        let looking = move || {
+            while over.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                self.look();
             }
-            let looks = disk.clone();
-            // A disk that hangs costs this watch, and no thread of the runtime.
-            let _ = tokio::task::spawn_blocking(move || looks.look()).await;
+        };
+        match std::thread::Builder::new().name("state-disk".to_owned()).spawn(looking) {
+            Ok(_) => stop.cancelled().await,
+            Err(error) => tracing::error!(%error, "the state disk is not watched: no thread for it"),
         }
+        drop(watching);
     }
 
     fn look(&self) {

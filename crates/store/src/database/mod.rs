@@ -1,8 +1,9 @@
 //! What has to outlive the daemon beside the audit log: runs, calls that wait for a reviewer, and the outcomes of
 //! calls. SQLite in WAL mode.
 //!
-//! Calls into here block on the disk: from async code they go through [`Store::with`]. Each kind of thing has a file of its
-//! own with its table's functions; the tables are made in `schema.rs`.
+//! Calls into here block on the disk: from async code they go through [`Store::with`], to a thread of the store's own. There is
+//! one connection, so more threads would only wait for it, a hundred of them when a hundred runs are made at once. Each kind of
+//! thing has a file of its own with its table's functions; the tables are made in `schema.rs`.
 
 mod alerts;
 mod approvals;
@@ -18,11 +19,13 @@ mod settled;
 mod tokens;
 mod transcripts;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use rusqlite::Connection;
 use seal::{Broken, Seal, StreamKey};
+use tokio::sync::oneshot;
 
 pub use approvals::StoredApproval;
 pub use bound::Outcomes as OutcomeBounds;
@@ -47,6 +50,8 @@ pub enum StoreError {
     Sealed(#[from] Broken),
     #[error("the key that the store is sealed with cannot be used")]
     Key(#[source] std::io::Error),
+    #[error("the thread of the store cannot be started")]
+    Thread(#[source] std::io::Error),
     #[error("the store's task ended")]
     Task,
 }
@@ -63,8 +68,12 @@ impl StoreError {
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
 
+type Job = Box<dyn FnOnce() + Send>;
+
 struct Inner {
     connection: Mutex<Connection>,
+    /// To the thread of [`Store::with`], which ends with the last handle.
+    jobs: mpsc::Sender<Job>,
     /// Closes what may hold a secret.
     seal: Seal,
     /// How much is kept of calls, and may be.
@@ -85,17 +94,20 @@ impl Store {
         bound::allow_giving_back(&connection, path)?;
         let seal = Seal::open(&path.with_file_name("seal.key")).map_err(StoreError::Key)?;
         let outcomes = bound::Kept::open(&connection, path, bounds)?;
-        Ok(Self(Arc::new(Inner { connection: Mutex::new(connection), seal, outcomes })))
+        let jobs = start_thread().map_err(StoreError::Thread)?;
+        Ok(Self(Arc::new(Inner { connection: Mutex::new(connection), jobs, seal, outcomes })))
     }
 
-    /// Runs `job` where blocking is allowed.
+    /// Runs `job` in the store's thread, after those that came before, and also if its caller is gone by then.
     pub async fn with<T, F>(&self, job: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
     {
-        let store = self.clone();
-        tokio::task::spawn_blocking(move || job(&store)).await.map_err(|_| StoreError::Task)?
+        let (store, (answer, answered)) = (self.clone(), oneshot::channel());
+        let job = Box::new(move || drop(answer.send(job(&store))));
+        self.0.jobs.send(job).map_err(|_| StoreError::Task)?;
+        answered.await.map_err(|_| StoreError::Task)?
     }
 
     /// The key of streams that lie beside the store, such as the spool's.
@@ -106,6 +118,18 @@ impl Store {
     fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {
         self.0.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn start_thread() -> std::io::Result<mpsc::Sender<Job>> {
+    let (jobs, coming) = mpsc::channel::<Job>();
+    let work = move || {
+        for job in coming {
+            // One that panics has answered nothing, which its caller sees; the others go on.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+        }
+    };
+    std::thread::Builder::new().name("store".to_owned()).spawn(work)?;
+    Ok(jobs)
 }
 
 #[cfg(test)]
