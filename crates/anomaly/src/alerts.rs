@@ -35,7 +35,8 @@ pub struct Alerts {
     audit: Arc<AuditLog>,
     enforcement: Arc<dyn Enforcement>,
     listeners: Vec<Listener>,
-    changes: broadcast::Sender<Alert>,
+    /// Shared: a channel keeps its last messages in place, and these are large.
+    changes: broadcast::Sender<Arc<Alert>>,
     wake: watch::Sender<()>,
     /// One writer at a time, so that what is stored last is what came last.
     storing: tokio::sync::Mutex<()>,
@@ -99,7 +100,7 @@ impl Alerts {
                 "{}",
                 alert.summary()
             );
-            let _ = self.changes.send(alert.clone());
+            self.publish(alert.clone());
         }
         raised.is_some()
     }
@@ -207,7 +208,7 @@ impl Alerts {
             .collect();
         for id in over {
             if let Some(alert) = table.change(id, |alert| alert.imposed.state = ImposedState::Over) {
-                let _ = self.changes.send(alert);
+                self.publish(alert);
             }
         }
     }
@@ -250,7 +251,7 @@ impl Alerts {
                 let _ = self.enforcement.impose(&other).await;
             }
         }
-        let _ = self.changes.send(alert.clone());
+        self.publish(alert.clone());
         Some(alert)
     }
 
@@ -267,7 +268,7 @@ impl Alerts {
     }
 
     /// Changes from now on.
-    pub fn changes(&self) -> broadcast::Receiver<Alert> {
+    pub fn changes(&self) -> broadcast::Receiver<Arc<Alert>> {
         self.changes.subscribe()
     }
 
@@ -318,7 +319,7 @@ impl Alerts {
     pub(super) async fn delivered(&self, id: AlertId, webhook: &str, how: impl FnOnce(&mut Delivery)) {
         let changed = self.table().delivery(id, webhook, how);
         if let Some(alert) = changed {
-            let _ = self.changes.send(alert);
+            self.publish(alert);
         }
         self.keep().await;
     }
@@ -330,10 +331,15 @@ impl Alerts {
         woken
     }
 
+    fn publish(&self, alert: Alert) {
+        // Nobody watches: nothing to tell.
+        let _ = self.changes.send(Arc::new(alert));
+    }
+
     fn change(&self, id: AlertId, how: impl FnOnce(&mut Alert)) -> Option<Alert> {
         let changed = self.table().change(id, how);
         if let Some(alert) = &changed {
-            let _ = self.changes.send(alert.clone());
+            self.publish(alert.clone());
         }
         changed
     }

@@ -59,7 +59,8 @@ pub struct Runs {
     living: Mutex<BTreeMap<RunId, Arc<Run>>>,
     ended: Mutex<BTreeMap<RunId, Record>>,
     pub(crate) deleted_tokens: DeletedTokens,
-    changes: broadcast::Sender<Record>,
+    /// Shared: a channel keeps its last messages in place, and these are large.
+    changes: broadcast::Sender<Arc<Record>>,
     pub(crate) limit: usize,
     /// How old a run may become; a run that asks for no `ttl` has this one.
     pub(crate) max_ttl: Option<Duration>,
@@ -255,7 +256,7 @@ impl Runs {
     }
 
     /// Changes from now on.
-    pub fn changes(&self) -> broadcast::Receiver<Record> {
+    pub fn changes(&self) -> broadcast::Receiver<Arc<Record>> {
         self.changes.subscribe()
     }
 
@@ -342,7 +343,7 @@ impl Runs {
 
     pub(crate) fn changed(&self, record: Record) {
         // Nobody watches: nothing to tell.
-        let _ = self.changes.send(record);
+        let _ = self.changes.send(Arc::new(record));
     }
 
     pub(crate) fn living(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<Run>>> {

@@ -47,7 +47,8 @@ pub struct Approvals {
     timeout: Option<Duration>,
     allow_self_approval: bool,
     waiting: Mutex<HashMap<String, oneshot::Sender<Approval>>>,
-    changes: broadcast::Sender<Approval>,
+    /// Shared: a channel keeps its last messages in place, and these are large.
+    changes: broadcast::Sender<Arc<Approval>>,
     wake: Notify,
     /// Decisions are recorded in the order in which they are taken.
     deciding: tokio::sync::Mutex<()>,
@@ -247,7 +248,7 @@ impl Approvals {
     }
 
     /// Changes from now on.
-    pub fn changes(&self) -> broadcast::Receiver<Approval> {
+    pub fn changes(&self) -> broadcast::Receiver<Arc<Approval>> {
         self.changes.subscribe()
     }
 
@@ -278,7 +279,7 @@ impl Approvals {
 
     fn publish(&self, approval: &Approval) {
         // Nobody watches: nothing to tell.
-        let _ = self.changes.send(approval.clone());
+        let _ = self.changes.send(Arc::new(approval.clone()));
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<Approval>>> {
