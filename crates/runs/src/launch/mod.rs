@@ -437,8 +437,9 @@ pub(crate) fn wanted(
 mod tests {
     use futures_util::FutureExt as _;
     use tokio::sync::Semaphore;
+    use tokio::time::Instant;
 
-    use super::Turns;
+    use super::{Reason, TURN, Turns};
 
     #[tokio::test]
     async fn those_that_came_first_have_the_first_turns() {
@@ -450,5 +451,17 @@ mod tests {
         assert!((&mut second).now_or_never().is_none(), "it came later");
         drop(first.await.unwrap());
         drop(second.await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_does_not_come_is_refused_and_holds_nobody_up() {
+        let turns = Turns(Semaphore::new(1));
+        let now = turns.wait().await.unwrap();
+        let began = Instant::now();
+        assert_eq!(turns.wait().await.unwrap_err().reason, Reason::Overloaded);
+        assert_eq!(began.elapsed(), TURN);
+        drop(now);
+        drop(turns.wait().await.unwrap());
+        assert_eq!(began.elapsed(), TURN, "the next one need not wait");
     }
 }

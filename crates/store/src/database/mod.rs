@@ -136,9 +136,10 @@ fn start_thread() -> std::io::Result<mpsc::Sender<Job>> {
 pub(crate) mod tests {
     use std::collections::BTreeMap;
 
+    use futures_util::FutureExt as _;
     use identity::{CallId, RunId};
 
-    use super::{OutcomeBounds, Store, StoredCall};
+    use super::{OutcomeBounds, Store, StoreError, StoredCall, mpsc};
     use crate::run::{Limits, Record, Spec, State, Workspace};
 
     pub(crate) fn record() -> Record {
@@ -161,6 +162,29 @@ pub(crate) mod tests {
             writable_paths: Vec::new(),
         };
         Record::new(RunId::new(), spec)
+    }
+
+    #[tokio::test]
+    async fn jobs_are_done_in_their_order_whatever_becomes_of_their_callers_and_none_takes_a_thread() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
+        let (go, wait) = mpsc::channel::<()>();
+        let mut first = Box::pin(store.with(move |_| Ok(wait.recv().unwrap())));
+        assert!((&mut first).now_or_never().is_none());
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let (before, (done, order)) = (threads(), mpsc::channel());
+        for number in 0..100 {
+            let done = done.clone();
+            let job = store.with(move |_| Ok(done.send(number).unwrap()));
+            assert!(job.now_or_never().is_none(), "its caller goes away");
+        }
+        assert_eq!(threads(), before);
+        go.send(()).unwrap();
+        first.await.unwrap();
+        let panics = store.with(|_| -> Result<(), StoreError> { panic!("in a job") }).await;
+        assert!(matches!(panics, Err(StoreError::Task)));
+        assert_eq!(order.try_iter().collect::<Vec<_>>(), Vec::from_iter(0..100));
+        assert!(store.with(|store| store.runs()).await.unwrap().is_empty(), "the others go on");
     }
 
     #[test]
