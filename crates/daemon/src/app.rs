@@ -73,7 +73,8 @@ pub(crate) async fn run(config: Config, prepared: Prepared) -> anyhow::Result<()
         roots: Roots::new(config.workspace_roots.clone(), config.harness_on_bind),
         projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
         pool: Pool::new(config.pool.clone()),
-        turns: Turns::default(),
+        making: Turns::default(),
+        starting: Turns::default(),
     };
     let spool = startup::spool(&store, &config).await?;
     let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.runs)

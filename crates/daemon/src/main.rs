@@ -31,6 +31,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// After everything was flushed, for threads that still block.
 const STRAGGLERS: Duration = Duration::from_secs(5);
 
+/// Until a thread that blocked ends. Each has memory of its own, and no call waits for one to be made.
+const IDLE: Duration = Duration::from_secs(1);
+
 fn main() -> ExitCode {
     match run(&args::Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,8 +68,11 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
     let prepared = startup::prepare(&config.state_dir)?;
     startup::open_files();
     cgroup_view::share();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
+        .thread_keep_alive(IDLE)
+        .enable_all()
+        .build()?;
     let ended = runtime.block_on(app::run(config, prepared));
     // Work that still blocks on a disk or an engine is not waited for.
     runtime.shutdown_timeout(STRAGGLERS);

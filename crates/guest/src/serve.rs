@@ -33,9 +33,6 @@ use crate::streams::{self, Input, Output};
 use crate::terminal_input::TerminalInput;
 use crate::threads::Threads;
 
-/// Bytes read from the daemon at once.
-const READ: usize = 16 * 1024;
-
 /// Downloads at once. Each has one of the threads for files.
 const TRANSFERS: usize = 4;
 
@@ -158,7 +155,10 @@ async fn dispatch(
             Some(Body::Resize(size)) if lane.calls.at_terminal(id, |terminal| terminal.resize(size)) => {}
             Some(Body::Signal(signal))
                 if lane.calls.at_terminal(id, |terminal| terminal.signal(signal.number)) => {}
-            Some(Body::Ping(_)) => outbox.pong(),
+            Some(Body::Ping(_)) => {
+                outbox.pong();
+                frames.buffer.rest();
+            }
             Some(_) | None => {
                 return Err(Fault::Unexpected("a frame that cannot come here"));
             }
@@ -228,12 +228,11 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
 struct Frames {
     input: Input,
     buffer: FrameBuffer,
-    bytes: Vec<u8>,
 }
 
 impl Frames {
     fn new(input: Input) -> Self {
-        Self { input, buffer: FrameBuffer::new(), bytes: vec![0; READ] }
+        Self { input, buffer: FrameBuffer::new() }
     }
 
     /// The next frame; `None` at the end of the input.
@@ -242,11 +241,9 @@ impl Frames {
             if let Some(frame) = self.buffer.pop()? {
                 return Ok(Some(frame));
             }
-            let count = self.input.read(&mut self.bytes).await?;
-            if count == 0 {
+            if self.input.read_buf(self.buffer.room()).await? == 0 {
                 return if self.buffer.is_empty() { Ok(None) } else { Err(Fault::Unexpected("a cut frame")) };
             }
-            self.buffer.extend(&self.bytes[..count]);
         }
     }
 }

@@ -28,7 +28,7 @@ use gateway::policy::{RootMode, TmpMode, WorkspaceMode};
 use identity::{Principal, RunId};
 use ops::{Environment, Reason};
 use refusal::Refusal;
-use store::run::{LaunchFingerprint, Layer, Limits, Owner, Ownership, Place, Record, Started};
+use store::run::{LaunchFingerprint, Layer, Limits, Owner, Ownership, Place, Record, Started, Workspace};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::block_in_place;
 
@@ -61,7 +61,7 @@ pub(crate) struct Wanted {
     pub(crate) environment: Environment,
 }
 
-/// For a cold start to have its turn.
+/// For a launch to have its turn.
 const TURN: Duration = Duration::from_secs(120);
 
 /// Launches runs. One for the daemon.
@@ -76,10 +76,13 @@ pub struct Launcher {
     pub roots: Roots,
     pub projects: Projects,
     pub pool: Pool,
-    pub turns: Turns,
+    /// Directories of runs: each thread of a hundred would wait for the same disk, and leave memory of its own.
+    pub making: Turns,
+    /// Cold starts: the engine is no quicker with more, and with fewer those that came first are ready first.
+    pub starting: Turns,
 }
 
-/// Cold starts at the same time: the engine is no quicker with more, and with fewer those that came first are ready first.
+/// Launches that do the same at the same time.
 pub struct Turns(Semaphore);
 
 impl Default for Turns {
@@ -94,10 +97,7 @@ impl Turns {
     async fn wait(&self) -> Result<SemaphorePermit<'_>, Refusal> {
         let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
         turn.ok().and_then(Result::ok).ok_or_else(|| {
-            Refusal::new(
-                Reason::Overloaded,
-                "the engine has been starting other runs all the time; try again later",
-            )
+            Refusal::new(Reason::Overloaded, "other runs have been starting all the time; try again later")
         })
     }
 }
@@ -201,6 +201,9 @@ impl Launcher {
         principal: &Principal,
         resources: &mut RunResources,
     ) -> Result<(Opened, Option<Layer>), Refusal> {
+        // A clone may take minutes, and nobody waits for those of others.
+        let clones = matches!(record.spec.workspace, Workspace::Clone { .. });
+        let _turn = if clones { None } else { Some(self.making.wait().await?) };
         let run = record.id.to_string();
         let pkg = match &record.spec.pkg_path {
             Some(path) => {
@@ -242,7 +245,7 @@ impl Launcher {
         shown: &[Shown<'_>],
         resources: &mut RunResources,
     ) -> Result<Contained, Refusal> {
-        let _turn = self.turns.wait().await?;
+        let _turn = self.starting.wait().await?;
         let run = record.id.to_string();
         let (hardening, users) = (&wanted.hardening, self.host.user_map);
         let boundary = hardening.boundary;
