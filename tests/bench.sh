@@ -75,9 +75,14 @@ ensure_engine || die "No Docker Engine could be started; the lines above say why
 ensure_busybox || die "No static busybox could be installed; the lines above say why."
 ensure_toolchain
 TRIPLE=$(rustc -vV | sed -n 's/^host: //p')
-PROFILE=release ARGUMENTS=()
+PROFILE=release DAEMON=(-p cofferd) TESTS=(-p cofferdam-tests) ARGUMENTS=()
 for argument in "$@"; do
-    if [[ $argument == --debug ]]; then PROFILE=dev; else ARGUMENTS+=("$argument"); fi
+    if [[ $argument == --debug ]]; then
+        # As tests/run.sh builds them: crates alone would be compiled again, with fewer features.
+        PROFILE=dev DAEMON=(--workspace --bins) TESTS=(--workspace)
+    else
+        ARGUMENTS+=("$argument")
+    fi
 done
 if [[ " $* " == *" --lane runs "* ]]; then
     IMAGE=$(tests/images.sh dev)
@@ -88,8 +93,8 @@ if [[ " $* " == *" --lane runs "* ]]; then
 elif [[ $BENCH == lane && ! -x target/tools/ripgrep/bin/rg ]]; then
     step "Compiling ripgrep (once, takes minutes)" build_ripgrep
 fi
-step "Building cofferd" cargo build --profile "$PROFILE" --locked -p cofferd
-COMMAND=(cargo bench --profile "$PROFILE" --locked -p cofferdam-tests --bench "$BENCH")
+step "Building cofferd" cargo build --profile "$PROFILE" --locked "${DAEMON[@]}"
+COMMAND=(cargo bench --profile "$PROFILE" --locked "${TESTS[@]}" --bench "$BENCH")
 step "Building the benchmark" "${COMMAND[@]}" --no-run
 
 # It makes runs, and looks into processes of the engine: root's work, as the tests are.

@@ -19,6 +19,7 @@ async fn enter(daemon: &harness::Daemon, name: &str, image: &str) -> Inside {
 /// What a script printed that the workspace's own shell ran, whatever became of the image's.
 async fn script(inside: &mut Inside, script: &str) -> String {
     let result = inside.run.exec(&["/workspace/busybox", "sh", "-c", script]).await;
+    assert!(result.exit_code == Some(0) || !result.stderr.is_empty(), "it failed without a word: {result:?}");
     result.stdout + &result.stderr
 }
 
