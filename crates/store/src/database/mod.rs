@@ -169,13 +169,13 @@ pub(crate) mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("store.db"), OutcomeBounds::WIDE).unwrap();
         let (go, wait) = mpsc::channel::<()>();
-        let mut first = Box::pin(store.with(move |_| Ok(wait.recv().unwrap())));
+        let mut first = Box::pin(store.with(move |_| wait.recv().map_err(|_| StoreError::Task)));
         assert!((&mut first).now_or_never().is_none());
         let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
         let (before, (done, order)) = (threads(), mpsc::channel());
         for number in 0..100 {
             let done = done.clone();
-            let job = store.with(move |_| Ok(done.send(number).unwrap()));
+            let job = store.with(move |_| done.send(number).map_err(|_| StoreError::Task));
             assert!(job.now_or_never().is_none(), "its caller goes away");
         }
         assert_eq!(threads(), before);
@@ -183,8 +183,8 @@ pub(crate) mod tests {
         first.await.unwrap();
         let panics = store.with(|_| -> Result<(), StoreError> { panic!("in a job") }).await;
         assert!(matches!(panics, Err(StoreError::Task)));
-        assert_eq!(order.try_iter().collect::<Vec<_>>(), Vec::from_iter(0..100));
-        assert!(store.with(|store| store.runs()).await.unwrap().is_empty(), "the others go on");
+        assert!(order.try_iter().eq(0..100));
+        assert!(store.with(Store::runs).await.unwrap().is_empty(), "the others go on");
     }
 
     #[test]
