@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +26,8 @@ class Proxy:
         self.cuts = 0
         #: Cut each connection after so many bytes from the client; 0: none.
         self.cut_after_sent = 0
+        #: Seconds for which each new connection says nothing.
+        self.silent_for = 0.0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -34,6 +37,7 @@ class Proxy:
             except OSError:
                 return
             daemon = socket.socket(socket.AF_UNIX)
+            time.sleep(self.silent_for)
             daemon.connect(self._target)
             with self._lock:
                 self.connections += 1

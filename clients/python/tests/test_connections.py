@@ -34,6 +34,13 @@ def proxy(tmp_path: Path, endpoint: str) -> Iterator[Proxy]:
     proxy.close()
 
 
+def test_a_daemon_that_is_busy_when_a_client_connects_is_waited_for(proxy: Proxy) -> None:
+    proxy.silent_for = 1.5
+    with Sandbox.create(profile="open", endpoint=proxy.endpoint) as sandbox:
+        assert sandbox.commands.run("echo here").stdout == "here\n"
+    assert proxy.connections == 1
+
+
 def test_output_comes_whole_over_connections_that_break(proxy: Proxy) -> None:
     heard: list[str] = []
     with Sandbox.create(profile="open", endpoint=proxy.endpoint) as sandbox:
