@@ -45,8 +45,6 @@ const START: Duration = Duration::from_secs(60);
 const BEGIN: Duration = Duration::from_millis(500);
 /// For a keeper that was killed to be gone.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// Bytes that are read at once.
-const READ: usize = 64 * 1024;
 
 /// A process that stays, with its keeper. Dropped, both stay, for the next daemon.
 pub struct Kept {
@@ -95,15 +93,15 @@ impl Link {
     }
 
     async fn read(&mut self) -> Result<from_keeper::Body, KeeperLost> {
-        let mut bytes = vec![0; READ];
         loop {
             let popped = self.frames.pop().map_err(|_| KeeperLost::Malformed("a frame that is none"))?;
             if let Some(FromKeeper { body }) = popped {
                 return body.ok_or(KeeperLost::Malformed("an empty frame"));
             }
-            match self.input.read(&mut bytes).await? {
-                0 => return Err(KeeperLost::Ended),
-                count => self.frames.extend(&bytes[..count]),
+            // It may say nothing for hours.
+            self.frames.rest();
+            if self.input.read_buf(self.frames.room()).await? == 0 {
+                return Err(KeeperLost::Ended);
             }
         }
     }

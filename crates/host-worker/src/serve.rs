@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use ops::{Reason, ToolFailure};
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, retry_on_intr};
@@ -145,14 +146,12 @@ impl Server<'_> {
 
     /// Reads what is there and acts on it. `false` at the end of the stream.
     fn receive(&mut self) -> Result<bool, ServeError> {
-        let mut bytes = [0; 16 * 1024];
-        let read = match retry_on_intr(|| rustix::io::read(self.channel, &mut bytes)) {
+        match retry_on_intr(|| rustix::io::read(self.channel, spare_capacity(self.inbox.room()))) {
             Ok(0) | Err(Errno::CONNRESET) => return Ok(false),
-            Ok(read) => read,
+            Ok(_) => {}
             Err(Errno::AGAIN) => return Ok(true),
             Err(errno) => return Err(errno.into()),
-        };
-        self.inbox.extend(&bytes[..read]);
+        }
         while let Some(ToWorker { id, body }) = self.inbox.pop()? {
             self.act(id, body.ok_or(ServeError::Protocol("an empty message"))?)?;
         }
@@ -176,7 +175,10 @@ impl Server<'_> {
             }
             _ if !self.greeted => Err(ServeError::Protocol("no valid hello")),
             to_worker::Body::Hello(_) => Err(ServeError::Protocol("a second hello")),
-            to_worker::Body::Ping(_) => self.send(id, from_worker::Body::Pong(Pong {})),
+            to_worker::Body::Ping(_) => {
+                self.inbox.rest();
+                self.send(id, from_worker::Body::Pong(Pong {}))
+            }
             to_worker::Body::Start(start) => self.enqueue(id, start),
             to_worker::Body::Cancel(_) => self.cancel(id),
             to_worker::Body::Go(_) => {
