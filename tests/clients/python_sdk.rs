@@ -64,6 +64,7 @@ async fn each_status_becomes_the_error_that_fits() {
 async fn it_works_with_the_grpc_of_two_years_ago() {
     pass_with(&former_python(), "errors", &[]).await;
     pass_with(&former_python(), "scenarios", &[]).await;
+    pass_with(&former_python(), "connections", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,9 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import grpc
-
 PATIENCE = 60.0
+READY = b" ready socket="
 
 
 def coffer(*arguments: str) -> str:
@@ -41,21 +40,20 @@ class Daemon:
         self.launch()
 
     def launch(self) -> None:
-        """Starts it, and waits until it answers."""
+        """Starts it, and waits until it says that it is ready."""
         program = os.environ["COFFERDAM_TEST_COFFERD"]
-        with (self.place / "log").open("ab") as log:
+        path = self.place / "log"
+        with path.open("ab") as log:
+            before = log.tell()
             arguments = [program, "--config", str(self.place / "cofferd.yaml")]
             self.child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
-            assert self.child.poll() is None, (self.place / "log").read_text()
-            with grpc.insecure_channel(self.endpoint) as channel:
-                try:
-                    grpc.channel_ready_future(channel).result(timeout=1)
-                except grpc.FutureTimeoutError:
-                    continue
+            assert self.child.poll() is None, path.read_text()
+            if READY in path.read_bytes()[before:]:
                 return
-        raise AssertionError((self.place / "log").read_text())
+            time.sleep(0.02)
+        raise AssertionError(path.read_text())
 
     def coffer(self, *arguments: str) -> str:
         """The output of `coffer` with this daemon."""

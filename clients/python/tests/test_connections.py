@@ -20,11 +20,16 @@ from cofferdam import (
     Client,
     CommandInterrupted,
     DaemonUnreachable,
+    NotFound,
     RunNotReady,
     Sandbox,
+    v1,
 )
 
 STREAMS = 50
+DECISION = v1.DecideApprovalRequest(
+    approval_id="01900000-0000-7000-8000-000000000000", decision=v1.DecideApprovalRequest.Decision.APPROVE
+)
 
 
 @pytest.fixture
@@ -114,6 +119,35 @@ def test_a_daemon_that_does_not_come_back_is_given_up(mortal: Daemon) -> None:
     mortal.launch()
     assert not sandbox.is_running()
     client.close()
+
+
+def test_a_request_that_never_left_is_sent_to_the_next_daemon(mortal: Daemon) -> None:
+    client = Client(mortal.endpoint)
+    client.approvals.list_approvals(v1.ListApprovalsRequest())
+    mortal.end(signal.SIGKILL)
+    # A request on the connection that was there might have left: this one finds it lost.
+    with pytest.raises(DaemonUnreachable):
+        next(client.runs.watch_runs(v1.WatchRunsRequest()))
+    relaunch = threading.Timer(1.0, mortal.launch)
+    relaunch.start()
+    # A decision is none that may be sent twice.
+    with pytest.raises(NotFound):
+        client.approvals.decide_approval(DECISION)
+    relaunch.join()
+    client.close()
+
+
+async def test_the_asynchronous_half_sends_it_too(mortal: Daemon) -> None:
+    async with AsyncClient(mortal.endpoint) as client:
+        await client.approvals.list_approvals(v1.ListApprovalsRequest())
+        mortal.end(signal.SIGKILL)
+        with pytest.raises(DaemonUnreachable):
+            await anext(client.runs.watch_runs(v1.WatchRunsRequest()))
+        relaunch = threading.Timer(1.0, mortal.launch)
+        relaunch.start()
+        with pytest.raises(NotFound):
+            await client.approvals.decide_approval(DECISION)
+        relaunch.join()
 
 
 def test_a_command_that_loses_its_daemon_says_so_and_the_sandbox_goes_on(mortal: Daemon) -> None:

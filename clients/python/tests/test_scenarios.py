@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ async def next_of(sequence: Any) -> Any:
     return await anext(sequence) if hasattr(sequence, "__anext__") else next(sequence)
 
 
+async def first_of(sequence: Any) -> Any:
+    """What iterating it anew gives first, as soon as it is there."""
+    if hasattr(sequence, "__aiter__"):
+        async with aclosing(aiter(sequence)) as items:
+            return await anext(items)
+    with closing(iter(sequence)) as items:
+        return next(items)
+
+
 async def rest_of(sequence: Any) -> list[Any]:
     return [item async for item in sequence] if hasattr(sequence, "__anext__") else list(sequence)
 
@@ -128,6 +138,9 @@ async def play(scenario: Mapping[str, Any], kind: Any, place: Path, local: Path)
                 check(item, filled(step["gives"], saved), f"step {number}")
                 if "save" in step:
                     saved[step["save"]] = item
+                continue
+            if "first" in step:
+                check(await first_of(saved[step["first"]]), step["gives"], f"step {number}")
                 continue
             if "rest" in step:
                 check(await rest_of(saved[step["rest"]]), filled(step["gives"], saved), f"step {number}")

@@ -10,13 +10,13 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createConnection } from "node:net";
+import { existsSync, fstatSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 
 const PATIENCE = 60_000;
+const READY = " ready socket=";
 
 /** A cofferd with a directory of its own. */
 export class Daemon implements AsyncDisposable {
@@ -43,26 +43,20 @@ export class Daemon implements AsyncDisposable {
     return daemon;
   }
 
-  /** Starts it, and waits until it answers. */
+  /** Starts it, and waits until it says that it is ready. */
   async launch(): Promise<void> {
-    const log = openSync(join(this.place, "log"), "a");
+    const path = join(this.place, "log");
+    const log = openSync(path, "a");
+    const before = fstatSync(log).size;
     const program = process.env["COFFERDAM_TEST_COFFERD"];
     assert(program, "COFFERDAM_TEST_COFFERD names no cofferd");
     const child = spawn(program, ["--config", join(this.place, "cofferd.yaml")], { stdio: ["ignore", log, log] });
     this.#child = child;
     const until = Date.now() + PATIENCE;
-    while (!(await this.#answers())) {
-      assert(child.exitCode === null && Date.now() < until, readFileSync(join(this.place, "log"), "utf8"));
+    while (!readFileSync(path).subarray(before).includes(READY)) {
+      assert(child.exitCode === null && Date.now() < until, readFileSync(path, "utf8"));
       await delay(20);
     }
-  }
-
-  #answers(): Promise<boolean> {
-    return new Promise((resolve) => {
-      const socket = createConnection(this.endpoint.slice("unix:".length));
-      socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
-      socket.once("connect", () => socket.destroy());
-    });
   }
 
   /** The output of `coffer` with this daemon. */

@@ -12,7 +12,7 @@ import { parse } from "yaml";
 import { repository, shared } from "./daemon.js";
 import { BreakableProxy } from "./proxy.js";
 import { camel, check, filled, LOCAL, named, type Scenario, type Values } from "./table.js";
-import { collected } from "./waiting.js";
+import { collected, first } from "./waiting.js";
 
 const TABLE = join(import.meta.dirname, "../../../scenarios");
 const WORKSPACES = { bind: Bind, clone: Clone, overlay: Overlay };
@@ -99,6 +99,10 @@ async function play(scenario: Scenario, place: string): Promise<void> {
       if (step.save !== undefined) {
         saved[step.save] = value;
       }
+      continue;
+    }
+    if (step.first !== undefined) {
+      check(await first(saved[step.first] as AsyncIterable<unknown>), step.gives, where);
       continue;
     }
     if (step.rest !== undefined) {

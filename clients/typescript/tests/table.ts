@@ -9,6 +9,7 @@ export interface Step {
   call: string;
   of?: string;
   next?: string;
+  first?: string;
   rest?: string;
   directory?: unknown;
   exists?: boolean;

@@ -16,6 +16,8 @@ DOMAIN = "cofferdam"
 # even where it knows the call's own status (github.com/grpc/grpc/issues/36066);
 # some versions with a full stop.
 UNSENT = "Internal error from Core"
+# How gRPC's message begins where no connection came about: nothing of the request has left this process.
+UNCONNECTED = "failed to connect to all addresses"
 
 
 class _Failed(Protocol):
@@ -57,6 +59,12 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
         return made(message, call_id=call_id)
     details = dict(info.metadata)
     return made_of(info.reason, message, details, call_id or details.get("call_id"), retry_after)
+
+
+def never_left(error: _Failed) -> bool:
+    """Whether the request has not even been sent. It is so until a connection has come about, also after a daemon that was
+    restarted listens again: gRPC makes its attempts up to a second apart."""
+    return error.code() is grpc.StatusCode.UNAVAILABLE and (error.details() or "").startswith(UNCONNECTED)
 
 
 def failed(response: v1.CallResponse, *, of_file: bool = False) -> errors.CofferdamError:

@@ -6,7 +6,6 @@ from typing import Literal, TypeAlias
 
 from cofferdam import _results, v1
 from cofferdam._async.caller import Caller
-from cofferdam._async.transport import sleep
 from cofferdam.errors import DaemonUnreachable
 from cofferdam.types import ApprovalInfo
 
@@ -60,7 +59,7 @@ class Approvals:
                 pause = patience.pause() if transport.is_lost(error) else None
                 if pause is None:
                     raise
-                await sleep(pause)
+                await transport.reconnect(pause)
 
     async def _decide(
         self, approval_id: str, decision: v1.DecideApprovalRequest.Decision.ValueType, comment: str

@@ -5,7 +5,6 @@ from contextlib import aclosing
 
 from cofferdam import _results, v1
 from cofferdam._async.caller import Caller
-from cofferdam._async.transport import sleep
 from cofferdam.errors import DaemonUnreachable
 from cofferdam.types import AuditEvent
 
@@ -43,4 +42,4 @@ class Audit:
                 pause = patience.pause() if client._transport.is_lost(error) else None
                 if pause is None:
                     raise
-                await sleep(pause)
+                await client._transport.reconnect(pause)

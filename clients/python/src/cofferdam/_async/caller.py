@@ -94,7 +94,7 @@ class Call:
                 pause = patience.pause() if repeatable and self._transport.is_lost(error) else None
                 if pause is None:
                     raise
-                await sleep(pause)
+                await self._transport.reconnect(pause)
             if self._call_id:
                 try:
                     return await self._polled()

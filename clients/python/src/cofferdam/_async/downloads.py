@@ -8,7 +8,7 @@ from typing import Protocol
 from cofferdam import v1
 from cofferdam._async.caller import Caller
 from cofferdam._async.progress import Progress
-from cofferdam._async.transport import AsyncProgressCallback, aside, sleep
+from cofferdam._async.transport import AsyncProgressCallback, aside
 from cofferdam._settings import Patience
 from cofferdam.errors import (
     ApprovalDenied,
@@ -93,7 +93,7 @@ class Download:
         pause = patience.pause() if lost else None
         if pause is None:
             raise error
-        await sleep(pause)
+        await self._transport.reconnect(pause)
 
     async def _taken(self, messages: AsyncGenerator[Message, None]) -> v1.ReadResult:
         total: int | None = None

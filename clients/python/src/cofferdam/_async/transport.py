@@ -14,7 +14,7 @@ from typing_extensions import ParamSpec
 
 from cofferdam._method import Method, Request, Response
 from cofferdam._settings import Patience, Settings
-from cofferdam._status import refused
+from cofferdam._status import never_left, refused
 from cofferdam.errors import DaemonUnreachable
 
 #: Takes a piece of output as text; may be asynchronous.
@@ -83,7 +83,7 @@ class Transport:
         self._backgrounds: set[Background] = set()
 
     async def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
-        """One answer. Repeated while the daemon is gone if nothing can happen twice by it."""
+        """One answer. Repeated while a daemon that answered before is gone, if nothing can happen twice by it."""
         call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
@@ -91,15 +91,15 @@ class Transport:
             try:
                 response: Response = await call(request, timeout=timeout, metadata=self.settings.metadata)
             except grpc.aio.AioRpcError as error:
-                refusal = refused(error)
+                refusal, may_repeat = refused(error), method.may_repeat(request) or never_left(error)
             else:
                 self._connected = True
                 return response
             patience = patience or self.patience()
-            pause = patience.pause() if method.may_repeat(request) and self.is_lost(refusal) else None
+            pause = patience.pause() if may_repeat and self.is_lost(refusal) else None
             if pause is None:
                 raise refusal
-            await sleep(pause)
+            await self.reconnect(pause)
 
     async def stream(
         self, method: Method[Request, Response], request: Request, timeout: float | None = None
@@ -174,6 +174,10 @@ class Transport:
 
     def patience(self) -> Patience:
         return Patience(self.settings.patience)
+
+    async def reconnect(self, pause: float) -> None:
+        """Waits so many seconds before the next attempt. Here gRPC makes connections by itself; not so in the twin."""
+        await sleep(pause)
 
     def afterwards(self, work: Coroutine[Any, Any, None]) -> None:
         """Does the work although the caller is being cancelled."""

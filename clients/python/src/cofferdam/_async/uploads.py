@@ -79,7 +79,7 @@ class Upload:
                 self._begin.request_id = uuid.uuid4().hex
                 self._begin_anew()
                 continue
-            await sleep(pause)
+            await self._transport.reconnect(pause)
             before = self._begin.offset
             received = await self._received()
             if received is None:

@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 
 from cofferdam import _results, v1
 from cofferdam._sync.caller import Caller
-from cofferdam._sync.transport import sleep
 from cofferdam.errors import DaemonUnreachable
 from cofferdam.types import ApprovalInfo
 
@@ -61,7 +60,7 @@ class Approvals:
                 pause = patience.pause() if transport.is_lost(error) else None
                 if pause is None:
                     raise
-                sleep(pause)
+                transport.reconnect(pause)
 
     def _decide(self, approval_id: str, decision: v1.DecideApprovalRequest.Decision.ValueType, comment: str) -> ApprovalInfo:
         request = v1.DecideApprovalRequest(approval_id=approval_id, decision=decision, comment=comment)

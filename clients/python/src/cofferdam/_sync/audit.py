@@ -6,7 +6,6 @@ from contextlib import closing
 
 from cofferdam import _results, v1
 from cofferdam._sync.caller import Caller
-from cofferdam._sync.transport import sleep
 from cofferdam.errors import DaemonUnreachable
 from cofferdam.types import AuditEvent
 
@@ -42,4 +41,4 @@ class Audit:
                 pause = patience.pause() if client._transport.is_lost(error) else None
                 if pause is None:
                     raise
-                sleep(pause)
+                client._transport.reconnect(pause)

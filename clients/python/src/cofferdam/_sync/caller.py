@@ -95,7 +95,7 @@ class Call:
                 pause = patience.pause() if repeatable and self._transport.is_lost(error) else None
                 if pause is None:
                     raise
-                sleep(pause)
+                self._transport.reconnect(pause)
             if self._call_id:
                 try:
                     return self._polled()

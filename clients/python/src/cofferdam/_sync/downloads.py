@@ -10,7 +10,7 @@ from cofferdam import v1
 from cofferdam._settings import Patience
 from cofferdam._sync.caller import Caller
 from cofferdam._sync.progress import Progress
-from cofferdam._sync.transport import ProgressCallback, aside, sleep
+from cofferdam._sync.transport import ProgressCallback, aside
 from cofferdam.errors import (
     ApprovalDenied,
     ApprovalRequired,
@@ -94,7 +94,7 @@ class Download:
         pause = patience.pause() if lost else None
         if pause is None:
             raise error
-        sleep(pause)
+        self._transport.reconnect(pause)
 
     def _taken(self, messages: Generator[Message, None]) -> v1.ReadResult:
         total: int | None = None

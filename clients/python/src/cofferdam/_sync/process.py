@@ -100,7 +100,7 @@ class Process:
                 pause = patience.pause() if self.transport.is_lost(error) else None
                 if pause is None:
                     raise
-                sleep(pause)
+                self.transport.reconnect(pause)
             except TimedOut:
                 raise self._still_running() from None
         for piece in reading.rest():

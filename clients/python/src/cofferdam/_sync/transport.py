@@ -6,6 +6,7 @@ Written by hand, like its twin in `_async`; everything above it is the same in b
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakSet
 
@@ -14,7 +15,7 @@ from typing_extensions import ParamSpec
 
 from cofferdam._method import Method, Request, Response
 from cofferdam._settings import Patience, Settings
-from cofferdam._status import refused
+from cofferdam._status import never_left, refused
 from cofferdam.errors import Cancelled, DaemonUnreachable
 
 #: Takes a piece of output as text.
@@ -29,6 +30,10 @@ Result = TypeVar("Result")
 Told = ParamSpec("Told")
 
 Lock = threading.Lock
+
+# Before another attempt also where a connection is there already, seconds.
+SHORTEST_PAUSE = 0.05
+HEALTH = "/grpc.health.v1.Health/Check"
 
 
 def sleep(seconds: float) -> None:
@@ -143,7 +148,7 @@ class Transport:
         self._backgrounds: WeakSet[Background] = WeakSet()
 
     def unary(self, method: Method[Request, Response], request: Request, timeout: float | None = None) -> Response:
-        """One answer. Repeated while the daemon is gone if nothing can happen twice by it."""
+        """One answer. Repeated while a daemon that answered before is gone, if nothing can happen twice by it."""
         call = self._callables.get(method.path) or self._callable(method, "unary_unary")
         timeout = self.settings.request_timeout if timeout is None else timeout
         patience: Patience | None = None
@@ -151,15 +156,15 @@ class Transport:
             try:
                 response: Response = call(request, timeout=timeout, metadata=self.settings.metadata)
             except grpc.RpcError as error:
-                refusal = refused(error)
+                refusal, may_repeat = refused(error), method.may_repeat(request) or never_left(error)
             else:
                 self._connected = True
                 return response
             patience = patience or self.patience()
-            pause = patience.pause() if method.may_repeat(request) and self.is_lost(refusal) else None
+            pause = patience.pause() if may_repeat and self.is_lost(refusal) else None
             if pause is None:
                 raise refusal
-            sleep(pause)
+            self.reconnect(pause)
 
     def stream(
         self, method: Method[Request, Response], request: Request, timeout: float | None = None
@@ -225,6 +230,21 @@ class Transport:
 
     def patience(self) -> Patience:
         return Patience(self.settings.patience)
+
+    def reconnect(self, pause: float) -> None:
+        """Waits for a connection for so many seconds at most, before the next attempt.
+
+        Older versions of gRPC (1.68 is one) get on with a connection only while somebody waits for something of its channel:
+        without that each one is given up when its time is over.
+        """
+        begun = time.monotonic()
+        sleep(min(pause, SHORTEST_PAUSE))
+        channel, left = self._channel, begun + pause - time.monotonic()
+        if channel is not None and left > 0:
+            check: Any = channel.unary_unary(HEALTH)
+            # Whatever the answer is: there is a connection.
+            with suppress(grpc.RpcError):
+                check(b"", timeout=left, metadata=self.settings.metadata, wait_for_ready=True)
 
     def afterwards(self, work: None) -> None:
         """The work is done already: Python evaluates arguments first."""

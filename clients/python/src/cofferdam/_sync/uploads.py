@@ -80,7 +80,7 @@ class Upload:
                 self._begin.request_id = uuid.uuid4().hex
                 self._begin_anew()
                 continue
-            sleep(pause)
+            self._transport.reconnect(pause)
             before = self._begin.offset
             received = self._received()
             if received is None:
