@@ -107,10 +107,13 @@ async fn a_run_ends_when_it_is_old_or_idle() {
     let idle = CreateRunRequest { idle_timeout: seconds(2), ..requests::managed("open") };
     let (mut old, mut idle) = (daemon.run_on(old).await, daemon.run_on(idle).await);
     let began = Instant::now();
-    assert_eq!(old.ended().await.state(), State::Stopped);
     // A run that works is not idle, however long its call takes.
-    idle.exec(&["sleep", "3"]).await;
-    assert_eq!(idle.show().await.state(), State::Ready);
+    let works = async {
+        idle.exec(&["sleep", "3"]).await;
+        assert_eq!(idle.show().await.state(), State::Ready);
+    };
+    let (old, ()) = tokio::join!(old.ended(), works);
+    assert_eq!(old.state(), State::Stopped);
     assert_eq!(idle.ended().await.state(), State::Stopped);
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
     assert_eq!(daemon.left_by_runs(), (vec![], vec![]));

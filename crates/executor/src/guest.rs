@@ -31,7 +31,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// For all processes of a container to be gone after its first one was killed.
 const ALL_GONE: Duration = Duration::from_secs(2);
 /// For the engine to say how a worker ended whose stream is closed.
-const AUTOPSY: Duration = Duration::from_secs(2);
+const AUTOPSY: Duration = Duration::from_secs(10);
 /// The number of a container's first process there.
 const FIRST: u32 = 1;
 /// For another worker to be started in place of a lost one.

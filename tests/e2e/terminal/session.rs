@@ -145,12 +145,12 @@ async fn a_command_is_run_where_and_as_asked_and_its_secrets_stay_out_of_the_log
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_keeps_its_run_from_being_idle() {
     let daemon = Daemon::start_with(Setup::default()).await;
-    let idle = std::time::Duration::from_secs(1);
+    let idle = std::time::Duration::from_secs(5);
     let request = v1::CreateRunRequest { idle_timeout: Some(wire::duration(idle)), ..Default::default() };
     let mut run = super::run_with(&daemon, request).await;
     let mut seat = Seat::at(&run).await;
-    // Three times as long as the run may be idle.
-    seat.types("sleep 3; echo still $((6*7))\r").await;
+    // Longer than the run may be idle.
+    seat.types("sleep 8; echo still $((6*7))\r").await;
     seat.sees("still 42").await;
     seat.types("exit\r").await;
     assert_eq!(seat.closed().await.0, Reason::Exited);

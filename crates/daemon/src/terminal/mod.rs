@@ -31,7 +31,7 @@ use gateway::{Gateway, SessionPermit, SessionRequest};
 use identity::{Principal, Role, SessionId};
 use ops::Reason;
 use refusal::{Refusal, chain};
-use runs::{Run, Runs};
+use runs::{Busy, Run, Runs};
 use store::recording::{Header, Recorder, Recording, RecordingError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -115,9 +115,8 @@ async fn run_session<R>(
         // A client that has gone is told nothing.
         Err(refusal) => return drop(answer.send(Err(refusal))),
     };
-    let Begun { run, permit, recording, mut chapter, place: _place } = begun;
-    // Until everything of it has ended.
-    let _busy = run.busy();
+    // Both are kept until everything of it has ended.
+    let Begun { run, permit, recording, mut chapter, place: _place, busy: _busy } = begun;
     let (screen, shown) = mpsc::channel(SCREEN);
     let opened = v1::TerminalOpened { session_id: chapter.session.to_string() };
     let _ = screen.try_send(Ok(v1::OpenTerminalResponse { event: Some(Shown::Opened(opened)) }));
@@ -161,6 +160,7 @@ struct Begun {
     recording: Recording,
     chapter: Chapter,
     place: SessionSlot,
+    busy: Busy,
 }
 
 /// Everything that can be refused.
@@ -168,6 +168,8 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     terminals.audit.check()?;
     terminals.runs.check_use(start.run, principal)?;
     let run = terminals.runs.living_run(start.run)?;
+    // A run that is idle must not end between this and its terminal.
+    let busy = run.busy();
     run.lanes()?;
     let place = terminals.sessions.enter(start.run)?;
     let session = SessionId::new();
@@ -188,7 +190,7 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
         let _ = terminals.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;
         return Err(unavailable.into());
     }
-    Ok(Begun { run, permit, recording, chapter, place })
+    Ok(Begun { run, permit, recording, chapter, place, busy })
 }
 
 /// Begins the recording.
