@@ -258,7 +258,8 @@ mod tests {
             Some("503 No"),
         ])
         .await;
-        let first = signed(2);
+        // Before a place is waited for: nothing else goes on while they are made.
+        let [first, second, third] = [2, 3, 4].map(signed);
         let (sender, receiver) = watch::channel(Some(first.clone()));
         let run = tokio::spawn(couriers(port, Duration::from_millis(200)).run(receiver));
         for _ in 0..3 {
@@ -270,12 +271,12 @@ mod tests {
             assert_eq!(message["data"]["note"], first.0.note);
         }
         // Given up after three attempts: the fourth would be answered well.
-        sender.send_replace(Some(signed(3)));
+        sender.send_replace(Some(second.clone()));
         for _ in 0..3 {
-            assert_eq!(sent.recv().await.unwrap()["data"]["size"], signed(3).0.size);
+            assert_eq!(sent.recv().await.unwrap()["data"]["size"], second.0.size);
         }
-        sender.send_replace(Some(signed(4)));
-        assert_eq!(sent.recv().await.unwrap()["data"]["size"], signed(4).0.size);
+        sender.send_replace(Some(third.clone()));
+        assert_eq!(sent.recv().await.unwrap()["data"]["size"], third.0.size);
         drop(sender);
         run.await.unwrap();
         assert!(sent.try_recv().is_err());

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use audit::{Event, Head, Kind, Limits, Reader, Writer};
@@ -59,8 +60,8 @@ struct Acknowledged {
     call: String,
 }
 
-/// Starts the process and kills it after a while: what it said.
-fn write_and_kill(directory: &Path, after: Duration) -> Vec<Acknowledged> {
+/// Starts the process and kills it a while after what it says first, or, if that is to be early, after its start: what it said.
+fn write_and_kill(directory: &Path, early: bool, after: Duration) -> Vec<Acknowledged> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "writer_process", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, directory)
@@ -69,6 +70,7 @@ fn write_and_kill(directory: &Path, after: Duration) -> Vec<Acknowledged> {
         .spawn()
         .unwrap();
     let stdout = BufReader::new(child.stdout.take().unwrap());
+    let (says, begun) = mpsc::channel();
     let reading = std::thread::spawn(move || {
         let mut said = Vec::new();
         for line in stdout.split(b'\n') {
@@ -80,10 +82,15 @@ fn write_and_kill(directory: &Path, after: Duration) -> Vec<Acknowledged> {
             {
                 let head = Head { sequence: sequence.parse().unwrap(), hash };
                 said.push(Acknowledged { head, call: call.to_owned() });
+                // Not waited for in the early ones.
+                let _ = says.send(());
             }
         }
         said
     });
+    if !early {
+        begun.recv_timeout(Duration::from_secs(30)).expect("it acknowledges nothing");
+    }
     std::thread::sleep(after);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -98,7 +105,9 @@ fn no_kill_costs_an_acknowledged_record() {
     let (mut head, mut acknowledged, mut torn) = (0, 0, 0);
     let kills = effort::cases(50, 200);
     for kill in 0..kills {
-        let said = write_and_kill(directory.path(), Duration::from_micros(5_000 + random.below(60_000)));
+        let after = Duration::from_micros(5_000 + random.below(60_000));
+        // Some come while the log is opened and repaired.
+        let said = write_and_kill(directory.path(), kill.is_multiple_of(4), after);
         // Opening repairs what was cut, on record.
         let (writer, opened) = Writer::open(directory.path()).unwrap();
         torn += usize::from(opened.repaired.is_some());

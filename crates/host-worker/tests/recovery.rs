@@ -148,9 +148,13 @@ fn an_operation_killed_at_any_moment_is_answered_when_nothing_of_it_is_left() {
     let (mut failed, mut succeeded) = (0, 0);
     for round in 0..400 {
         let id = host_worker.begin(&write("f0", content(dice.version())), DEADLINE, false);
-        std::thread::sleep(Duration::from_micros(dice.roll(9_000)));
+        // Some come to their end on a slow machine, too.
+        let awaited = (round % 10 == 0).then(|| host_worker.outcome(id));
+        if awaited.is_none() {
+            std::thread::sleep(Duration::from_micros(dice.roll(9_000)));
+        }
         kill_operations(&host_worker);
-        match host_worker.outcome(id) {
+        match awaited.unwrap_or_else(|| host_worker.outcome(id)) {
             Ok(_) => succeeded += 1,
             Err(failure) => {
                 failed += 1;

@@ -99,7 +99,7 @@ fn an_ordinary_user_has_the_whole_jail_where_user_namespaces_are_allowed() {
 
     host_worker.process.end().unwrap();
     scratch.host_worker().write("d/new.txt", "two\n").unwrap();
-    let refused = launcher().serve(&spec(&scratch, 4321)).unwrap().wait(Duration::from_secs(5)).unwrap();
+    let refused = launcher().serve(&spec(&scratch, 4321)).unwrap().wait(Duration::from_secs(30)).unwrap();
     assert!(refused.contains("must belong to the daemon's own user"), "{refused}");
 }
 
@@ -111,7 +111,7 @@ fn without_user_namespaces_it_says_so_and_refuses() {
     let scratch = Scratch::owned_by(0);
     for said in [
         launcher().probe().unwrap_err().to_string(),
-        launcher().serve(&spec(&scratch, 0)).unwrap().wait(Duration::from_secs(5)).unwrap(),
+        launcher().serve(&spec(&scratch, 0)).unwrap().wait(Duration::from_secs(30)).unwrap(),
     ] {
         assert!(said.starts_with("cannot set up the jail: creating a user namespace: "), "{said}");
         assert!(said.contains("run the daemon as root, or allow unprivileged user namespaces"), "{said}");

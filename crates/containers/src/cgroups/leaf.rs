@@ -230,7 +230,7 @@ pub(super) mod tests {
             assert_eq!(lines.map(Result::unwrap).collect::<Vec<_>>(), ["up"; 4]);
 
             assert_eq!(leaf.pids().unwrap().len(), 5);
-            let evidence = leaf.kill_all(Duration::from_secs(2)).unwrap();
+            let evidence = leaf.kill_all(Duration::from_secs(30)).unwrap();
             let how = match hierarchy {
                 Hierarchy::Unified => KillMethod::CgroupKill,
                 Hierarchy::Freezer => KillMethod::Freezer,

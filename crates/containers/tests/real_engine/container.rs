@@ -239,7 +239,7 @@ async fn a_leaf_cgroup_ends_a_tree_that_hides() {
     // TERM leaves the deaf ones.
     assert!(leaf.terminate_all().unwrap().len() >= 9);
     let (evidence, leaf) = tokio::task::spawn_blocking(move || {
-        let evidence = leaf.kill_all(Duration::from_secs(1)).unwrap();
+        let evidence = leaf.kill_all(Duration::from_secs(30)).unwrap();
         (evidence, leaf)
     })
     .await

@@ -1,23 +1,31 @@
 //! Nothing of a command is left, whatever it does about it.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, Operation};
+use ops::{Bounds, Exec, ExecResult, Operation};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::CloseReason;
 
-use crate::harness::{Group, Guest, command, nap, peak_kib, result, running, sh, until};
+use crate::harness::{Group, Guest, command, given_enough, nap, peak_kib, result, running, sh, until};
 
-fn limited(millis: u64, exec: Exec) -> Exec {
-    Exec { timeout: Duration::from_millis(millis), ..exec }
+fn limited(timeout: Duration, exec: Exec) -> Exec {
+    Exec { timeout, ..exec }
+}
+
+/// Runs it with a limit of so many milliseconds, or with a longer one where it does not get to say this.
+async fn ran_until_it_said(said: &str, millis: u64, guest: &Guest, exec: Exec) -> ExecResult {
+    let run = async |limit| guest.ran(limited(limit, exec.clone())).await;
+    given_enough(Duration::from_millis(millis), run, |done: &ExecResult| done.stdout.starts_with(said)).await
 }
 
 #[tokio::test]
 async fn a_timeout_ends_it_and_keeps_what_it_wrote() {
     let guest = Guest::start().await;
     let nap = nap(1);
-    let done = guest.ran(limited(300, sh(&format!("echo before; sleep {nap}; echo after")))).await;
+    let script = format!("sleep {nap} & echo before; wait; echo after");
+    let done = ran_until_it_said("before\n", 300, &guest, sh(&script)).await;
     assert!(done.timed_out);
     assert_eq!((done.stdout.as_str(), done.signal), ("before\n", Some(15)));
     assert_eq!(
@@ -38,13 +46,12 @@ async fn sessions_forks_stops_and_deafness_do_not_help() {
     let nap = nap(2);
     let script = format!(
         "trap '' TERM
-         setsid sh -c 'sleep {nap} & sleep {nap}' &
          (setsid setsid sleep {nap} &) &
          sleep {nap} & kill -STOP $!
-         echo ready
+         setsid sh -c 'sleep {nap} & sleep {nap} & echo ready; wait' &
          sleep {nap}; sleep {nap}; sleep {nap}"
     );
-    let done = guest.ran(limited(500, sh(&script))).await;
+    let done = ran_until_it_said("ready\n", 500, &guest, sh(&script)).await;
     assert!(done.timed_out && done.stdout == "ready\n", "{done:?}");
     // It is deaf, so it was killed after the grace.
     assert_eq!(done.signal, Some(9));
@@ -70,12 +77,15 @@ async fn a_background_process_never_holds_a_call_open() {
 async fn one_command_does_not_end_another() {
     let guest = Arc::new(Guest::start().await);
     let other = Arc::clone(&guest);
-    let long =
-        tokio::spawn(async move { other.ran(sh("(sleep 1; echo late) & sleep 1.2; echo end; wait")).await });
+    let script = "(until [ -e go ]; do sleep 0.02; done; echo late) & : > begun; wait; echo end";
+    let exec = limited(Duration::from_secs(60), sh(script));
+    let long = tokio::spawn(async move { other.ran(exec).await });
+    until(|| guest.project().join("begun").exists()).await;
     for _ in 0..20 {
         let done = guest.ran(sh("sleep 100 & exit 0")).await;
         assert_eq!((done.kill.as_ref().unwrap().ended, done.kill.as_ref().unwrap().left), (1, 0));
     }
+    fs::write(guest.project().join("go"), "").unwrap();
     let done = long.await.unwrap();
     assert_eq!((done.exit_code, done.stdout.as_str()), (Some(0), "late\nend\n"));
 }
@@ -122,10 +132,13 @@ async fn a_cancelled_command_is_ended() {
 async fn a_placed_command_is_ended_by_the_daemon() {
     let guest = Guest::start().await;
     let group = Arc::new(Group::default());
-    let exec = Operation::Exec(limited(200, sh("echo hi; trap '' TERM; sleep 1000")));
-    let done =
-        guest.finish(exec, Bounds::default(), Some(group.clone()), CancellationToken::new()).await.unwrap();
-    let done = result(done.outcome);
+    let run = async |limit| {
+        let exec = Operation::Exec(limited(limit, sh("trap '' TERM; echo hi; sleep 1000")));
+        let done = guest.finish(exec, Bounds::default(), Some(group.clone()), CancellationToken::new()).await;
+        result(done.unwrap().outcome)
+    };
+    let said = |done: &ExecResult| done.stdout.starts_with("hi\n");
+    let done = given_enough(Duration::from_millis(200), run, said).await;
     assert_eq!((done.timed_out, done.signal, done.stdout.as_str()), (true, Some(9), "hi\n"));
     assert_eq!(
         (*group.forced.lock().unwrap(), done.kill.as_ref().unwrap().method.as_str()),

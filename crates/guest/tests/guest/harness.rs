@@ -162,6 +162,22 @@ pub(crate) async fn until(condition: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it did not come to be");
 }
 
+/// What `run` comes to within the first limit that lets it get as far as it has to: this one, or on a slow machine a longer one.
+pub(crate) async fn given_enough<T>(
+    first: Duration,
+    run: impl AsyncFn(Duration) -> T,
+    is_far: impl Fn(&T) -> bool,
+) -> T {
+    let (longest, mut limit) = (Duration::from_secs(30), first);
+    loop {
+        let done = run(limit).await;
+        if is_far(&done) || limit >= longest {
+            return done;
+        }
+        limit = longest.min(limit * 10);
+    }
+}
+
 /// A placement by process group, for commands that behave.
 #[derive(Default)]
 pub(crate) struct Group {

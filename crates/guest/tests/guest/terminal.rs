@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, Reason};
+use ops::{Bounds, Exec, ExecResult, Outcome, Reason};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{
@@ -12,7 +12,7 @@ use worker_protocol::client::{
     TerminalSize, TerminalSpec,
 };
 
-use crate::harness::{Group, Guest, command, nap, peak_kib, result, running, sh, until};
+use crate::harness::{Group, Guest, command, given_enough, nap, peak_kib, result, running, sh, until};
 use crate::sinks::{Gate, Screen};
 
 /// A session and what it shows.
@@ -167,7 +167,7 @@ async fn whoever_sat_there_is_hung_up_on() {
         let (sleep, mark) = (nap(if placed { 32 } else { 33 }), format!("hung-up-{placed}"));
         let group = Arc::new(Group::default());
         let placement = placed.then(|| Arc::clone(&group) as Arc<dyn Placement>);
-        let script = format!("trap 'touch {mark}; exit' HUP; sleep {sleep} & while :; do sleep 0.02; done");
+        let script = format!("trap ': > {mark}; exit' HUP; sleep {sleep} & while :; do sleep 0.02; done");
         let session = Session::open_with(&guest, &sh(&script), false, placement);
         until(|| running(&sleep) > 1).await;
         session.cancel.cancel();
@@ -276,9 +276,13 @@ async fn its_time_is_limited() {
     let guest = Guest::start().await;
     let (exec, bounds) = (command(&["cat"]), Bounds::default());
     let output: Arc<dyn OutputSink> = Arc::new(Screen::default());
-    let spec = TerminalSpec { deadline: Duration::from_millis(300), ..spec(&exec, &bounds, &output) };
-    let terminal = guest.client.terminal(spec, None, &CancellationToken::new()).unwrap();
-    let done = result(terminal.finished().await.unwrap().outcome);
+    let run = async |deadline: Duration| {
+        let spec = TerminalSpec { deadline, ..spec(&exec, &bounds, &output) };
+        let terminal = guest.client.terminal(spec, None, &CancellationToken::new()).unwrap();
+        terminal.finished().await.unwrap().outcome
+    };
+    let began = |done: &Outcome| !done.as_ref().is_err_and(|failure| failure.reason == Reason::TimedOut);
+    let done = result(given_enough(Duration::from_millis(300), run, began).await);
     assert_eq!((done.timed_out, done.signal, done.kill.as_ref().unwrap().left), (true, Some(1), 0));
 }
 

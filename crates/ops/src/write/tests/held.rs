@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use jail::Private;
 
@@ -246,6 +247,7 @@ fn flip(what: What, in_place: bool) {
         place.scene.put("good", GOOD);
         let held = place.preview(what).bound.held();
         let (stop, file, aside) = (AtomicBool::new(false), place.at("d/f"), place.at("aside"));
+        let flips = AtomicBool::new(false);
         // What the call has displaced: the flipper finds out by what is left of its own.
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -270,13 +272,20 @@ fn flip(what: What, in_place: bool) {
                                 rustix::fs::RenameFlags::EXCHANGE,
                             );
                         }
+                        flips.store(true, Ordering::Relaxed);
                     }
                 }
             });
+            // On a busy machine it begins late.
+            let patience = Instant::now() + Duration::from_secs(30);
+            while !flips.load(Ordering::Relaxed) && Instant::now() < patience {
+                std::thread::yield_now();
+            }
             let outcome = place.execute(what, held);
             stop.store(true, Ordering::Relaxed);
             outcome
         });
+        assert!(flips.into_inner(), "nobody flips");
         match outcome {
             Ok(result) => {
                 happened += 1;
