@@ -10,6 +10,7 @@
 mod stack;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::time::{Duration, Instant};
 
 use harness::git;
 use serde_json::Value;
@@ -74,7 +75,7 @@ fn the_main_job_is_done_between_containers() {
     assert_eq!(stack.errors(), Vec::<String>::new());
 
     stack.coffer(AGENT, &["run", "stop", &run]).ended(DONE);
-    assert_eq!(containers_of(&run), Vec::<String>::new());
+    assert_eq!(left_of(&run), Vec::<String>::new());
     assert_eq!(stack.mounts(), Vec::<String>::new(), "the run's mounts have gone from the host");
 
     // An agent can make deleting harder: in a sticky directory only owners may.
@@ -117,6 +118,18 @@ fn clients_are_told_apart_by_their_user() {
     stack.down();
     for run in [&run, bound] {
         assert_eq!(containers_of(run), Vec::<String>::new());
+    }
+}
+
+/// The containers of a run that has ended. They are given time: mounts are gone when it has.
+fn left_of(run: &str) -> Vec<String> {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let containers = containers_of(run);
+        if containers.is_empty() || Instant::now() > until {
+            return containers;
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -89,6 +89,9 @@ async fn a_loop_makes_calls_need_consent_until_an_operator_has_seen_it() {
     run.clients.approve(&asked.approval_id).await.unwrap();
     assert_eq!(run.outcome(&asked.call_id).await.status(), Status::Succeeded, "consent holds as ever");
 
+    // A measure is told before it is recorded.
+    run.clients.events_when("", "alert", |alerts| alerts.len() >= 2).await;
+
     // The same after a restart: in force from the first call on, raised and recorded once.
     let before = records(&mut run.clients).await;
     assert_eq!(before, ["raised", "imposed"]);

@@ -69,7 +69,7 @@ async fn what_was_denied_does_not_happen_and_a_decision_is_final() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_that_nobody_decides_on_expires_after_one_reminder() {
-    let config = "approvals: { timeout: 2s, allow_self_approval: true }\n".to_owned();
+    let config = "approvals: { timeout: 10s, allow_self_approval: true }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut run = review(&daemon).await;
     let waiting = run.waits(edit());

@@ -125,7 +125,7 @@ async fn what_is_refused_before_policy_is_on_record_with_who_asked_for_what() {
             ..Default::default()
         };
         let query = v1::QueryEventsRequest { filter: Some(filter), ..Default::default() };
-        let found = run.clients.audit.query_events(query).await.unwrap().into_inner().events;
+        let found = run.clients.indexed(&query).await.events;
         assert_eq!(found.len(), number + 1, "{operation:?}");
         let records: Vec<_> = found.iter().map(record).collect();
         let latest = records.iter().max_by_key(|record| record["sequence"].as_u64()).unwrap();

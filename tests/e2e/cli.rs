@@ -2,8 +2,8 @@
 
 use std::process::Output;
 
-use harness::v1::ProcessRequest;
-use harness::{Daemon, Setup, binary, git};
+use harness::v1::{self, ProcessRequest};
+use harness::{Daemon, RunHandle, Setup, binary, git};
 use serde_json::Value;
 
 struct End {
@@ -68,6 +68,12 @@ async fn run(daemon: &Daemon) -> String {
     id
 }
 
+/// Waits for the outcome of a call, which is there a little after its receipt.
+async fn is_over(daemon: &Daemon, call: &str) {
+    let mut run = RunHandle { run: v1::Run::default(), clients: daemon.connect().await };
+    run.outcome(call).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_main_job_by_hand() {
     let daemon = Daemon::start().await;
@@ -111,9 +117,7 @@ async fn the_main_job_by_hand() {
     let again = coffer(&daemon, &["approval", "deny", approval]).await;
     assert_eq!(again.code, 1, "{}", again.err);
 
-    // The outcome is there when its receipt is: the stream of events says when.
-    let mut clients = daemon.connect().await;
-    while clients.of_call(call).await.iter().all(|event| event.kind != "call_receipt") {}
+    is_over(&daemon, call).await;
     let end = &call[call.len() - 8..];
     assert_eq!(json(&daemon, &["call", "show", end]).await, json(&daemon, &["call", "show", call]).await);
     assert_eq!(coffer(&daemon, &["call", "show", "00000000"]).await.code, 1, "no call ends so");
@@ -215,7 +219,7 @@ async fn a_command_s_exit_code_is_passed_through() {
         (open, &["--", "sh", "-c", "exit 5"], 5),
         (open, &["--", "sh", "-c", "exit 255"], 255),
         (open, &["--", "sh", "-c", "kill -9 $$"], 137),
-        (open, &["--timeout", "200ms", "--", "sleep", "60"], 124),
+        (open, &["--timeout", "5s", "--", "sleep", "60"], 124),
         (open, &["--", "no-such-program"], 125),
         (review, &["--", "rm", "x"], 126),
         (review, &["--", "sh", "-c", "true"], 123),
@@ -274,9 +278,7 @@ async fn every_command_that_takes_an_id_takes_the_end_of_one() {
     out(&daemon, &["approval", "deny", &end(approval)]).await;
     let of_call = out(&daemon, &["audit", "query", "--call", &end(call), "--kind", "call_intent"]).await;
     assert_eq!(of_call.lines().count(), 1, "{of_call}");
-    // The outcome is there when its receipt is.
-    let mut clients = daemon.connect().await;
-    while clients.of_call(call).await.iter().all(|event| event.kind != "call_receipt") {}
+    is_over(&daemon, call).await;
     assert_eq!(coffer(&daemon, &["call", "show", &end(call)]).await.code, 3);
 
     let first = out(&daemon, &["run", "create", "--profile", "open", "--managed"]).await;

@@ -23,6 +23,7 @@ fn setup(concurrency: &str, config: &str) -> Setup {
     rate_limits:
       operations: {{ default: {{ minute: unlimited, hour: unlimited, day: unlimited }} }}
       run: {{ minute: unlimited, hour: unlimited, day: unlimited }}
+      principal: {{ minute: unlimited, hour: unlimited, day: unlimited }}
     concurrency: {concurrency}
     approvals: {{ freeze: false }}
 roles: {{ director: {{ allow: \"*\" }} }}

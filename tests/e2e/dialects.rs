@@ -372,13 +372,13 @@ async fn a_command_that_its_time_has_ended_is_told_with_that_time() {
             arguments_json: arguments.to_string(),
         };
         let request = v1::CallRequest {
-            timeout: Some(wire::duration(std::time::Duration::from_secs(1))),
+            timeout: Some(wire::duration(std::time::Duration::from_secs(5))),
             request: Some(call.into()),
             ..Default::default()
         };
         let answer = run.call_with(request).await.unwrap();
         let said = &answer.rendered;
-        assert!(said.contains("Command timed out after 1s") && said.contains("begun"), "{dialect}: {said}");
+        assert!(said.contains("Command timed out after 5s") && said.contains("begun"), "{dialect}: {said}");
         let told = (answer.status(), answer.error.as_ref().unwrap().reason.as_str());
         assert_eq!(told, (Status::Failed, "TIMED_OUT"), "{dialect}");
         let Some(Answer::Exec(result) | Answer::Shell(result)) = answer.kind() else { panic!("no command") };

@@ -306,7 +306,7 @@ async fn its_time_its_kill_and_its_run_end_all_of_it() {
     let mut run = harness_run(&daemon).await;
     // What ignores SIGTERM, leaves its session and forks twice.
     let stubborn = "trap '' TERM; for i in 1 2 3; do setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1000' & done; echo up; sleep 1000; sleep 1000";
-    let timed = run.start(ProcessRequest { timeout_ms: Some(1_500), ..script(stubborn) }).await.process_id;
+    let timed = run.start(ProcessRequest { timeout_ms: Some(5_000), ..script(stubborn) }).await.process_id;
     let ended = run.waited(&timed).await;
     assert_eq!((ended.state(), ended.ended_by.as_str()), (State::Ended, "timeout"), "{ended:?}");
     let kill = ended.kill.unwrap();

@@ -1,5 +1,7 @@
 //! Sessions: a shell that stays, one command after the other.
 
+use std::time::Duration;
+
 use harness::session::{command, typed};
 use harness::v1::session::State as Session;
 use harness::v1::session_result::State;
@@ -132,14 +134,21 @@ async fn a_repl_is_driven_by_what_it_is_expected_to_say() {
     assert_eq!(run.said(&id, "echo back").await, ("back\n".to_owned(), 0));
 }
 
+/// Gives a session a command that says `ready`, and then waits for it in vain.
+async fn runs_on(run: &mut RunHandle, session: &str, words: &str) -> v1::SessionResult {
+    let begins = SessionRequest { expect: vec![r"ready\s".into()], ..command(session, words) };
+    let begun = run.in_session(begins).await;
+    assert_eq!(begun.state(), State::Matched, "{words}: {begun:?}");
+    let session_id = session.to_owned();
+    run.in_session(SessionRequest { session_id, timeout_ms: Some(300), ..Default::default() }).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_leaves_the_session_usable() {
     let daemon = Daemon::start().await;
     for mut run in [harness_run(&daemon).await, bash_run(&daemon).await] {
         let id = run.open().await;
-        let slow =
-            SessionRequest { timeout_ms: Some(500), ..command(&id, "echo begun; sleep 1000; echo after") };
-        let late = run.in_session(slow).await;
+        let late = runs_on(&mut run, &id, "echo ready begun; sleep 1000; echo after").await;
         assert_eq!((late.state(), late.output.as_str(), late.exit_code), (State::Running, "begun\n", None));
         assert_eq!(run.sessions().await[0].state(), Session::Busy);
         assert_eq!(reason(&run.try_in_session(command(&id, "ls")).await.unwrap_err()), "PRECONDITION_FAILED");
@@ -150,11 +159,11 @@ async fn a_timeout_leaves_the_session_usable() {
         assert_eq!(run.said(&id, "echo usable").await, ("usable\n".to_owned(), 0));
 
         // A loop of the shell itself, and one that hears no interrupt.
-        for (endless, code) in
-            [("while :; do :; done", Some(130)), ("sh -c 'trap \"\" INT; sleep 1000; :'", Some(137))]
-        {
-            let late =
-                run.in_session(SessionRequest { timeout_ms: Some(300), ..command(&id, endless) }).await;
+        for (endless, code) in [
+            ("echo ready; while :; do :; done", Some(130)),
+            ("sh -c 'trap \"\" INT; echo ready; sleep 1000; :'", Some(137)),
+        ] {
+            let late = runs_on(&mut run, &id, endless).await;
             assert_eq!(late.state(), State::Running, "{endless}");
             let ended = run.interrupt(&id, &[]).await;
             assert_eq!((ended.state(), ended.exit_code), (State::Done, code), "{endless}: {ended:?}");
@@ -201,7 +210,12 @@ async fn a_session_that_ends_says_how() {
         let id = run.open().await;
         let replaced = SessionRequest { timeout_ms: Some(500), ..command(&id, "exec sleep 1000") };
         assert_eq!(run.in_session(replaced).await.state(), State::Running);
-        assert_eq!(run.sessions().await.last().unwrap().state(), Session::Replaced);
+        let becomes = async {
+            while run.sessions().await.last().unwrap().state() != Session::Replaced {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), becomes).await.expect("the shell is still one");
         let refused = run.try_in_session(command(&id, "ls")).await.unwrap_err();
         assert!(refused.message().contains("exec"), "{refused}");
         run.close(&id).await;

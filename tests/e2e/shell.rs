@@ -124,7 +124,7 @@ async fn its_timeout_ends_all_of_it() {
     let mut run = open(&daemon, &[]).await;
     let asked = ShellRequest {
         script: "echo before; sleep 60 | sleep 60 | sleep 60; echo never".to_owned(),
-        timeout_ms: Some(1_000),
+        timeout_ms: Some(5_000),
         ..Default::default()
     };
     let result = request(&mut run, asked).await;

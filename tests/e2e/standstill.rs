@@ -131,18 +131,30 @@ async fn a_command_runs_after_its_run_goes_on_and_what_was_changed_by_others_doe
 
 #[tokio::test(flavor = "multi_thread")]
 async fn however_an_approval_ends_its_run_goes_on() {
-    let daemon = Daemon::start_with(setup("{freeze: true, timeout_s: 2}")).await;
-    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
-    let mut run = daemon.run("p", &workspace).await;
+    // Another profile, whose reviewers have next to no time.
+    let mut setup = setup("{freeze: true}");
+    let hasty = setup.policy[0].1.replace("  p:\n", "  hasty:\n");
+    let hasty = hasty.replace("{freeze: true}", "{freeze: true, timeout_s: 2}");
+    setup.policy.push(("hasty.yaml", hasty));
+    let daemon = Daemon::start_with(setup).await;
+
+    let workspace = daemon.workspace("hasty", &[("a.txt", "one\n")]);
+    let mut run = daemon.run("hasty", &workspace).await;
     let counting = repeats(&run, &workspace, "sleep 0.01").await;
-
-    let refused = run.call(calls::replace("a.txt", "no such text", "x")).await.unwrap_err();
-    assert!(refused.message().contains("no reviewer was asked"), "{}", refused.message());
-    assert_eq!(run.show().await.state(), State::Ready);
-
     let asked = run.asks(calls::write("a.txt", "two\n")).await;
     assert_eq!(run.outcome(&asked.call_id).await.error.unwrap().reason, "APPROVAL_EXPIRED");
     goes_on(&mut run).await;
+    let before = counted(&workspace);
+    counts_beyond(&workspace, before).await;
+    assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "one\n");
+    stops(&workspace, counting).await;
+
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let mut run = daemon.run("p", &workspace).await;
+    let counting = repeats(&run, &workspace, "sleep 0.01").await;
+    let refused = run.call(calls::replace("a.txt", "no such text", "x")).await.unwrap_err();
+    assert!(refused.message().contains("no reviewer was asked"), "{}", refused.message());
+    assert_eq!(run.show().await.state(), State::Ready);
 
     let asked = run.asks(calls::write("a.txt", "two\n")).await;
     run.clients.decide(&asked.approval_id, Decision::Deny).await.unwrap();

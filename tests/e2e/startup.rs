@@ -200,8 +200,19 @@ async fn a_hangup_loads_the_policy_again() {
     let second = next().await;
     assert_eq!(second["principal"], "signal:SIGHUP");
     assert_ne!(first["details"]["digest"], second["details"]["digest"]);
-    let policy = clients.policy.get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
-    assert!(policy.profiles == ["review"] && policy.yaml.contains("deny"), "{}", policy.yaml);
+    // It is on record before it is in force.
+    let in_force = async {
+        loop {
+            let policy = clients.policy.get_policy(v1::GetPolicyRequest {}).await.unwrap().into_inner();
+            if second["details"]["digest"] == policy.digest {
+                return policy;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let policy = tokio::time::timeout(std::time::Duration::from_secs(30), in_force).await;
+    let policy = policy.expect("the new policy does not come into force");
+    assert!(policy.profiles == ["review"] && policy.yaml.contains("edit: deny"), "{}", policy.yaml);
 }
 
 #[tokio::test]

@@ -400,7 +400,9 @@ async fn begun(workspace: &Path) {
 }
 
 /// A command with others behind it, which appears in the workspace when it was left to its end.
-const TREE: &str = "(sleep 61 &) ; sleep 61 & echo > begun; sleep 2; echo > ended";
+fn tree(seconds: u32) -> String {
+    format!("(sleep 61 &) ; sleep 61 & echo > begun; sleep {seconds}; echo > ended")
+}
 
 /// The receipt of the run's next call.
 async fn receipt(events: &mut Streaming<v1::StreamEventsResponse>) -> serde_json::Value {
@@ -420,7 +422,8 @@ async fn a_client_that_leaves_ends_its_call_when_it_said_so_and_only_then() {
 
     for streamed in [true, false] {
         for cancel_on_disconnect in [true, false] {
-            let request = CallRequest { cancel_on_disconnect, ..sh(TREE) };
+            let seconds = if cancel_on_disconnect { 60 } else { 2 };
+            let request = CallRequest { cancel_on_disconnect, ..sh(&tree(seconds)) };
             if streamed {
                 let mut events = stream(&mut run, request).await;
                 accepted(&mut events).await;
@@ -568,7 +571,7 @@ async fn the_command_line_shows_output_as_it_comes_and_later() {
 
     // Ctrl-C ends the command as well.
     let workspace = daemon.roots().join("w");
-    let mut coffer = Coffer::new(&daemon, &["call", "exec", &id, "--", "sh", "-c", TREE]);
+    let mut coffer = Coffer::new(&daemon, &["call", "exec", &id, "--", "sh", "-c", &tree(60)]);
     let mut child = coffer.0.spawn().unwrap();
     begun(&workspace).await;
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();

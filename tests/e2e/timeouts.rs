@@ -11,7 +11,7 @@ async fn a_command_that_is_given_no_time_has_that_of_its_profile() {
     workspace: read-write
     unattended: true
     operations: { exec: allow, shell: allow }
-    exec: { default: allow, default_timeout_s: 1, max_timeout_s: 2 }
+    exec: { default: allow, default_timeout_s: 1, max_timeout_s: 30 }
     rate_limits: { operations: { default: { minute: 90, hour: 90, day: 90 } } }
 roles: { director: { allow: \"*\" } }
 ";
@@ -42,8 +42,8 @@ roles: { director: { allow: \"*\" } }
         let command = "sleep".to_owned();
         v1::operation::Kind::Exec(v1::ExecRequest { command, args, timeout_ms, ..Default::default() })
     };
-    assert_eq!(run.call(exec(Some(2_000))).await.unwrap().status(), Status::Succeeded);
-    assert_eq!(reason(&run.call(exec(Some(2_001))).await.unwrap_err()), "INVALID_ARGUMENT");
+    assert_eq!(run.call(exec(Some(30_000))).await.unwrap().status(), Status::Succeeded);
+    assert_eq!(reason(&run.call(exec(Some(30_001))).await.unwrap_err()), "INVALID_ARGUMENT");
 
     // In an agent's tongue, which says it in the tool's description as well.
     let dialect = |arguments: &str| {

@@ -205,8 +205,9 @@ async fn a_stream_ends_with_the_token_that_opened_it_and_survives_no_restart() {
         stream
     };
     let (lasting, lasting_secret) = daemon.token(token("a", &["auditor"]), None).await;
-    let (_, short_secret) = daemon.token(token("b", &["auditor"]), Some(Duration::from_secs(3))).await;
-    let (long, short) = (follow(&lasting_secret).await, follow(&short_secret).await);
+    let long = follow(&lasting_secret).await;
+    let (_, short_secret) = daemon.token(token("b", &["auditor"]), Some(Duration::from_secs(5))).await;
+    let short = follow(&short_secret).await;
     let end = async |mut stream: tonic::Streaming<v1::StreamEventsResponse>| loop {
         if let Err(status) = stream.next().await.expect("it ended in good order") {
             return status;

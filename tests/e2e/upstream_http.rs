@@ -224,7 +224,7 @@ async fn servers_answer_by_json_or_events_and_those_that_do_not_hurt_only_themse
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(10), told)
+    tokio::time::timeout(std::time::Duration::from_secs(30), told)
         .await
         .expect("the server is told that the session is over");
 }

@@ -9,7 +9,7 @@ const BRANCHES: u32 = 6;
 
 async fn ended(kind: &str, end: &str) {
     let (_daemon, mut inside) = enter().await;
-    let request = v1::ExecRequest { timeout_ms: Some(2_000), ..exec(&["tree", kind, "6", end]) };
+    let request = v1::ExecRequest { timeout_ms: Some(10_000), ..exec(&["tree", kind, "6", end]) };
     let result = inside.exec(request).await;
     assert_eq!((result.stdout.as_str(), result.timed_out), ("ready\n", end == "stay"), "{result:?}");
     let kill = result.kill.unwrap();

@@ -81,12 +81,20 @@ async fn v1_no_exchange_of_a_directory_leads_a_read_out() {
     let mut swapping = inside.again(&daemon).await;
     let script =
         "while [ ! -e stop ]; do mv dir real; mv link dir; echo > begun; mv dir link; mv real dir; done";
-    let swapper = tokio::spawn(async move { swapping.run.ran(calls::shell(script)).await });
+    // As long as the policy lets it.
+    let script =
+        v1::ShellRequest { script: script.to_owned(), timeout_ms: Some(120_000), ..Default::default() };
+    let script = v1::operation::Kind::Shell(script);
+    let swapper = tokio::spawn(async move { swapping.run.ran(script).await });
     while !inside.workspace.join("begun").exists() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    let (mut read, mut refused) = (0, 0);
-    for _ in 0..effort::cases(300, 5_000) {
+    let (mut read, mut refused) = (0_u32, 0_u32);
+    let began = std::time::Instant::now();
+    // Further until both states were seen, however slow the exchange is.
+    while read + refused < effort::cases(300, 5_000)
+        || read.min(refused) == 0 && began.elapsed() < std::time::Duration::from_secs(30)
+    {
         let response = inside.run.call(calls::read("/workspace/dir/passwd")).await.unwrap();
         match response.kind() {
             Some(Kind::Read(found)) => {

@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::client::Clients;
 use crate::engine::{self, docker};
 
-/// The default image is imported when a daemon first starts on an engine.
+/// Longer than anything here takes. The default image is imported when a daemon first starts on an engine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connections live here: they answer the daemon's goodbye while a test's own runtime is blocked by waiting for its end.
@@ -261,7 +261,7 @@ impl Daemon {
     /// The containers and mounts of runs that have ended. Mounts are gone when a run has; containers are given time.
     pub fn left_by_runs(&self) -> (Vec<String>, Vec<String>) {
         let mounts = self.mounts();
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + PATIENCE;
         loop {
             let containers = self.containers();
             if containers.is_empty() || Instant::now() > until {
@@ -273,7 +273,7 @@ impl Daemon {
 
     /// Whether no layer of a writable root is left. They are given time: each is removed after the end of its run was told.
     pub fn roots_are_gone(&self) -> bool {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + PATIENCE;
         let is_left = || {
             let roots = std::fs::read_dir(self.state_dir().join("roots"));
             roots.is_ok_and(|mut roots| roots.next().is_some())
@@ -287,7 +287,7 @@ impl Daemon {
     /// Waits until the layer of one run's root is removed.
     pub fn root_is_gone(&self, run: &str) -> bool {
         let layer = self.state_dir().join("roots").join(run);
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + PATIENCE;
         while layer.exists() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -1,7 +1,7 @@
 //! A run, and calls in it.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tonic::Status;
@@ -13,6 +13,8 @@ use crate::daemon::Daemon;
 
 /// Longer than any call here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// For what comes after an answer: records that nobody waits for, and the index of the log.
+const AFTERWARDS: Duration = Duration::from_secs(30);
 
 /// A run that is READY.
 #[derive(Clone)]
@@ -40,6 +42,39 @@ impl Daemon {
         let run = clients.runs.create_run(request).await?.into_inner().run.unwrap();
         assert_eq!(run.state(), v1::run::State::Ready);
         Ok(RunHandle { run, clients })
+    }
+}
+
+impl Clients {
+    /// Events as [`Self::events`], once `are` holds for them or it is too late.
+    pub async fn events_when(
+        &mut self,
+        run: &str,
+        kind: &str,
+        are: impl Fn(&[v1::AuditEvent]) -> bool,
+    ) -> Vec<v1::AuditEvent> {
+        let until = Instant::now() + AFTERWARDS;
+        loop {
+            let events = self.events(run, kind).await;
+            if are(&events) || Instant::now() > until {
+                return events;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// A page from the index, once that has all that is in the log.
+    pub async fn indexed(&mut self, request: &v1::QueryEventsRequest) -> v1::QueryEventsResponse {
+        let indexed = async {
+            loop {
+                let page = self.audit.query_events(request.clone()).await.unwrap().into_inner();
+                if page.indexed_through >= page.head_sequence {
+                    return page;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(AFTERWARDS, indexed).await.expect("the index stays behind")
     }
 }
 

@@ -69,9 +69,14 @@ fn call(id: u64, tool: &str, line: &str) {
         "freeze" => loop {
             std::thread::sleep(std::time::Duration::from_secs(3_600));
         },
-        "flood" => loop {
-            say(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}}"#);
-        },
+        "flood" => {
+            // Few and long: what is too much comes soon, however slow the reader is.
+            let data = "x".repeat(8_192);
+            let message = format!(r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"info","data":"{data}"}}}}"#);
+            loop {
+                say(&message);
+            }
+        }
         "line" => loop {
             let _ = std::io::stdout().write_all(&[b'x'; 65_536]);
         },

@@ -234,7 +234,14 @@ async fn an_orderly_stop_may_leave_the_runs() {
     daemon.stop().await;
     assert!(!daemon.socket().exists());
     assert_eq!((daemon.containers(), daemon.mounts()), (vec![run.run.container_id.clone()], mounts));
-    assert_eq!(processes(&run.run.container_id), IDLE[..1], "nobody works in it without a daemon");
+    // The agent ends when it sees that its daemon is gone.
+    let alone = async {
+        while processes(&run.run.container_id) != IDLE[..1] {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let alone = tokio::time::timeout(std::time::Duration::from_secs(30), alone).await;
+    alone.expect("somebody works in it without a daemon");
     let told = working.await.unwrap();
     assert!(told.is_err() || told.is_ok_and(|call| call.error.is_some()));
 
@@ -260,9 +267,9 @@ async fn a_run_whose_time_is_over_meanwhile_ends() {
         let (ttl, idle_timeout) = if ttl { (time, None) } else { (None, time) };
         v1::CreateRunRequest { ttl, idle_timeout, ..requests::managed("open") }
     };
-    let old = daemon.run_on(short(true)).await;
-    let idle = daemon.run_on(short(false)).await;
     let kept = daemon.run_on(requests::managed("open")).await;
+    // Together, for the time of the first runs while the other is made.
+    let (old, idle) = tokio::join!(daemon.run_on(short(true)), daemon.run_on(short(false)));
     daemon.kill().await;
     // The clock is what is tested.
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;

@@ -123,32 +123,46 @@ async fn a_daemon_that_dies_again_and_again_starts_again_and_again() {
 async fn a_create_that_was_killed_midway_is_made_when_it_is_asked_for_again() {
     let mut daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let mut tries = 0;
     // Its id chosen by the client or not; killed at once or when there is a container.
-    for (number, (chosen, late)) in
-        [(false, false), (true, false), (false, true), (true, true)].into_iter().enumerate()
-    {
-        let mut request = if chosen { requests::bind("open", &workspace) } else { requests::managed("open") };
-        request.request_id = format!("{chosen}-{late}");
-        if chosen {
-            request.run_id = format!("0198a1b2-0000-7000-8000-00000000000{number}");
-        }
-        let mut creating = daemon.connect().await;
-        let create = tokio::spawn({
-            let request = request.clone();
-            async move { creating.runs.create_run(request).await }
-        });
-        let mut clients = daemon.connect().await;
-        let creating = v1::ListRunsRequest { state: State::Creating.into(), ..Default::default() };
-        let mut begun = false;
-        // No event tells that a run is being made.
-        while !begun {
-            let listed = clients.runs.list_runs(creating.clone()).await.unwrap().into_inner();
-            begun = !listed.runs.is_empty() && (!late || !daemon.containers().is_empty());
-            assert!(!create.is_finished(), "it was made before it could be killed");
-        }
-        daemon.kill().await;
-        assert!(create.await.unwrap().is_err(), "the daemon died before it could answer");
-        daemon.launch().await;
+    for (chosen, late) in [(false, false), (true, false), (false, true), (true, true)] {
+        let request = loop {
+            tries += 1;
+            assert!(tries < 40, "it is made before it can be killed, again and again");
+            let mut request =
+                if chosen { requests::bind("open", &workspace) } else { requests::managed("open") };
+            request.request_id = format!("{chosen}-{late}-{tries}");
+            if chosen {
+                request.run_id = format!("0198a1b2-0000-7000-8000-{tries:012x}");
+            }
+            let mut creating = daemon.connect().await;
+            let create = tokio::spawn({
+                let request = request.clone();
+                async move { creating.runs.create_run(request).await }
+            });
+            let mut clients = daemon.connect().await;
+            let creating = v1::ListRunsRequest { state: State::Creating.into(), ..Default::default() };
+            let mut begun = false;
+            // No event tells that a run is being made.
+            while !begun && !create.is_finished() {
+                let listed = clients.runs.list_runs(creating.clone()).await.unwrap().into_inner();
+                begun = !listed.runs.is_empty() && (!late || !daemon.containers().is_empty());
+            }
+            let answered = create.is_finished();
+            daemon.kill().await;
+            let created = create.await.unwrap();
+            daemon.launch().await;
+            let Ok(created) = created else {
+                assert!(!answered, "it was refused");
+                break request;
+            };
+            // The answer came before the kill: the same once more, with another request.
+            let run = created.into_inner().run.unwrap();
+            let mut run = RunHandle { run, clients: daemon.connect().await };
+            run.stop().await;
+            run.delete().await;
+            assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
+        };
 
         let mut clients = daemon.connect().await;
         let all = v1::ListRunsRequest::default();

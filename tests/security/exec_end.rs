@@ -12,7 +12,7 @@ async fn ended(args: &[&str], at_least: u32) {
     let (_daemon, runs) = both(v1::CreateRunRequest::default()).await;
     for mut inside in runs {
         let mut request = exec(args);
-        request.timeout_ms = Some(1_000);
+        request.timeout_ms = Some(5_000);
         let result = inside.exec(request).await;
         assert!(result.timed_out, "{result:?}");
         assert_eq!((result.ended_by.as_str(), result.limits_hit.len()), ("timeout", 0), "{result:?}");

@@ -62,7 +62,7 @@ async fn x2_a_fork_bomb_ends_with_its_time() {
         both(limited(v1::Limits { pids: 64, cpu_millis: 1000, ..Default::default() })).await;
     for mut inside in runs {
         let mut bomb = exec(&["bomb"]);
-        bomb.timeout_ms = Some(500);
+        bomb.timeout_ms = Some(3_000);
         let result = inside.exec(bomb).await;
         assert!(result.timed_out);
         let kill = result.kill.unwrap();
@@ -83,7 +83,7 @@ async fn x2_bombs_that_multiply_have_no_grace() {
         // All of them are deaf to SIGTERM.
         for command in [&["tree", "deaf", "6", "stay"][..], &["bomb"], &["chains", "24"]] {
             let mut request = exec(command);
-            request.timeout_ms = Some(500);
+            request.timeout_ms = Some(3_000);
             let result = inside.exec(request).await;
             assert!(result.timed_out, "{command:?}: {result:?}");
             let kill = result.kill.unwrap();

@@ -22,7 +22,14 @@ async fn u5_processes_of_every_user_end_with_their_command_and_with_the_run() {
     let stays = run
         .start(command(&["setpriv", "--reuid", "42", "--regid", "42", "--clear-groups", "sleep", "600"]))
         .await;
-    assert!(processes(&container).iter().any(|line| line == "sleep 600"), "{stays:?}");
+    // It is started as `setpriv`, and becomes `sleep` by itself.
+    let sleeps = async {
+        while !processes(&container).iter().any(|line| line == "sleep 600") {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    let sleeps = tokio::time::timeout(std::time::Duration::from_secs(30), sleeps).await;
+    assert!(sleeps.is_ok(), "{stays:?}");
     let namespace = pid_namespace(&container);
     let ended = run.stop().await;
     assert_eq!(ended.state(), State::Stopped);

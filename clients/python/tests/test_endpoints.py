@@ -1,9 +1,11 @@
 """The same API over a network: TLS with certificates or tokens, and in the clear on this host alone."""
 
+import random
 import signal
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -177,9 +179,12 @@ def test_a_daemon_that_is_killed_is_found_again(certificates: Path) -> None:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """One below those that outgoing connections are given: none of them takes it while the daemon does not listen."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(1024, lowest)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @pytest.mark.parametrize(

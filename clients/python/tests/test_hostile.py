@@ -158,7 +158,7 @@ async def test_a_block_that_is_cancelled_ends_its_sandbox() -> None:
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    for _ in range(100):
+    for _ in range(600):
         try:
             await (await AsyncSandbox.connect(run_id)).close()
         except NotFound:
@@ -188,7 +188,7 @@ async def test_a_sandbox_whose_making_is_cancelled_is_none() -> None:
             else:
                 await (await making).kill()
     async with AsyncClient() as client:
-        for _ in range(100):
+        for _ in range(600):
             left = [run async for run in AsyncSandbox.list(None, metadata={"test": "cancelled"}, client=client)]
             if all(run.state in ("stopped", "failed") for run in left):
                 return

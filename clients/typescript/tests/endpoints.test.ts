@@ -1,7 +1,9 @@
 /** The same API over a network: TLS with certificates or tokens, and in the clear on this host alone. */
 
 import assert from "node:assert/strict";
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { randomInt } from "node:crypto";
+import { once } from "node:events";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { after, afterEach, before, describe, test } from "node:test";
@@ -26,7 +28,9 @@ const authority = join(certificates, "server", "ca.pem");
 const directory = join(certificates, "clients", "ci");
 coffer("tls", "init", certificates, "--client", "ci", "--client", "other");
 const server = join(certificates, "server");
-const tls = `tls: { certificate: ${server}/cert.pem, key: ${server}/key.pem, client_ca: ${server}/ca.pem }`;
+const identity = `certificate: ${server}/cert.pem, key: ${server}/key.pem, client_ca: ${server}/ca.pem`;
+// On a busy machine a handshake can take longer than it may by default.
+const tls = `tls: { ${identity} }, handshake_timeout: 60s`;
 
 let secured: Daemon;
 let token: string;
@@ -134,13 +138,20 @@ test("a daemon that is killed is found again", async () => {
   assert.equal((await handle.wait()).stdout, "a\nb\n");
 });
 
+/** One below those that outgoing connections are given: none of them takes it while the daemon does not listen. */
 async function freePort(): Promise<number> {
-  const listener = createServer();
-  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
-  const address = listener.address();
-  await new Promise((resolve) => listener.close(resolve));
-  assert(typeof address === "object" && address !== null);
-  return address.port;
+  const lowest = Number.parseInt(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), 10);
+  for (;;) {
+    const port = randomInt(1024, lowest);
+    const listener = createServer().listen(port, "127.0.0.1");
+    try {
+      await once(listener, "listening");
+    } catch {
+      continue;
+    }
+    await new Promise((resolve) => listener.close(resolve));
+    return port;
+  }
 }
 
 describe("an endpoint that is none is refused", () => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 
-const PATIENCE = 15_000;
+const PATIENCE = 60_000;
 
 /** Waits until it holds. */
 export async function eventually(holds: () => Promise<boolean>, message: string): Promise<void> {
@@ -12,6 +12,14 @@ export async function eventually(holds: () => Promise<boolean>, message: string)
     assert(Date.now() < until, message);
     await delay(50);
   }
+}
+
+/** The first item, as soon as it is there. */
+export async function first<T>(items: AsyncIterable<T>): Promise<T | undefined> {
+  for await (const item of items) {
+    return item;
+  }
+  return undefined;
 }
 
 /** All items of a stream that ends. */

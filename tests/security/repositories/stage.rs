@@ -11,8 +11,10 @@ use harness::{Daemon, RunHandle, calls, reason};
 
 use super::{Case, Does, Expect};
 
-/// A call that does not end by itself is ended then.
+/// A call that may not end by itself is ended then.
 const DEADLINE: Duration = Duration::from_millis(1500);
+/// Longer than any call takes that ends by itself.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What every script begins with.
 const BEGIN: &str = r#"
@@ -82,9 +84,13 @@ impl Stage {
     /// Makes the call, and judges what comes of it.
     pub(super) async fn call(&mut self, case: &Case, does: Does) {
         let what = format!("{}, {does:?}", case.name);
+        let deadline = match case.expect {
+            Expect::Ends => DEADLINE,
+            Expect::Done | Expect::Refused(..) => PATIENCE,
+        };
         let request = CallRequest {
             request: Some(operation(does).into()),
-            timeout: Some(wire::duration(DEADLINE)),
+            timeout: Some(wire::duration(deadline)),
             ..Default::default()
         };
         let answer = self.run.call_with(request).await;

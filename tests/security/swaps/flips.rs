@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use harness::v1::call_response::Status;
+use harness::v1::operation::Kind as Operation;
 use harness::v1::result::Kind as Answer;
 use harness::{Daemon, RunHandle, Setup, calls, git, own, v1};
 use tokio::task::JoinHandle;
@@ -13,8 +15,11 @@ use super::{EVIL, GOOD, PROFILE, UID, delete, review};
 /// A call that goes on.
 type Flipper = JoinHandle<Result<v1::CallResponse, tonic::Status>>;
 
-/// Rounds of one of them.
-const FLIPPERS_LIFE: u32 = 10;
+/// Of one of them. A command lives for two minutes at most.
+const FLIPPERS_LIFE: Duration = Duration::from_secs(60);
+
+/// For a flipper to have made something.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A profile in which a command of the run can flip files without asking, with the approvals of the shipped ones.
 fn flipping() -> Setup {
@@ -33,12 +38,8 @@ async fn x7_a_process_of_the_run_that_flips_files_gains_nothing() {
     fs::write(workspace.join("flip.sh"), flip).unwrap();
     own(&workspace, UID);
     let mut run = daemon.run("p", &workspace).await;
-    let (mut contents, mut flipper) = ([0; 2], None);
+    let (mut contents, mut flipper, mut next) = ([0; 2], None, Instant::now());
     for round in 0..effort::cases(10, 500) {
-        // A command lives for two minutes at most.
-        if round % FLIPPERS_LIFE == 0 {
-            flips(&mut run, &workspace, &mut flipper).await;
-        }
         for call in [
             calls::exec(&["sh", "run.sh"]),
             calls::shell("sh run.sh; sh run.sh; cat f"),
@@ -47,10 +48,12 @@ async fn x7_a_process_of_the_run_that_flips_files_gains_nothing() {
             delete("run.sh"),
             calls::git_add(&["f"]),
         ] {
-            // After a delete the flipper makes it again, once the run goes on.
-            while !workspace.join("run.sh").exists() {
-                tokio::task::yield_now().await;
+            if Instant::now() >= next {
+                flips(&mut run, &workspace, &mut flipper).await;
+                next = Instant::now() + FLIPPERS_LIFE;
             }
+            // After a delete the flipper makes it again, once the run goes on.
+            until(|| workspace.join("run.sh").exists()).await;
             let waiting = run.waits(call.clone());
             let id = run.id().to_owned();
             let approval = run.clients.pending_approval(&id).await;
@@ -84,10 +87,20 @@ async fn flips(run: &mut RunHandle, workspace: &Path, flipper: &mut Option<Flipp
     for name in ["stop", "ticks"] {
         let _ = fs::remove_file(workspace.join(name));
     }
-    *flipper = Some(run.waits(calls::exec(&["sh", "flip.sh"])));
-    while fs::metadata(workspace.join("ticks")).map_or(0, |ticks| ticks.len()) < 20 {
-        tokio::task::yield_now().await;
-    }
+    let (command, args) = ("sh".to_owned(), vec!["flip.sh".to_owned()]);
+    let request = v1::ExecRequest { command, args, timeout_ms: Some(120_000), ..Default::default() };
+    *flipper = Some(run.waits(Operation::Exec(request)));
+    until(|| fs::metadata(workspace.join("ticks")).is_ok_and(|ticks| ticks.len() >= 20)).await;
+}
+
+/// Waits until the flipper has done so.
+async fn until(it_has: impl Fn() -> bool) {
+    let done = async {
+        while !it_has() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, done).await.expect("nothing flips the files");
 }
 
 /// Ends it. It has flipped up to now.
