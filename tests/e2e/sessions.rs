@@ -143,6 +143,26 @@ async fn runs_on(run: &mut RunHandle, session: &str, words: &str) -> v1::Session
     run.in_session(SessionRequest { session_id, timeout_ms: Some(300), ..Default::default() }).await
 }
 
+/// A client that leaves a session is heard a moment later: who comes next waits for that, and is not turned away.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_call_waits_a_moment_for_the_one_before_to_go() {
+    let daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    let id = run.open().await;
+    let (mut other, session) = (run.clone(), id.clone());
+    let brief = SessionRequest { timeout_ms: Some(1_000), ..command(&session, "read line; echo $line") };
+    let leaves = tokio::spawn(async move { other.in_session(brief).await });
+    let begun = async {
+        while run.sessions().await[0].state() != Session::Busy {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), begun).await.expect("the session has nothing to do");
+    let next = run.in_session(typed(&id, "on\n", &[])).await;
+    assert_eq!((next.state(), next.output.as_str()), (State::Done, "on\n"), "{next:?}");
+    assert_eq!(leaves.await.unwrap().state(), State::Running);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_leaves_the_session_usable() {
     let daemon = Daemon::start().await;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use ops::{OpResult, Outcome, Reason, SessionInput, SessionResult, SessionState, ToolFailure};
 use refusal::Refusal;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use wire::v1::process::State;
 use wire::v1::{self, signal_process_request::Signal};
@@ -22,6 +22,8 @@ use crate::session::{Expect, Session, no_session};
 const OPENING: Duration = Duration::from_secs(20);
 /// For a program that was killed to be gone, and its shell to say so.
 const KILLED: Duration = Duration::from_secs(5);
+/// For a call that waits for the session to go: its client may have left it a moment ago.
+const TURN: Duration = Duration::from_secs(2);
 /// For a shell to say that it is done, if it is.
 const SETTLE: Duration = Duration::from_secs(1);
 /// The same for one of which nothing is known: it may just begin to run.
@@ -61,7 +63,12 @@ impl Process {
         let session = self.session()?;
         let expect = Expect::compile("session.expect", &wanted.expect).map_err(|error| malformed(&error))?;
         let until = Instant::now() + wanted.timeout;
-        let _turn = session.turn.try_lock().map_err(|_| {
+        let turn = cancel.run_until_cancelled(timeout(TURN.min(wanted.timeout), session.turn.lock())).await;
+        let Some(turn) = turn else {
+            let message = "the call was cancelled before its session took it; nothing of it has happened";
+            return Err(ToolFailure::new(Reason::Cancelled, message));
+        };
+        let _turn = turn.map_err(|_| {
             ToolFailure::new(Reason::Overloaded, "another call waits for what the session does")
         })?;
         match &wanted.input {
