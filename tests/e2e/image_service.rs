@@ -10,7 +10,9 @@ use harness::v1::image_service_client::ImageServiceClient;
 use harness::v1::import_image_header::Form;
 use harness::v1::import_image_request::Part as ImportPart;
 use harness::v1::{self, CreateRunRequest};
-use harness::{Clients, Daemon, Image, RunHandle, Setup, as_user, binary, calls, reason, record, requests};
+use harness::{
+    Clients, Daemon, Image, RunHandle, Setup, as_user, binary, calls, reason, record, requests, until,
+};
 use tonic::Status;
 
 /// A name of this test, and the image under it, which goes with the value.
@@ -257,14 +259,6 @@ fn building(word: &str) -> bool {
         .any(|line| line.contains(word) && !line.contains("docker"))
 }
 
-async fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_build_that_never_ends_is_ended_by_its_time_its_client_and_the_daemon() {
     let mut daemon = Daemon::start().await;
@@ -277,15 +271,15 @@ async fn a_build_that_never_ends_is_ended_by_its_time_its_client_and_the_daemon(
     let header = v1::BuildImageHeader { timeout, ..build_header(&image) };
     let (_, ended) = build(&mut clients.images, header, &tar).await;
     assert_eq!(reason(&ended.unwrap_err()), "TIMED_OUT");
-    until("the build goes on after its time", || !building(&word)).await;
+    until("the build goes on after its time", async || !building(&word)).await;
 
     // When its client goes away.
     let mut images = clients.images.clone();
     let (header, context_tar) = (build_header(&image), tar.clone());
     let client = tokio::spawn(async move { build(&mut images, header, &context_tar).await });
-    until("the build does not begin", || building(&word)).await;
+    until("the build does not begin", async || building(&word)).await;
     client.abort();
-    until("the build goes on without its client", || !building(&word)).await;
+    until("the build goes on without its client", async || !building(&word)).await;
     let began = Instant::now();
     loop {
         let told = phases(&mut clients, "image_built", &image).await;
@@ -300,10 +294,10 @@ async fn a_build_that_never_ends_is_ended_by_its_time_its_client_and_the_daemon(
     let mut images = clients.images.clone();
     let header = build_header(&image);
     let client = tokio::spawn(async move { build(&mut images, header, &tar).await });
-    until("the build does not begin again", || building(&word)).await;
+    until("the build does not begin again", async || building(&word)).await;
     drop(clients);
     daemon.stop().await;
-    until("the build outlives the daemon", || !building(&word)).await;
+    until("the build outlives the daemon", async || !building(&word)).await;
     client.abort();
     assert!(!docker(&["image", "inspect", &image.0]).status.success());
 }

@@ -1,12 +1,10 @@
 //! Sessions: a shell that stays, one command after the other.
 
-use std::time::Duration;
-
 use harness::session::{command, typed};
 use harness::v1::session::State as Session;
 use harness::v1::session_result::State;
 use harness::v1::{self, CreateRunRequest, OpenSessionRequest, SessionRequest};
-use harness::{Daemon, RunHandle, Setup, debian, dev_image, processes, reason, record, requests};
+use harness::{Daemon, RunHandle, Setup, debian, dev_image, processes, reason, record, requests, until};
 
 const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
 
@@ -152,12 +150,7 @@ async fn the_next_call_waits_a_moment_for_the_one_before_to_go() {
     let (mut other, session) = (run.clone(), id.clone());
     let brief = SessionRequest { timeout_ms: Some(1_000), ..command(&session, "read line; echo $line") };
     let leaves = tokio::spawn(async move { other.in_session(brief).await });
-    let begun = async {
-        while run.sessions().await[0].state() != Session::Busy {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), begun).await.expect("the session has nothing to do");
+    run.first_session_is_busy().await;
     let next = run.in_session(typed(&id, "on\n", &[])).await;
     assert_eq!((next.state(), next.output.as_str()), (State::Done, "on\n"), "{next:?}");
     assert_eq!(leaves.await.unwrap().state(), State::Running);
@@ -230,12 +223,8 @@ async fn a_session_that_ends_says_how() {
         let id = run.open().await;
         let replaced = SessionRequest { timeout_ms: Some(500), ..command(&id, "exec sleep 1000") };
         assert_eq!(run.in_session(replaced).await.state(), State::Running);
-        let becomes = async {
-            while run.sessions().await.last().unwrap().state() != Session::Replaced {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), becomes).await.expect("the shell is still one");
+        let is_replaced = async || run.sessions().await.last().unwrap().state() == Session::Replaced;
+        until("the shell is still one", is_replaced).await;
         let refused = run.try_in_session(command(&id, "ls")).await.unwrap_err();
         assert!(refused.message().contains("exec"), "{refused}");
         run.close(&id).await;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use harness::v1::run::StartKind;
 use harness::v1::{self, CreateRunRequest};
-use harness::{Daemon, RunHandle, Setup, calls, inspect, reason, record, requests};
+use harness::{Daemon, RunHandle, Setup, calls, inspect, reason, record, requests, until};
 use serde_json::Value;
 
 /// A daemon with this pool.
@@ -159,12 +159,7 @@ async fn h2_a_warm_container_is_one_run_s_and_the_next_sees_nothing_of_it() {
         assert!(!seen.contains(left), "{left}: {seen}");
     }
     // Its removal goes on after the end of its run was told.
-    let gone = tokio::time::timeout(std::time::Duration::from_secs(30), async {
-        while daemon.containers().contains(&container) {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    });
-    gone.await.unwrap_or_else(|_| panic!("it is still there\n{}", daemon.log()));
+    until("it is still there", async || !daemon.containers().contains(&container)).await;
     other.stop().await;
 }
 
@@ -364,12 +359,10 @@ async fn h7_a_policy_that_changes_the_container_replaces_what_waits() {
     // A profile that is gone has none that wait, and the daemon goes on.
     std::fs::write(daemon.policy_dir().join("p.yaml"), policy(200).replace("p: {", "q: {")).unwrap();
     clients.policy.reload_policy(v1::ReloadPolicyRequest::default()).await.unwrap();
-    let gone = tokio::time::timeout(std::time::Duration::from_secs(30), async {
-        while daemon.containers() != [run.run.container_id.clone()] {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    });
-    gone.await.expect("what waited for another profile is still there");
+    until("what waited for another profile is still there", async || {
+        daemon.containers() == [run.run.container_id.clone()]
+    })
+    .await;
     assert_eq!(daemon.run_on(requests::managed("q")).await.run.start_kind(), StartKind::Cold);
 }
 
@@ -397,12 +390,8 @@ async fn h8_what_is_no_longer_as_it_was_made_is_no_run_s() {
         let memory = inspect(&run.run.container_id)["HostConfig"]["Memory"].as_u64();
         assert_eq!(memory, Some(4 << 30), "{tampered:?}");
         // It is not kept either.
-        let gone = tokio::time::timeout(std::time::Duration::from_secs(30), async {
-            while daemon.containers().contains(container) {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-        });
-        gone.await.unwrap_or_else(|_| panic!("{tampered:?}: it is still there\n{}", daemon.log()));
+        until(&format!("{tampered:?}: it is still there"), async || !daemon.containers().contains(container))
+            .await;
         run.stop().await;
     }
 }

@@ -17,6 +17,7 @@ pub mod process;
 mod remote;
 mod run;
 pub mod session;
+mod waiting;
 
 pub use client::{Clients, as_user, reason, record};
 pub use container::{in_pid_namespace, inspect, inspect_all, memory, pid_namespace, pid_of, processes};
@@ -27,4 +28,5 @@ pub use issuer::Issuer;
 pub use probe::{mcp_server, probe};
 pub use remote::{Bearer, Certificates};
 pub use run::{RunHandle, calls, requests};
+pub use waiting::until;
 pub use wire::v1;

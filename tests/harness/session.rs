@@ -5,6 +5,7 @@ use wire::v1::session_result::State;
 use wire::v1::{self, Session, SessionRequest, SessionResult};
 
 use crate::run::RunHandle;
+use crate::waiting::until;
 
 /// A command for a session, without more.
 pub fn command(session: &str, command: &str) -> SessionRequest {
@@ -34,6 +35,12 @@ impl RunHandle {
     /// Opens a session, which must succeed: its id.
     pub async fn open(&mut self) -> String {
         self.try_open(v1::OpenSessionRequest::default()).await.unwrap().session.unwrap().session_id
+    }
+
+    /// Waits until the run's first session has something to do.
+    pub async fn first_session_is_busy(&mut self) {
+        let is_busy = async || self.sessions().await[0].state() == v1::session::State::Busy;
+        until("the session has nothing to do", is_busy).await;
     }
 
     /// Uses a session; a refusal is an error.

@@ -2,7 +2,7 @@
 
 use harness::v1::call_response::Status;
 use harness::v1::run::State;
-use harness::{Daemon, RunHandle, calls, inspect, processes, reason, record, requests, v1};
+use harness::{Daemon, RunHandle, calls, inspect, processes, reason, record, requests, until, v1};
 
 /// The run as the next daemon has it, after this one was killed.
 pub(crate) async fn outlives(daemon: &mut Daemon, run: RunHandle) -> RunHandle {
@@ -235,13 +235,8 @@ async fn an_orderly_stop_may_leave_the_runs() {
     assert!(!daemon.socket().exists());
     assert_eq!((daemon.containers(), daemon.mounts()), (vec![run.run.container_id.clone()], mounts));
     // The agent ends when it sees that its daemon is gone.
-    let alone = async {
-        while processes(&run.run.container_id) != IDLE[..1] {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    let alone = tokio::time::timeout(std::time::Duration::from_secs(30), alone).await;
-    alone.expect("somebody works in it without a daemon");
+    let is_alone = async || processes(&run.run.container_id) == IDLE[..1];
+    until("somebody works in it without a daemon", is_alone).await;
     let told = working.await.unwrap();
     assert!(told.is_err() || told.is_ok_and(|call| call.error.is_some()));
 

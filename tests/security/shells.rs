@@ -1,9 +1,6 @@
 //! Attacks on sessions by what runs in them.
 
-use std::time::Duration;
-
 use harness::session::{command, typed};
-use harness::v1::session;
 use harness::v1::session_result::State;
 use harness::v1::{CreateRunRequest, SessionRequest};
 use harness::{Daemon, RunHandle, debian, memory, processes, reason, requests};
@@ -169,12 +166,7 @@ async fn s10_what_reads_or_stays_holds_nothing_up() {
         // Another call waits while one does, and is told so.
         let (mut other, session) = (run.clone(), id.clone());
         let waits = tokio::spawn(async move { other.in_session(command(&session, "sleep 1000")).await });
-        let begun = async {
-            while run.sessions().await[0].state() != session::State::Busy {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), begun).await.expect("the session has nothing to do");
+        run.first_session_is_busy().await;
         let soon = SessionRequest { session_id: id.clone(), timeout_ms: Some(1), ..Default::default() };
         let refused = run.try_in_session(soon).await.unwrap_err();
         assert_eq!(reason(&refused), "OVERLOADED", "{refused}");

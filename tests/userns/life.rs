@@ -2,7 +2,7 @@
 
 use harness::process::command;
 use harness::v1::run::State;
-use harness::{RunHandle, calls, in_pid_namespace, pid_namespace, processes, requests};
+use harness::{RunHandle, calls, in_pid_namespace, pid_namespace, processes, requests, until};
 
 use crate::{daemon, rooted, script};
 
@@ -23,13 +23,8 @@ async fn u5_processes_of_every_user_end_with_their_command_and_with_the_run() {
         .start(command(&["setpriv", "--reuid", "42", "--regid", "42", "--clear-groups", "sleep", "600"]))
         .await;
     // It is started as `setpriv`, and becomes `sleep` by itself.
-    let sleeps = async {
-        while !processes(&container).iter().any(|line| line == "sleep 600") {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    };
-    let sleeps = tokio::time::timeout(std::time::Duration::from_secs(30), sleeps).await;
-    assert!(sleeps.is_ok(), "{stays:?}");
+    let sleeps = async || processes(&container).iter().any(|line| line == "sleep 600");
+    until(&format!("{stays:?}"), sleeps).await;
     let namespace = pid_namespace(&container);
     let ended = run.stop().await;
     assert_eq!(ended.state(), State::Stopped);
