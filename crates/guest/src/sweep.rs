@@ -10,28 +10,20 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::children::tree::{self, Process};
+use crate::children::look::{Process, look};
 
 /// Until everything has to be gone.
 const WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Scans that find nothing. A process that is made during one is found by the next.
-const EMPTY: u32 = 3;
-
 pub(crate) fn run() -> ExitCode {
     crate::sys::ignore_signals();
     let until = Instant::now() + WITHIN;
-    let mut empty = 0;
     while Instant::now() < until {
-        let others: Vec<Pid> = tree::processes().iter().filter_map(killable).collect();
-        if others.is_empty() {
-            empty += 1;
-            if empty == EMPTY {
-                return ExitCode::SUCCESS;
-            }
-            continue;
+        let look = look();
+        let others: Vec<Pid> = look.processes.iter().filter_map(killable).collect();
+        if others.is_empty() && look.is_whole {
+            return ExitCode::SUCCESS;
         }
-        empty = 0;
         for pid in others {
             // One that is gone is what was wanted.
             let _ = kill_process(pid, Signal::KILL);

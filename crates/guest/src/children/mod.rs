@@ -5,9 +5,10 @@
 //! that is new is in the second look, and one that is reaped meanwhile is in the first.
 
 mod filter;
+pub(crate) mod look;
 mod own_kernel;
 mod preforks;
-pub(crate) mod tree;
+mod tree;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -85,7 +86,7 @@ impl Children {
     /// Of these processes, what belongs to `command` alone. `before` lived before they were looked at.
     pub(crate) fn doomed(
         &self,
-        processes: &[tree::Process],
+        processes: &[look::Process],
         command: i32,
         before: &HashSet<i32>,
     ) -> Vec<i32> {
@@ -100,8 +101,9 @@ impl Children {
         let until = Instant::now() + END;
         loop {
             self.reap();
-            let all = tree::below(&tree::processes(), [own_pid(), self.orphanage]);
-            if all.is_empty() || Instant::now() > until {
+            let look = look::look();
+            let all = tree::below(&look.processes, [own_pid(), self.orphanage]);
+            if (all.is_empty() && look.is_whole) || Instant::now() > until {
                 return;
             }
             for pid in all {
@@ -132,8 +134,8 @@ mod tests {
         let children = Children::new(own_pid()).unwrap();
         let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(other.id()).unwrap();
-        let processes = tree::processes();
-        let doomed = |before| children.doomed(&processes, 0, &before).contains(&pid);
+        let look = look::look();
+        let doomed = |before| children.doomed(&look.processes, 0, &before).contains(&pid);
         let (orphan, command) = (doomed(HashSet::new()), doomed(HashSet::from([pid])));
         other.kill().unwrap();
         other.wait().unwrap();

@@ -1,49 +1,11 @@
-//! Who descends from whom, by `/proc`: how the processes of a command are found where there is no cgroup for it.
+//! Who descends from whom: how the processes of a command are found where there is no cgroup for it.
 //!
 //! Sessions and groups are the command's to change; parents are not. A process whose parent ends becomes the guest's
 //! child, since the guest is a subreaper, and stays in sight. Where it cannot be one, that is PID 1's child.
 
 use std::collections::HashSet;
-use std::fs;
 
-/// A process, as far as it matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) pid: i32,
-    parent: i32,
-    session: i32,
-    /// A zombie: nothing can be done to it, and it does nothing.
-    dead: bool,
-}
-
-impl Process {
-    pub(crate) fn is_alive(&self) -> bool {
-        !self.dead
-    }
-}
-
-/// All processes that can be seen now.
-pub(crate) fn processes() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.as_bytes()[0].is_ascii_digit()))
-        .filter_map(|entry| parse(&fs::read(entry.path().join("stat")).ok()?))
-        .collect()
-}
-
-/// One `/proc/PID/stat`: `pid (name) state parent group session …`. The name may contain anything, `)` too. In gVisor a process
-/// that goes at this moment has the number 0, which is also the parent of all that the engine has started.
-fn parse(stat: &[u8]) -> Option<Process> {
-    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let text = |bytes| std::str::from_utf8(bytes).ok();
-    let pid = text(stat.split(|byte| *byte == b' ').next()?)?.parse().ok().filter(|pid| *pid > 0)?;
-    let mut fields = text(stat.get(name_end + 1..)?)?.split_ascii_whitespace();
-    let dead = matches!(fields.next()?, "Z" | "X");
-    let parent = fields.next()?.parse().ok()?;
-    let session = fields.nth(1)?.parse().ok()?;
-    Some(Process { pid, parent, session, dead })
-}
+use super::look::Process;
 
 /// The living processes that have to go with `command`: its descendants, and orphans that no other live command can
 /// claim. An orphan's session tells whose it is, unless it made a session of its own; such a one is nobody's, and a
@@ -95,16 +57,6 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_lie() {
-        let stat = b"42 (a) R 1 1 1) S 7 42 41 0 -1 4194304 1 0";
-        assert_eq!(parse(stat), Some(process(42, 7, 41)));
-        assert_eq!(parse(b"43 (\xff \n) Z 7 43 43 0"), Some(Process { dead: true, ..process(43, 7, 43) }));
-        assert_eq!(parse(b"0 (gone) Z 1 0 0 0"), None);
-        assert_eq!(parse(b"42 (a"), None);
-        assert_eq!(parse(b""), None);
-    }
-
-    #[test]
     fn descendants_go_and_others_stay() {
         // 20 and 30 are commands; 21 and 22 belong to 20 by parent, 23 by session, 24 made its own session.
         let all = [
@@ -147,11 +99,5 @@ mod tests {
     fn zombies_are_not_left_but_their_children_are() {
         let all = [Process { dead: true, ..process(20, AGENT, 20) }, process(21, 20, 20)];
         assert_eq!(doomed(&all, AGENT, 20, |pid| pid == 20), [21]);
-    }
-
-    #[test]
-    fn this_process_is_seen() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        assert!(processes().iter().any(|process| process.pid == own && !process.dead));
     }
 }

@@ -1,7 +1,7 @@
 //! Ending what a command left, without a cgroup.
 //!
 //! Not as sure as a cgroup: a process that forks faster than `/proc` can be read may keep ahead for a while. Signals
-//! are sent until a look finds nothing, and what the last look found is said.
+//! are sent until a look finds nothing and has missed nothing. What cannot be told to be gone counts as left.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use ops::KillEvidence;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
-use crate::children::{signal, tree};
+use crate::children::{look, signal};
 use crate::exec::micros;
 use crate::lane::Lane;
 
@@ -18,7 +18,7 @@ use crate::lane::Lane;
 const GRACE: Duration = Duration::from_secs(5);
 /// How long SIGKILL is repeated.
 const KILLING: Duration = Duration::from_secs(1);
-/// Between two looks: at first, and at most.
+/// Between two looks: while there is something new, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LAST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -30,8 +30,8 @@ pub(super) async fn end(lane: &Lane, command: i32, forced: bool) -> KillEvidence
     let asked = if forced { ending.until(GRACE, Phase::Ask).await } else { usize::MAX };
     let left = if asked > 0 { ending.until(KILLING, Phase::Kill).await } else { 0 };
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
-    let (ended, left) = (count(ending.seen.len() - left), count(left));
-    if ending.seen.is_empty() {
+    let (ended, left) = (count(ending.seen.len().saturating_sub(left)), count(left));
+    if ending.seen.is_empty() && left == 0 {
         return KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() };
     }
     KillEvidence { ended, left, method: "descendants".to_owned(), took_us: micros(began.elapsed()) }
@@ -53,14 +53,19 @@ struct Ending<'l> {
 }
 
 impl Ending<'_> {
-    /// Sends signals until nothing is left or time is up; how many are left.
+    /// Sends signals until nothing is left or time is up; how many are left, or may be.
     async fn until(&mut self, limit: Duration, phase: Phase) -> usize {
         let deadline = Instant::now() + limit;
         let mut pause = FIRST_PAUSE;
         loop {
-            let doomed = self.look().await;
+            let (doomed, is_whole) = self.look().await;
+            if doomed.is_empty() && is_whole {
+                return 0;
+            }
+            let mut is_chase = !is_whole;
             for pid in &doomed {
                 let new = self.seen.insert(*pid);
+                is_chase |= new;
                 match phase {
                     Phase::Ask if new => {
                         signal(*pid, Signal::TERM);
@@ -70,18 +75,19 @@ impl Ending<'_> {
                     Phase::Kill => signal(*pid, Signal::KILL),
                 }
             }
-            if doomed.is_empty() || Instant::now() >= deadline {
-                return doomed.len();
+            if Instant::now() >= deadline {
+                return doomed.len().max(1);
             }
             sleep(pause).await;
-            pause = (pause * 2).min(LAST_PAUSE);
+            pause = if is_chase { FIRST_PAUSE } else { (pause * 2).min(LAST_PAUSE) };
         }
     }
 
-    /// Reading `/proc` takes a while with many processes: the guest's own thread goes on meanwhile.
-    async fn look(&self) -> Vec<i32> {
+    /// What has to go, and whether these are all. Reading `/proc` takes a while with many processes: the
+    /// guest's own thread goes on meanwhile.
+    async fn look(&self) -> (Vec<i32>, bool) {
         let before = self.lane.children.live();
-        let processes = self.lane.threads.run(tree::processes).await.unwrap_or_default();
-        self.lane.children.doomed(&processes, self.command, &before)
+        let look = self.lane.threads.run(look::look).await.unwrap_or_default();
+        (self.lane.children.doomed(&look.processes, self.command, &before), look.is_whole)
     }
 }

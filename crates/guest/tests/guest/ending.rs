@@ -60,6 +60,17 @@ async fn sessions_forks_stops_and_deafness_do_not_help() {
 }
 
 #[tokio::test]
+async fn one_that_is_never_the_same_is_ended_or_counts_as_left() {
+    let guest = Guest::start().await;
+    let marker = nap(7);
+    let hop = "use POSIX; $SIG{TERM} = 'IGNORE'; POSIX::setsid(), $p = fork, $p && exit while 1";
+    for _ in 0..20 {
+        let kill = guest.ran(command(&["perl", "-e", hop, &marker])).await.kill.unwrap();
+        assert!(kill.ended > 0 && (kill.left > 0 || running(&marker) == 0), "{kill:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_background_process_never_holds_a_call_open() {
     let guest = Guest::start().await;
     let nap = nap(3);

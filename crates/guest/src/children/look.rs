@@ -1,0 +1,173 @@
+//! The processes that are there, by `/proc`, and whether these are all.
+//!
+//! Reading it takes a while, and a process may have forked and ended by the time that its own file is opened: its child
+//! is not among those that were listed. So a look goes on until a list has nothing new. Who is alive when that list is
+//! made has been read, alive, before.
+
+use std::collections::HashMap;
+use std::{fs, io};
+
+/// So often a look goes on with what is new; then it has another try after a pause.
+const ROUNDS: u32 = 4;
+
+/// A process, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(super) parent: i32,
+    pub(super) session: i32,
+    /// A zombie: nothing can be done to it, and it does nothing.
+    pub(super) dead: bool,
+}
+
+impl Process {
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.dead
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    /// What was there at some time of the look.
+    pub(crate) processes: Vec<Process>,
+    /// Nothing that is alive at the end of the look is missing, and every parent is known. Linux lists by number: while
+    /// numbers begin again at the lowest, a list may lack a process all the same.
+    pub(crate) is_whole: bool,
+}
+
+/// All processes that can be seen now.
+pub(crate) fn look() -> Look {
+    look_by(list, |pid| parse(&fs::read(format!("/proc/{pid}/stat")).ok()?).filter(|read| read.pid == pid))
+}
+
+fn look_by(
+    mut list: impl FnMut() -> io::Result<Vec<i32>>,
+    mut read: impl FnMut(i32) -> Option<Process>,
+) -> Look {
+    let mut known: HashMap<i32, Process> = HashMap::new();
+    let mut order = Vec::new();
+    let mut is_whole = false;
+    for _ in 0..=ROUNDS {
+        // Whose parent went before it was read has another one now.
+        let is_known = |parent| parent == 0 || known.contains_key(&parent);
+        let unrelated: Vec<i32> =
+            known.values().filter(|process| !is_known(process.parent)).map(|process| process.pid).collect();
+        for pid in unrelated {
+            known.remove(&pid);
+        }
+        let Ok(listed) = list() else { break };
+        let new: Vec<i32> = listed.into_iter().filter(|pid| !known.contains_key(pid)).collect();
+        is_whole = new.is_empty();
+        if is_whole {
+            break;
+        }
+        let found = new.into_iter().filter_map(&mut read).map(|process| (process.pid, process));
+        for (pid, process) in found {
+            known.insert(pid, process);
+            order.push(pid);
+        }
+    }
+    Look { processes: order.into_iter().filter_map(|pid| known.remove(&pid)).collect(), is_whole }
+}
+
+/// Their numbers. In gVisor a process that goes at this moment has the number 0, which is also the parent of all that the
+/// engine has started.
+fn list() -> io::Result<Vec<i32>> {
+    let names = fs::read_dir("/proc")?.map(|entry| entry.map(|entry| entry.file_name()));
+    let numbers = names.filter_map(|name| name.map(|name| name.to_str()?.parse().ok()).transpose());
+    numbers.filter(|pid| !matches!(pid, Ok(0))).collect()
+}
+
+/// One `/proc/PID/stat`: `pid (name) state parent group session …`. The name may contain anything, `)` too.
+fn parse(stat: &[u8]) -> Option<Process> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let text = |bytes| std::str::from_utf8(bytes).ok();
+    let pid = text(stat.split(|byte| *byte == b' ').next()?)?.parse().ok().filter(|pid| *pid > 0)?;
+    let mut fields = text(stat.get(name_end + 1..)?)?.split_ascii_whitespace();
+    let dead = matches!(fields.next()?, "Z" | "X");
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    Some(Process { pid, parent, session, dead })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const COMMAND: i32 = 20;
+
+    fn process(pid: i32, parent: i32, session: i32) -> Process {
+        Process { pid, parent, session, dead: false }
+    }
+
+    #[test]
+    fn a_name_cannot_lie() {
+        let stat = b"42 (a) R 1 1 1) S 7 42 41 0 -1 4194304 1 0";
+        assert_eq!(parse(stat), Some(process(42, 7, 41)));
+        assert_eq!(parse(b"43 (\xff \n) Z 7 43 43 0"), Some(Process { dead: true, ..process(43, 7, 43) }));
+        assert_eq!(parse(b"0 (gone) Z 1 0 0 0"), None);
+        assert_eq!(parse(b"42 (a"), None);
+        assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn this_process_is_seen() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(look().processes.iter().any(|process| process.pid == own && process.is_alive()));
+    }
+
+    /// One process at a time, which is the next one's parent: it goes after so many lists and files.
+    fn chased(steps_each: u32, until: u32) -> Look {
+        let steps = Cell::new(0);
+        let hop = || {
+            steps.set(steps.get() + 1);
+            COMMAND + i32::try_from(steps.get().min(until) / steps_each).unwrap()
+        };
+        let read = |pid| (pid == hop()).then(|| process(pid, 0, pid));
+        look_by(|| Ok(vec![hop()]), read)
+    }
+
+    #[test]
+    fn a_look_goes_on_until_a_list_has_nothing_new() {
+        // It is listed and gone before its file is read, and then it stays.
+        let look = chased(2, 5);
+        assert!(look.is_whole && look.processes == [process(COMMAND + 2, 0, COMMAND + 2)], "{look:?}");
+        let quiet = look_by(|| Ok(vec![COMMAND]), |pid| Some(process(pid, 0, pid)));
+        assert!(quiet.is_whole && quiet.processes == [process(COMMAND, 0, COMMAND)], "{quiet:?}");
+    }
+
+    #[test]
+    fn a_look_at_what_is_never_the_same_is_not_whole() {
+        let unread = chased(2, u32::MAX);
+        assert!(!unread.is_whole && unread.processes.is_empty(), "{unread:?}");
+        let mut numbers = COMMAND..;
+        let look = look_by(|| Ok(numbers.by_ref().take(1).collect()), |pid| Some(process(pid, 0, pid)));
+        assert!(!look.is_whole && look.processes.len() > 1, "{look:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_listed_or_read_is_not_nothing() {
+        assert!(!look_by(|| Err(io::ErrorKind::Other.into()), |_| None).is_whole);
+        assert!(!look_by(|| Ok(vec![COMMAND]), |_| None).is_whole);
+    }
+
+    /// The parent goes before its own file is read: by then the child has another.
+    #[test]
+    fn one_whose_parent_is_gone_is_read_again() {
+        let reads = Cell::new(0);
+        let read = |pid| {
+            reads.set(reads.get() + 1);
+            match (pid, reads.get()) {
+                (1, _) => Some(process(1, 0, 1)),
+                (22, 1) => Some(process(22, 21, 22)),
+                (22, _) => Some(process(22, 1, 22)),
+                _ => None,
+            }
+        };
+        let mut lists = [vec![22, 21, 1], vec![22, 1], vec![22, 1]].into_iter();
+        let look = look_by(|| Ok(lists.next().unwrap()), read);
+        assert!(look.is_whole && look.processes.contains(&process(22, 1, 22)), "{look:?}");
+    }
+}
