@@ -36,12 +36,7 @@ impl Lease {
         !term.is_over
     }
 
-    /// Whether nobody came in time. Then nobody does any more.
-    pub(crate) fn is_over(&self, now: Instant) -> bool {
-        self.look(now).is_over
-    }
-
-    /// Until it is over unless somebody renews it.
+    /// Until it is over unless somebody renews it. When that is nothing nobody can.
     pub(crate) fn left(&self, now: Instant) -> Duration {
         let term = self.look(now);
         if term.is_over { Duration::ZERO } else { self.lasts.saturating_sub(now.duration_since(term.began)) }
@@ -68,10 +63,10 @@ mod tests {
         let lease = Lease::new(10 * SECOND, start);
         assert!(lease.renew(start + 9 * SECOND));
         assert_eq!(lease.left(start + 12 * SECOND), 7 * SECOND);
-        assert!(!lease.is_over(start + 18 * SECOND));
+        assert_eq!(lease.left(start + 18 * SECOND), SECOND);
         assert!(!lease.renew(start + 19 * SECOND), "too late");
-        assert!(lease.is_over(start + 9 * SECOND), "over for everybody, whatever a late thread reads");
-        assert_eq!(lease.left(start + 9 * SECOND), Duration::ZERO);
+        let left = lease.left(start + 9 * SECOND);
+        assert_eq!(left, Duration::ZERO, "over for everybody, whatever a late thread reads");
     }
 
     #[test]
@@ -80,7 +75,7 @@ mod tests {
             let lease = Lease::new(Duration::from_micros(50), Instant::now());
             std::thread::scope(|scope| {
                 let task = scope.spawn(|| {
-                    while !lease.is_over(Instant::now()) {
+                    while !lease.left(Instant::now()).is_zero() {
                         std::hint::spin_loop();
                     }
                     Instant::now()

@@ -284,10 +284,6 @@ impl Run {
         }
     }
 
-    pub(crate) fn lease_is_over(&self) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.is_over(Instant::now()))
-    }
-
     fn activity(&self) -> MutexGuard<'_, Activity> {
         self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,6 @@
 //! The owning task of a run: launches it, waits for its end, takes it away. The only one that changes its state.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,9 +22,6 @@ use crate::remove::remove_tree;
 use crate::resources::{RunResources, remove_container};
 use crate::run::Command;
 use crate::shared::Shared;
-
-/// Between looks at the clock, for `ttl` and `idle_timeout`.
-const TICK: Duration = Duration::from_millis(500);
 
 /// Why a run ends.
 enum End {
@@ -109,15 +107,22 @@ impl Shared {
         let began = Instant::now();
         // The last restart failed.
         let mut failed: Option<Loss> = None;
-        let mut tick = tokio::time::interval(TICK);
         self.freeze_again(lanes).await;
         loop {
+            let until_due = match self.due(age + began.elapsed()) {
+                ControlFlow::Break(cause) => return End::Due(cause),
+                ControlFlow::Continue(left) => left,
+            };
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(Command::Stop(done)) => return End::Stopped(Some(done)),
                     Some(Command::Fail(why)) => return End::Failed(why),
                     Some(Command::Leave(done)) => return End::Left(done),
-                    Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
+                    Some(Command::Freeze(freeze)) => {
+                        self.freeze(freeze, lanes).await;
+                        // A pause is nobody's idleness.
+                        self.run.touch();
+                    }
                     Some(Command::EndCommands) => self.end_commands(lanes).await,
                     Some(Command::Extend(extend)) => self.extend(extend).await,
                     Some(Command::Token(token)) => self.take_token(token).await,
@@ -135,28 +140,28 @@ impl Shared {
                 }
                 // The next call that needs it starts another.
                 why = lanes.host_worker().lost() => self.worker_event(record, "coffer-host-worker", &why.to_string()).await,
-                _ = tick.tick() => {
-                    if let Some(cause) = self.due(age + began.elapsed()) {
-                        return End::Due(cause);
-                    }
-                }
+                () = tokio::time::sleep(until_due) => {}
             }
         }
     }
 
-    /// Why the run ends now, at this age.
-    fn due(&self, age: Duration) -> Option<EndCause> {
-        if self.record.borrow().ttl().is_some_and(|ttl| age >= ttl) {
-            return Some(EndCause::Ttl);
-        }
-        if self.run.lease_is_over() {
-            return Some(EndCause::Lease);
-        }
+    /// Why the run ends now, at this age; or how long it lasts at least, unless it is told something.
+    fn due(&self, age: Duration) -> ControlFlow<EndCause, Duration> {
         if self.is_paused() {
             self.run.touch();
         }
-        let idle_timeout = self.run.spec().idle_timeout;
-        idle_timeout.is_some_and(|idle| self.run.idle() >= idle).then_some(EndCause::IdleTimeout)
+        let ttl = self.record.borrow().ttl().map(|ttl| ttl.saturating_sub(age));
+        let lease = self.run.lease_left();
+        let idle = self.run.spec().idle_timeout.map(|timeout| timeout.saturating_sub(self.run.idle()));
+        let ends = [(ttl, EndCause::Ttl), (lease, EndCause::Lease), (idle, EndCause::IdleTimeout)];
+        let mut soonest = Duration::MAX;
+        for (left, cause) in ends.into_iter().filter_map(|(left, cause)| Some((left?, cause))) {
+            if left.is_zero() {
+                return ControlFlow::Break(cause);
+            }
+            soonest = soonest.min(left);
+        }
+        ControlFlow::Continue(soonest)
     }
 
     /// Ends the run, or leaves it, and tells whoever waits.
