@@ -89,17 +89,6 @@ impl RunHandle {
         self.call_with(CallRequest { request: Some(operation.into()), ..Default::default() }).await
     }
 
-    /// Makes a call again and again until there is no error: a worker that was lost is there again. While it is not, the call
-    /// is answered, by a failure of its tool.
-    pub async fn until_it_works(&mut self, operation: impl Into<Request> + Clone, within: Duration) {
-        let works = async {
-            while self.call(operation.clone()).await.unwrap().error.is_some() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(within, works).await.unwrap();
-    }
-
     /// Makes a call as asked, in this run.
     pub async fn call_with(&mut self, request: CallRequest) -> Result<CallResponse, Status> {
         let request = CallRequest { run_id: self.run.run_id.clone(), ..request };

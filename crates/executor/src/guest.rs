@@ -35,7 +35,7 @@ const AUTOPSY: Duration = Duration::from_secs(10);
 /// The number of a container's first process there.
 const FIRST: u32 = 1;
 /// For another worker to be started in place of a lost one.
-const RESTART: Duration = Duration::from_secs(10);
+const RESTART: Duration = Duration::from_secs(30);
 
 /// The worker that serves now.
 #[derive(Clone)]
@@ -87,6 +87,17 @@ impl GuestLane {
         let lane = Self { engine, container, user, environment, boundary, serving, losses, ended };
         lane.refill();
         Ok(lane)
+    }
+
+    /// Waits while another worker is started in place of a lost one: nothing of a call has left yet, so it can wait.
+    pub(crate) async fn restarted(&self, cancel: &CancellationToken) {
+        let mut changes = self.serving.subscribe();
+        let serves = changes.wait_for(|serving| !serving.client.is_closed());
+        tokio::select! {
+            _ = timeout(RESTART, serves) => {}
+            () = cancel.cancelled() => {}
+            () = self.ended.cancelled() => {}
+        }
     }
 
     pub(crate) async fn call(

@@ -64,6 +64,9 @@ impl Lanes {
             preview: false,
             output: output.as_ref(),
         };
+        if parts.operation.lane() == Lane::Container {
+            self.guest.restarted(&cancel).await;
+        }
         let finished = match parts.operation.lane() {
             // Not to be repeated: its reader has what was sent.
             Lane::Container if downloads => self.guest.call(spec, None, cancel).await,

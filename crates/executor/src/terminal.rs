@@ -24,7 +24,7 @@ impl Meter {
 impl Lanes {
     /// Opens the terminal that the permit allows. What is shown goes to `output`; `cancel`, or the end of `limit`, ends
     /// everything that was started on it.
-    pub fn terminal(
+    pub async fn terminal(
         &self,
         permit: SessionPermit,
         size: TerminalSize,
@@ -42,6 +42,7 @@ impl Lanes {
             deadline: limit,
             output,
         };
+        self.guest.restarted(cancel).await;
         let leaf = self.guest.leaf(&request.session_id).map(Arc::new);
         let placement = leaf.clone().map(|leaf| leaf as _);
         let terminal = self.guest.client().terminal(spec, placement, cancel)?;

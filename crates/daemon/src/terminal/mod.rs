@@ -228,10 +228,13 @@ where
 {
     let (sink, output) = Sink::pair();
     let limit = session.limits.max_length + SLACK;
-    let opened = run.lanes().and_then(|lanes| {
-        let terminal = lanes.terminal(permit, start.size, limit, &sink, &session.cancel);
-        terminal.map_err(|error| failure(&error).into())
-    });
+    let opened = match run.lanes() {
+        Ok(lanes) => {
+            let terminal = lanes.terminal(permit, start.size, limit, &sink, &session.cancel).await;
+            terminal.map_err(|error| failure(&error).into())
+        }
+        Err(refusal) => Err(refusal),
+    };
     drop(sink);
     match opened {
         Ok((terminal, meter)) => {
