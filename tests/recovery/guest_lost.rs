@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use harness::v1::call_response::Status;
-use harness::v1::result::Kind as Answer;
 use harness::v1::run::State;
 use harness::{Daemon, calls, record, v1};
 
@@ -47,17 +46,8 @@ async fn a_killed_guest_costs_its_calls_and_is_started_again() {
     assert_eq!(record(&lost)["details"]["worker"], "coffer-guest");
     assert_eq!(record(&lost)["details"]["why"], cause);
 
-    // The new one may not be there yet when the loss is told: its calls fail as retryable until it is.
-    let read = loop {
-        let call = run.call(calls::read("a.txt")).await.unwrap();
-        match call.error {
-            Some(failure) => assert_eq!(failure.details.get("retryable").map(String::as_str), Some("true")),
-            None => break call.kind().cloned(),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    let Some(Answer::Read(read)) = read else { panic!("not a read") };
-    assert_eq!(read.content, "one\n");
+    // The new one may not be there yet when the loss is told: calls wait for it.
+    assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "one\n");
     assert_ne!(guest(&run.run.container_id), before);
     assert!(!workspace.join("ended").exists());
     let left = std::process::Command::new("docker")
@@ -134,18 +124,7 @@ async fn an_upload_that_a_lost_guest_did_not_take_is_removed_by_the_next() {
     let mut run = daemon.run("open", &workspace).await;
     let names = [".cofferdam-upload-0192a7c0-0000-7000-8000-000000000001", ".cofferdam-upload-mine", "mine"];
     run.ran(calls::shell(&format!("cd /state && touch {}", names.join(" ")))).await;
-    let before = guest(&run.run.container_id);
-    kill(before, rustix::process::Signal::KILL);
-    let left = async {
-        // Calls fail as retryable until the next one serves.
-        loop {
-            let answer = run.call(calls::shell("ls -A /state")).await.unwrap();
-            if let Some(Answer::Shell(result)) = answer.kind() {
-                return result.stdout.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let left = tokio::time::timeout(Duration::from_secs(60), left).await.expect("no guest serves");
+    assert_eq!(run.fails(calls::shell("kill -9 $PPID")).await.reason, "CANCELLED");
+    let left = run.ran(calls::shell("ls -A /state")).await.stdout;
     assert_eq!(left, ".cofferdam-upload-mine\nlogs\nmine\n");
 }
