@@ -118,11 +118,7 @@ impl Shared {
                     Some(Command::Stop(done)) => return End::Stopped(Some(done)),
                     Some(Command::Fail(why)) => return End::Failed(why),
                     Some(Command::Leave(done)) => return End::Left(done),
-                    Some(Command::Freeze(freeze)) => {
-                        self.freeze(freeze, lanes).await;
-                        // A pause is nobody's idleness.
-                        self.run.touch();
-                    }
+                    Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
                     Some(Command::EndCommands) => self.end_commands(lanes).await,
                     Some(Command::Extend(extend)) => self.extend(extend).await,
                     Some(Command::Token(token)) => self.take_token(token).await,
@@ -154,14 +150,11 @@ impl Shared {
         let lease = self.run.lease_left();
         let idle = self.run.spec().idle_timeout.map(|timeout| timeout.saturating_sub(self.run.idle()));
         let ends = [(ttl, EndCause::Ttl), (lease, EndCause::Lease), (idle, EndCause::IdleTimeout)];
-        let mut soonest = Duration::MAX;
-        for (left, cause) in ends.into_iter().filter_map(|(left, cause)| Some((left?, cause))) {
-            if left.is_zero() {
-                return ControlFlow::Break(cause);
-            }
-            soonest = soonest.min(left);
+        match ends.into_iter().filter_map(|(left, cause)| Some((left?, cause))).min_by_key(|(left, _)| *left)
+        {
+            Some((Duration::ZERO, cause)) => ControlFlow::Break(cause),
+            soonest => ControlFlow::Continue(soonest.map_or(Duration::MAX, |(left, _)| left)),
         }
-        ControlFlow::Continue(soonest)
     }
 
     /// Ends the run, or leaves it, and tells whoever waits.
