@@ -89,15 +89,12 @@ impl GuestLane {
         Ok(lane)
     }
 
-    /// Waits while another worker is started in place of a lost one: nothing of a call has left yet, so it can wait.
-    pub(crate) async fn restarted(&self, cancel: &CancellationToken) {
+    /// Waits while another worker is started in place of a lost one, which a call can of which nothing has left yet: whether
+    /// one serves.
+    pub(crate) async fn restarted(&self) -> bool {
         let mut changes = self.serving.subscribe();
-        let serves = changes.wait_for(|serving| !serving.client.is_closed());
-        tokio::select! {
-            _ = timeout(RESTART, serves) => {}
-            () = cancel.cancelled() => {}
-            () = self.ended.cancelled() => {}
-        }
+        let serves = timeout(RESTART, changes.wait_for(|serving| !serving.client.is_closed()));
+        matches!(self.ended.run_until_cancelled(serves).await, Some(Ok(Ok(_))))
     }
 
     pub(crate) async fn call(
@@ -130,20 +127,16 @@ impl GuestLane {
         cancel: CancellationToken,
     ) -> Result<Finished, ToolFailure> {
         let began = Instant::now();
-        let mut changes = self.serving.subscribe();
-        let serving = changes.borrow_and_update().clone();
+        let serving = self.serving();
         let lost = match serving.client.call(spec, None, cancel.clone()).await {
             Err(lost @ LaneError::Lost(_)) => lost,
             done => return self.told(&serving, done).await,
         };
         let left = spec.deadline.saturating_sub(began.elapsed());
-        let is_there = tokio::select! {
-            started = timeout(left.min(RESTART), changes.changed()) => matches!(started, Ok(Ok(()))),
-            () = cancel.cancelled() => return Err(failure(&LaneError::Cancelled)),
-            () = self.ended.cancelled() => false,
-        };
-        if !is_there {
-            return self.told(&serving, Err(lost)).await;
+        match cancel.run_until_cancelled(timeout(left, self.restarted())).await {
+            Some(Ok(true)) => {}
+            Some(_) => return self.told(&serving, Err(lost)).await,
+            None => return Err(failure(&LaneError::Cancelled)),
         }
         let deadline = spec.deadline.saturating_sub(began.elapsed());
         self.call(CallSpec { deadline, ..spec }, None, cancel).await

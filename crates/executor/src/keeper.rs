@@ -24,7 +24,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 use wire::v1::ProcessRequest;
 use wire::worker::v1::keeper_state::Phase;
 use wire::worker::v1::{
@@ -166,7 +165,7 @@ impl Lanes {
         bounds: &Bounds,
     ) -> Result<Kept, ToolFailure> {
         // What is started while a lost worker is replaced would be ended with what that one had started.
-        self.guest.restarted(&CancellationToken::new()).await;
+        self.guest.restarted().await;
         let (cgroup, _) = self.guest.cgroup().ok_or_else(no_cgroup)?;
         let (mut link, mut held) = self.new_keeper(name, &cgroup).await?;
         // A frozen process begins when it may go on, which may be after its call.

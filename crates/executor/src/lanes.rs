@@ -65,7 +65,7 @@ impl Lanes {
             output: output.as_ref(),
         };
         if parts.operation.lane() == Lane::Container {
-            self.guest.restarted(&cancel).await;
+            cancel.run_until_cancelled(self.guest.restarted()).await;
         }
         let finished = match parts.operation.lane() {
             // Not to be repeated: its reader has what was sent.

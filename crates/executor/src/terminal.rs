@@ -42,7 +42,7 @@ impl Lanes {
             deadline: limit,
             output,
         };
-        self.guest.restarted(cancel).await;
+        cancel.run_until_cancelled(self.guest.restarted()).await;
         let leaf = self.guest.leaf(&request.session_id).map(Arc::new);
         let placement = leaf.clone().map(|leaf| leaf as _);
         let terminal = self.guest.client().terminal(spec, placement, cancel)?;
