@@ -1,6 +1,6 @@
 //! Nothing of a command is left when it is over: the sandbox's own table of processes says so.
 
-use harness::{calls, v1};
+use harness::{calls, until, v1};
 
 use crate::inside::{Inside, exec};
 use crate::{IDLE, enter, processes};
@@ -77,9 +77,7 @@ async fn v2_a_command_beside_it_goes_on() {
             "(sleep 4; echo late) & while kill -0 $! 2>&-; do /bin/true; echo > begun; done; wait; echo over";
         beside.run.ran(calls::shell(script)).await
     });
-    while !inside.workspace.join("begun").exists() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    until("it does not begin", async || inside.workspace.join("begun").exists()).await;
     for _ in 0..20 {
         let result = inside.exec(exec(&["tree", "double-fork", "6", "leave"])).await;
         assert_eq!(result.kill.unwrap().left, 0);

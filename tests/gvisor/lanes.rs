@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::{MetadataExt as _, symlink};
 
-use harness::calls;
 use harness::v1::{self, result::Kind};
+use harness::{calls, until};
 
 use crate::inside::{exec, outcomes};
 use crate::{IDLE, enter, processes};
@@ -86,9 +86,7 @@ async fn v1_no_exchange_of_a_directory_leads_a_read_out() {
         v1::ShellRequest { script: script.to_owned(), timeout_ms: Some(120_000), ..Default::default() };
     let script = v1::operation::Kind::Shell(script);
     let swapper = tokio::spawn(async move { swapping.run.ran(script).await });
-    while !inside.workspace.join("begun").exists() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    until("it does not begin", async || inside.workspace.join("begun").exists()).await;
     let (mut read, mut refused) = (0_u32, 0_u32);
     let began = std::time::Instant::now();
     // Further until both states were seen, however slow the exchange is.

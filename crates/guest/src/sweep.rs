@@ -15,6 +15,7 @@ use crate::children::look::{Process, look};
 /// Until everything has to be gone.
 const WITHIN: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
 pub(crate) fn run() -> ExitCode {
     crate::sys::ignore_signals();
     let until = Instant::now() + WITHIN;

@@ -4,7 +4,7 @@
 //! is not among those that were listed. So a look goes on until a list has nothing new. Who is alive when that list is
 //! made has been read, alive, before.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, io};
 
 /// So often a look goes on with what is new; then it has another try after a pause.
@@ -28,7 +28,7 @@ impl Process {
 
 #[derive(Debug, Default)]
 pub(crate) struct Look {
-    /// What was there at some time of the look.
+    /// What was there at some time of the look, by number: most parents before their children.
     pub(crate) processes: Vec<Process>,
     /// Nothing that is alive at the end of the look is missing, and every parent is known. Linux lists by number: while
     /// numbers begin again at the lowest, a list may lack a process all the same.
@@ -44,38 +44,28 @@ fn look_by(
     mut list: impl FnMut() -> io::Result<Vec<i32>>,
     mut read: impl FnMut(i32) -> Option<Process>,
 ) -> Look {
-    let mut known: HashMap<i32, Process> = HashMap::new();
-    let mut order = Vec::new();
+    let mut known: BTreeMap<i32, Process> = BTreeMap::new();
     let mut is_whole = false;
     for _ in 0..=ROUNDS {
         // Whose parent went before it was read has another one now.
-        let is_known = |parent| parent == 0 || known.contains_key(&parent);
-        let unrelated: Vec<i32> =
-            known.values().filter(|process| !is_known(process.parent)).map(|process| process.pid).collect();
-        for pid in unrelated {
-            known.remove(&pid);
-        }
+        let parents: BTreeSet<i32> = known.keys().copied().chain([0]).collect();
+        known.retain(|_, process| parents.contains(&process.parent));
         let Ok(listed) = list() else { break };
         let new: Vec<i32> = listed.into_iter().filter(|pid| !known.contains_key(pid)).collect();
         is_whole = new.is_empty();
         if is_whole {
             break;
         }
-        let found = new.into_iter().filter_map(&mut read).map(|process| (process.pid, process));
-        for (pid, process) in found {
-            known.insert(pid, process);
-            order.push(pid);
-        }
+        known.extend(new.into_iter().filter_map(&mut read).map(|process| (process.pid, process)));
     }
-    Look { processes: order.into_iter().filter_map(|pid| known.remove(&pid)).collect(), is_whole }
+    Look { processes: known.into_values().collect(), is_whole }
 }
 
 /// Their numbers. In gVisor a process that goes at this moment has the number 0, which is also the parent of all that the
 /// engine has started.
 fn list() -> io::Result<Vec<i32>> {
-    let names = fs::read_dir("/proc")?.map(|entry| entry.map(|entry| entry.file_name()));
-    let numbers = names.filter_map(|name| name.map(|name| name.to_str()?.parse().ok()).transpose());
-    numbers.filter(|pid| !matches!(pid, Ok(0))).collect()
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok().filter(|pid| *pid > 0);
+    fs::read_dir("/proc")?.filter_map(|entry| entry.map(number).transpose()).collect()
 }
 
 /// One `/proc/PID/stat`: `pid (name) state parent group session …`. The name may contain anything, `)` too.
@@ -91,14 +81,14 @@ fn parse(stat: &[u8]) -> Option<Process> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::cell::Cell;
 
     use super::*;
 
     const COMMAND: i32 = 20;
 
-    fn process(pid: i32, parent: i32, session: i32) -> Process {
+    pub(in super::super) fn process(pid: i32, parent: i32, session: i32) -> Process {
         Process { pid, parent, session, dead: false }
     }
 

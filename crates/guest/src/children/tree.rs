@@ -48,13 +48,10 @@ fn living(processes: &[Process], mut found: HashSet<i32>) -> Vec<i32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::look::tests::process;
     use super::*;
 
     const AGENT: i32 = 10;
-
-    fn process(pid: i32, parent: i32, session: i32) -> Process {
-        Process { pid, parent, session, dead: false }
-    }
 
     #[test]
     fn descendants_go_and_others_stay() {
