@@ -161,7 +161,9 @@ async fn g9_nothing_that_a_repository_plants_is_run() {
     let run = &mut inside.run;
     run.ok(status()).await;
     run.ok(diff(&[])).await;
-    run.ok(calls::git_add(&["a.txt", "b.bin", "new.txt", ".gitattributes"])).await;
+    let refused = run.call(calls::git_add(&["a.txt", "new.txt"])).await;
+    assert!(format!("{refused:?}").contains("a.txt (filter=evil)"), "{refused:?}");
+    run.ok(calls::git_add(&["b.bin", ".gitattributes"])).await;
     run.ok(diff(&["--cached"])).await;
     run.ok(diff(&["--cached", "--stat"])).await;
     let v1::result::Kind::Git(committed) = run.ok(calls::git_commit("made through the API")).await else {
@@ -189,8 +191,8 @@ async fn g9_nothing_that_a_repository_plants_is_run() {
     assert_eq!(look(&["rev-parse", "HEAD"]).trim(), committed.commit);
     assert_eq!(look(&["log", "--format=%s"]), "made through the API\nfirst\n");
     let files = look(&["show", "--format=", "--name-only", "--no-ext-diff", "--no-textconv", "HEAD"]);
-    assert_eq!(files, ".gitattributes\na.txt\nb.bin\nnew.txt\n");
-    assert_eq!(look(&["cat-file", "-p", "HEAD:a.txt"]), "changed\n");
+    assert_eq!(files, ".gitattributes\nb.bin\n");
+    assert_eq!(look(&["cat-file", "-p", "HEAD:b.bin"]), "changed\n");
 }
 
 /// Given the repository's own `.git` and another one.

@@ -222,11 +222,13 @@ impl HostWorkerLane {
     }
 }
 
-/// Clones a local repository into a new workspace, in a jail that sees nothing but the two.
+/// Clones a local repository into a new workspace, in a jail that sees nothing but the two. `work_tree` is the name of the
+/// linked work tree that is cloned, where the source is its repository.
 pub async fn clone_repository(
     source: &Directory,
     workspace: &Directory,
     revision: Option<&str>,
+    work_tree: Option<&str>,
 ) -> Result<(), Refusal> {
     let handle = |directory: &Directory| {
         directory.handle.try_clone().map_err(|error| Refusal::internal("preparing the clone", &error))
@@ -235,6 +237,7 @@ pub async fn clone_repository(
         workspace: handle(workspace)?,
         source: handle(source)?,
         revision: revision.unwrap_or_default().to_owned(),
+        work_tree: work_tree.unwrap_or_default().to_owned(),
         owner_uid: workspace.owner.uid,
         owner_gid: workspace.owner.gid,
     };

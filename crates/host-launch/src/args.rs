@@ -54,8 +54,15 @@ impl Place {
 pub enum Task {
     /// Serve calls until the channel ends.
     Serve,
-    /// Clone the source into the workspace and check this revision out; empty is the source's HEAD.
-    Clone(String),
+    /// Clone the source into the workspace and check a revision out.
+    Clone {
+        /// Branch, tag or commit; empty is HEAD of the source, or of the linked work tree.
+        revision: String,
+        /// Name of a linked work tree whose repository the source is; empty where it is none.
+        work_tree: String,
+    },
+    /// Answer with the content of this small file of the source.
+    Read(String),
     /// Put right what killed operations left, and say on standard error what that was.
     Recover,
     /// Say on standard error what the jail consists of.
@@ -144,7 +151,10 @@ impl Args {
                 line.push(u8::from(*force).to_string().into());
             }
             Task::Measure => line.push("--measure".into()),
-            Task::Clone(revision) => line.extend(["--clone".into(), revision.into()]),
+            Task::Clone { revision, work_tree } => {
+                line.extend(["--clone".into(), revision.into(), work_tree.into()]);
+            }
+            Task::Read(path) => line.extend(["--read".into(), path.into()]),
         }
         line
     }
@@ -171,12 +181,14 @@ impl Args {
             }
             Some("--measure") if places == [Place::Source] => Task::Measure,
             Some("--clone") if places.contains(&Place::Source) => {
-                let revision = line.next().ok_or(BadArgs("--clone without a revision"))?;
-                Task::Clone(revision.into_string().map_err(|_| BadArgs("a revision that is not UTF-8"))?)
+                Task::Clone { revision: text(&mut line)?, work_tree: text(&mut line)? }
             }
+            Some("--read") if places == [Place::Source] => Task::Read(text(&mut line)?),
             _ => return Err(BadArgs("no task")),
         };
-        if !places.contains(&Place::Workspace) && !matches!(task, Task::Diff(..) | Task::Measure) {
+        if !places.contains(&Place::Workspace)
+            && !matches!(task, Task::Diff(..) | Task::Measure | Task::Read(_))
+        {
             return Err(BadArgs("no workspace"));
         }
         match line.next() {
@@ -200,6 +212,11 @@ impl Since {
 fn word<T: std::str::FromStr>(line: &mut impl Iterator<Item = OsString>) -> Result<T, BadArgs> {
     let word = line.next().and_then(|word| word.into_string().ok());
     word.and_then(|word| word.parse().ok()).ok_or(BadArgs("a number is missing"))
+}
+
+fn text(line: &mut impl Iterator<Item = OsString>) -> Result<String, BadArgs> {
+    let word = line.next().ok_or(BadArgs("a word is missing"))?;
+    word.into_string().map_err(|_| BadArgs("a word that is not UTF-8"))
 }
 
 fn value(line: &mut impl Iterator<Item = OsString>, name: &str) -> Result<OsString, BadArgs> {
@@ -242,8 +259,8 @@ mod tests {
             Task::Serve,
             Task::Recover,
             Task::Report,
-            Task::Clone(String::new()),
-            Task::Clone("--serve".to_owned()),
+            Task::Clone { revision: String::new(), work_tree: String::new() },
+            Task::Clone { revision: "--serve".to_owned(), work_tree: "x y".to_owned() },
         ] {
             let args = Args {
                 uid: Uid::from_raw(1234),

@@ -88,6 +88,17 @@ impl Launcher {
         measured.size_bytes.ok_or(LayerError::Answer)
     }
 
+    /// Content of the small file at this relative path beneath a directory, read as `owner` and through no link.
+    pub fn read(
+        &self,
+        directory: BorrowedFd<'_>,
+        path: &str,
+        owner: (u32, u32),
+        timeout: Duration,
+    ) -> Result<Vec<u8>, LayerError> {
+        self.ask(&[(Place::Source, directory)], owner, Task::Read(path.to_owned()), timeout)
+    }
+
     fn ask<T: Message + Default>(
         &self,
         mounts: &[(Place, BorrowedFd<'_>)],

@@ -63,6 +63,8 @@ pub struct CloneSpec {
     pub source: OwnedFd,
     /// Branch, tag or commit; empty is the source's HEAD.
     pub revision: String,
+    /// Name of the linked work tree that is cloned, where the source is its repository; empty otherwise.
+    pub work_tree: String,
     /// Who reads the source and owns the clone.
     pub owner_uid: u32,
     pub owner_gid: u32,
@@ -184,7 +186,7 @@ impl Launcher {
     /// (or a detached HEAD at a tag or commit), all tags, and no remote: no host path stays behind in it.
     pub fn clone_repository(&self, spec: &CloneSpec, timeout: Duration) -> Result<(), CloneError> {
         let mounts = [(Place::Workspace, spec.workspace.as_fd()), (Place::Source, spec.source.as_fd())];
-        let task = Task::Clone(spec.revision.clone());
+        let task = Task::Clone { revision: spec.revision.clone(), work_tree: spec.work_tree.clone() };
         let (_channel, mut child) = self.start(&mounts, spec.owner_uid, spec.owner_gid, task)?;
         match finish(&mut child, timeout)? {
             (Some(status), _) if status.success() => Ok(()),

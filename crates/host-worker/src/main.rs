@@ -105,16 +105,17 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
                 eprintln!("{words}");
             }
         }
-        Task::Clone(revision) => {
+        Task::Clone { revision, work_tree } => {
             dup2_stdin(null).map_err(io::Error::from)?;
             setup::ChildFilter::new()?.forbid_processes()?;
-            git::clone(&revision).map_err(Failure::Clone)?;
+            git::clone(&revision, &work_tree).map_err(Failure::Clone)?;
         }
-        Task::Diff(..) | Task::Accept(..) | Task::Measure => {
+        Task::Diff(..) | Task::Accept(..) | Task::Measure | Task::Read(_) => {
             setup::ChildFilter::new()?.forbid_processes()?;
             match task {
                 Task::Diff(since, most) => layer::diff(since, most)?,
                 Task::Accept(since, force) => layer::accept(since, force)?,
+                Task::Read(path) => layer::read(&path)?,
                 _ => layer::measure()?,
             }
         }

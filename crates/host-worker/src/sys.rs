@@ -154,6 +154,8 @@ pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {
             git2::opts::set_search_path(level, "")?;
         }
         git2::opts::set_verify_owner_validation(true)?;
+        // What these say is looked at before a repository is opened (`git/repository.rs`).
+        git2::opts::set_extensions(&["partialclone", "refstorage", "noop-v1"])?;
         git2::opts::set_mwindow_size(WINDOW)?;
         git2::opts::set_mwindow_mapped_limit(MAPPED)?;
         git2::opts::set_cache_max_size(CACHE)?;
@@ -168,6 +170,12 @@ pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {
         )
     };
     Ok(())
+}
+
+/// Leaves it to the caller to compare owners: libgit2 would look for a linked work tree at its path on the host.
+pub(crate) fn trust_owners() -> Result<(), git2::Error> {
+    // SAFETY: as above.
+    unsafe { git2::opts::set_verify_owner_validation(false) }
 }
 
 /// System calls that the filters are there to refuse, for their tests.

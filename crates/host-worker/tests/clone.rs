@@ -41,6 +41,13 @@ impl Source {
         String::from_utf8(run(&mut git_in(&self.path(), args))).unwrap()
     }
 
+    /// Runs `git clone` beside the source, which has to be that of this user meanwhile.
+    fn git_clone(&self, args: &[&str]) {
+        run(Command::new("chown").arg("-R").arg("0:0").arg(self.path()));
+        run(&mut git_in(self.0.dir.path(), &[&["clone", "-q"], args].concat()));
+        self.own();
+    }
+
     fn own(&self) {
         run(Command::new("chown").arg("-R").arg(format!("{0}:{0}", self.0.uid)).arg(self.path()));
     }
@@ -50,10 +57,15 @@ impl Source {
     }
 
     fn clone_from(&self, source: &Path, revision: &str) -> Result<(), CloneError> {
+        self.clone_of(source, revision, "")
+    }
+
+    fn clone_of(&self, source: &Path, revision: &str, work_tree: &str) -> Result<(), CloneError> {
         let spec = CloneSpec {
             workspace: directory(&self.0.workspace()),
             source: directory(source),
             revision: revision.to_owned(),
+            work_tree: work_tree.to_owned(),
             owner_uid: self.0.uid,
             owner_gid: self.0.uid,
         };
@@ -137,4 +149,153 @@ fn hooks_and_templates_of_the_source_do_not_come_along() {
     source.clone("").unwrap();
     assert!(!source.0.workspace().join(".git/hooks/post-checkout").exists());
     assert!(!source.0.workspace().join("RAN").exists());
+}
+
+/// The words of a refusal.
+fn refusal(cloned: Result<(), CloneError>) -> String {
+    match cloned.unwrap_err() {
+        CloneError::Refused(words) => words,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_shallow_source_makes_a_shallow_clone() {
+    for revision in ["", "topic"] {
+        let source = Source::new();
+        source.git(&["commit", "-q", "--allow-empty", "-m", "more"]);
+        let shallow = source.0.dir.path().join("shallow");
+        let url = format!("file://{}", source.path().display());
+        source.git_clone(&["--depth", "1", "--no-single-branch", &url, "shallow"]);
+        run(&mut git_in(&shallow, &["branch", "-q", "topic", "origin/topic"]));
+        run(Command::new("chown").arg("-R").arg(format!("{0}:{0}", source.0.uid)).arg(&shallow));
+        source.clone_from(&shallow, revision).unwrap();
+        source.cloned(&["fsck", "--strict"]);
+        assert_eq!(source.cloned(&["status", "--porcelain"]), "");
+        assert_eq!(source.cloned(&["rev-list", "--count", "HEAD"]), "1\n", "{revision}");
+        assert_eq!(source.cloned(&["rev-parse", "--is-shallow-repository"]), "true\n");
+        let mut host_worker = source.0.host_worker();
+        assert!(host_worker.log(&["--stat"], "HEAD", &[]).contains(if revision.is_empty() {
+            "more"
+        } else {
+            "two"
+        }));
+        source.0.write("a", "changed\n");
+        host_worker.add(&["."]).unwrap();
+        host_worker.commit("on top").unwrap();
+        source.cloned(&["gc", "-q"]);
+    }
+}
+
+#[test]
+fn a_detached_head_is_cloned_also_where_no_branch_has_it() {
+    let source = Source::new();
+    source.git(&["checkout", "-q", "--detach"]);
+    fs::write(source.path().join("a"), "three\n").unwrap();
+    source.git(&["commit", "-q", "-a", "-m", "three"]);
+    source.own();
+    source.clone("").unwrap();
+    assert_eq!(source.cloned(&["rev-parse", "HEAD"]), source.git(&["rev-parse", "HEAD"]));
+    assert_eq!(fs::read_to_string(source.0.workspace().join("a")).unwrap(), "three\n");
+}
+
+#[test]
+fn the_repository_of_a_linked_work_tree_is_cloned_at_its_head() {
+    for (args, branch) in [(&["-b", "mine"][..], "mine\n"), (&["--detach"], "")] {
+        let source = Source::new();
+        let tree = source.0.dir.path().join("tree");
+        source.git(&[&["worktree", "add", "-q"], args, &[tree.to_str().unwrap()]].concat());
+        fs::write(tree.join("a"), "in the tree\n").unwrap();
+        run(&mut git_in(&tree, &["commit", "-q", "-a", "-m", "tree"]));
+        source.own();
+        source.clone_of(&source.path().join(".git"), "", "tree").unwrap();
+        assert_eq!(source.cloned(&["branch", "--show-current"]), branch);
+        assert_eq!(fs::read_to_string(source.0.workspace().join("a")).unwrap(), "in the tree\n");
+        assert_eq!(source.cloned(&["status", "--porcelain"]), "");
+        source.cloned(&["fsck", "--strict"]);
+        assert!(!source.0.workspace().join(".git/worktrees").exists());
+    }
+}
+
+#[test]
+fn a_source_whose_clone_would_be_broken_is_refused_with_the_reason() {
+    let source = Source::new();
+    let borrower = source.0.dir.path().join("borrower");
+    source.git_clone(&["--shared", "outside", "borrower"]);
+    let own =
+        |path: &Path| run(Command::new("chown").arg("-R").arg(format!("{0}:{0}", source.0.uid)).arg(path));
+    own(&borrower);
+    assert!(refusal(source.clone_from(&borrower, "")).contains("objects/info/alternates"));
+    // The remedy that the refusal names.
+    run(&mut git_in(&borrower, &["repack", "-q", "-a", "-d"]));
+    fs::remove_file(borrower.join(".git/objects/info/alternates")).unwrap();
+    own(&borrower);
+    source.clone_from(&borrower, "").unwrap();
+    source.cloned(&["fsck", "--strict"]);
+
+    let source = Source::new();
+    source.git(&["config", "uploadpack.allowFilter", "true"]);
+    let partial = source.0.dir.path().join("partial");
+    let url = format!("file://{}", source.path().display());
+    source.git_clone(&["--filter=blob:none", &url, "partial"]);
+    run(Command::new("chown").arg("-R").arg(format!("{0}:{0}", source.0.uid)).arg(&partial));
+    assert!(refusal(source.clone_from(&partial, "")).contains("partial clone"));
+
+    let tree = source.0.dir.path().join("tree");
+    source.git(&["worktree", "add", "-q", tree.to_str().unwrap()]);
+    source.own();
+    run(Command::new("chown").arg("-R").arg(format!("{0}:{0}", source.0.uid)).arg(&tree));
+    assert!(refusal(source.clone_from(&tree, "")).contains("its .git is a file"));
+
+    let source = Source::new();
+    fs::remove_dir_all(source.path().join(".git")).unwrap();
+    source.git(&["init", "-q", "--object-format=sha256"]);
+    source.git(&["add", "-A"]);
+    source.git(&["commit", "-q", "-m", "one"]);
+    source.own();
+    assert!(refusal(source.clone("")).contains("extensions.objectFormat"));
+}
+
+#[test]
+fn files_are_checked_out_in_their_encodings_and_filtered_ones_as_they_are_stored() {
+    let source = Source::new();
+    let attributes = "*.wide working-tree-encoding=UTF-16 eol=crlf\n*.be working-tree-encoding=UTF-16BE text\n*.bin filter=lfs -text\n*.id ident\n*.crlf text eol=crlf\n";
+    let pointer =
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 3\n", "0".repeat(64));
+    for (path, content) in [
+        (".gitattributes", attributes.as_bytes()),
+        ("a.wide", b"\xff\xfew\0\r\0\n\0"),
+        ("a.be", b"\0w\0\n"),
+        ("a.bin", pointer.as_bytes()),
+        ("a.id", b"$Id$\n"),
+        ("a.crlf", b"one\r\ntwo\r\n"),
+    ] {
+        fs::write(source.path().join(path), content).unwrap();
+    }
+    source.git(&["add", "-A"]);
+    source.git(&["commit", "-q", "-m", "converted"]);
+    source.own();
+    source.clone("").unwrap();
+    let by_git = source.0.dir.path().join("by-git");
+    source.git_clone(&["outside", "by-git"]);
+    for path in ["a.be", "a.bin", "a.id", "a.crlf"] {
+        let [ours, theirs] =
+            [source.0.workspace(), by_git.clone()].map(|top| fs::read(top.join(path)).unwrap());
+        assert_eq!(ours, theirs, "{path}");
+    }
+    // The C library of another git may choose the other order.
+    assert_eq!(fs::read(source.0.workspace().join("a.wide")).unwrap(), b"\xff\xfew\0\r\0\n\0");
+    assert_eq!(source.cloned(&["status", "--porcelain"]), "");
+    assert_eq!(source.0.host_worker().status(), "## trunk\n");
+
+    let source = Source::new();
+    fs::write(source.path().join(".gitattributes"), "*.jp working-tree-encoding=SHIFT-JIS\n").unwrap();
+    fs::write(source.path().join("a.jp"), "x\n").unwrap();
+    source.git(&["add", "-A"]);
+    source.git(&["commit", "-q", "-m", "japanese"]);
+    source.own();
+    assert!(
+        refusal(source.clone(""))
+            .contains("a.jp cannot be checked out: its working-tree-encoding is SHIFT-JIS")
+    );
 }

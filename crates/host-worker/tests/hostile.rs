@@ -138,7 +138,7 @@ fn redirected_repositories_are_refused() {
                 let text = format!("[core]\nworktree = {}\n", outside.display());
                 fs::write(git.join("config.worktree"), text).unwrap();
             },
-            "@project/.git/config is",
+            "@project/.git/config.worktree is set to another work tree",
         ),
         (
             "bare",
@@ -373,7 +373,16 @@ fn planted_programs_do_not_run() {
     scratch.own();
     let mut host_worker = scratch.host_worker();
     let outcomes = attack(&scratch, &mut host_worker, "planted programs");
-    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    // What a filter would change is not added, so that there is nothing to commit.
+    let failed: Vec<&str> = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.as_ref().err())
+        .map(|failure| failure.message.as_str())
+        .collect();
+    assert!(
+        matches!(failed[..], [add, commit] if add.contains("a (filter=evil)") && commit.contains("nothing to commit")),
+        "{outcomes:?}"
+    );
     assert!(!mark.exists(), "something that was planted ran");
     // The plants are live: the git command runs them.
     scratch.write("a", "three\n");

@@ -158,6 +158,7 @@ fn the_weaker_form_is_for_files_alone_and_only_where_it_is_accepted() {
         workspace: directory(&scratch.workspace()),
         source: directory(&scratch.dir.path().join("pkg")),
         revision: String::new(),
+        work_tree: String::new(),
         owner_uid: 0,
         owner_gid: 0,
     };

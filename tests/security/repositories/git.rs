@@ -199,9 +199,9 @@ async fn g9_what_is_planted_does_not_run() {
             mkdir -p .git/hooks; for hook in pre-commit commit-msg prepare-commit-msg post-commit post-index-change reference-transaction fsmonitor-watchman; do
                 sings $hook >.git/hooks/$hook; chmod +x .git/hooks/$hook; done", Done),
         case("hooks elsewhere", r"mkdir hooks; sings pre-commit >hooks/pre-commit; chmod +x hooks/pre-commit; git config core.hooksPath hooks", Done),
-        case("a filter", r#"sings clean >f; chmod +x f; git config filter.x.clean "$W/f"; git config filter.x.smudge "$W/f"; echo '* filter=x' >.gitattributes"#, Done),
+        case("a filter", r#"sings clean >f; chmod +x f; git config filter.x.clean "$W/f"; git config filter.x.smudge "$W/f"; echo '* filter=x' >.gitattributes"#, Ends),
         case("a filter that is required", r#"
-            sings process >f; chmod +x f; git config filter.x.process "$W/f"; git config filter.x.required true; echo '* filter=x' >.gitattributes"#, Done),
+            sings process >f; chmod +x f; git config filter.x.process "$W/f"; git config filter.x.required true; echo '* filter=x' >.gitattributes"#, Ends),
         case("an external diff", r#"sings diff >f; chmod +x f; git config diff.external "$W/f""#, Done),
         case("a driver of diffs", r#"
             sings driver >f; chmod +x f; git config diff.x.command "$W/f"; git config diff.x.textconv "$W/f"; echo '* diff=x' >.gitattributes"#, Done),

@@ -1,21 +1,23 @@
 //! `git add`: new, changed and removed files of the given paths into the index.
 //!
-//! All paths are checked before anything is staged, and the index is written once, at the end: it is as it was or has
+//! A file that a filter or an encoding changes on its way is refused, unless it is in its stored form or the same as ever
+//! ([`conversion`]). All paths are checked before anything is staged, and the index is written once, at the end: it is as it was or has
 //! all of them. (Objects of a failed call may stay behind, unreferenced, as with git.)
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use git2::{DiffOptions, Index, Oid, Repository};
+use git2::{DiffOptions, Index, IndexEntry, IndexEntryExtendedFlag, Oid, Repository};
 use jail::{Jail, Mount, SandboxPath};
 use ops::{Binder, Bound, Bounds};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 use rustix::io::Errno;
 
+use super::conversion::{self, Conversion};
 use super::error::{GitError, shown};
 use super::formats::new_path;
-use super::index::{self, SUBMODULE};
+use super::index::{self, SUBMODULE, as_path};
 use super::output::Output;
 use super::quote::quoted;
 use super::repository::{INDEX, WORKSPACE};
@@ -23,12 +25,25 @@ use super::{compare, diff, formats, paths};
 
 /// Largest file that can be added, bytes: an object must fit the limits of the process.
 const LARGEST: u64 = 128 * 1024 * 1024;
+/// Paths that a refusal names, at most.
+const REFUSED_SHOWN: usize = 20;
+
+/// Mode and blob of a path afterwards; `None` where it goes.
+type After = Option<(u32, Oid)>;
 
 /// What adding comes to, in memory.
 struct Staged {
     index: Index,
-    /// Each path that changes, with mode and blob afterwards; `None` where it goes.
-    changes: Vec<(String, Option<(u32, Oid)>)>,
+    /// Each path that changes.
+    changes: Vec<(Vec<u8>, After)>,
+}
+
+/// What is staged of a path.
+enum Change {
+    Removal,
+    Content,
+    /// The entry with another mode.
+    Mode(IndexEntry),
 }
 
 pub(super) fn add(
@@ -57,14 +72,14 @@ pub(super) fn preview(
     let staged = stage(repository, jail, given, output)?;
     for (path, after) in &staged.changes {
         let verb = if after.is_some() { "add" } else { "remove" };
-        output.push_str(&format!("{verb} '{}'\n", quoted(path.as_bytes())));
+        output.push_str(&format!("{verb} '{}'\n", quoted(path)));
     }
     if !staged.changes.is_empty() {
         output.push_str("\n");
         // An unmerged path is compared with our side of it.
         index::take_our_sides(&mut before)?;
         let diff = repository.diff_index_to_index(&before, &staged.index, Some(&mut compare::contents()))?;
-        let changed: HashSet<&[u8]> = staged.changes.iter().map(|(path, _)| path.as_bytes()).collect();
+        let changed: HashSet<&[u8]> = staged.changes.iter().map(|(path, _)| path.as_slice()).collect();
         formats::patches(&[diff], |delta| changed.contains(new_path(delta)), output)?;
     }
     Ok(staged.bound())
@@ -81,13 +96,17 @@ fn stage(
     let wanted = wanted(repository, &index, jail, given)?;
     let changes = changes(repository, &index, &wanted, output)?;
     // Removals first, since a directory may be where a file was.
-    for (path, _) in changes.iter().filter(|(_, there)| !there) {
-        index.remove_path(Path::new(path))?;
+    for (path, _) in changes.iter().filter(|(_, change)| matches!(change, Change::Removal)) {
+        index.remove_path(as_path(path))?;
     }
-    for (path, _) in changes.iter().filter(|(_, there)| *there) {
-        index.add_path(Path::new(path))?;
+    for (path, change) in &changes {
+        match change {
+            Change::Removal => {}
+            Change::Content => index.add_path(as_path(path))?,
+            Change::Mode(entry) => index.add(entry)?,
+        }
     }
-    let after = |path: &str| index.get_path(Path::new(path), 0).map(|entry| (entry.mode, entry.id));
+    let after = |path: &[u8]| index.get_path(as_path(path), 0).map(|entry| (entry.mode, entry.id));
     let changes =
         changes.into_iter().map(|(path, _)| (after(&path), path)).map(|(after, path)| (path, after));
     let changes = changes.collect();
@@ -98,7 +117,7 @@ impl Staged {
     fn bound(&self) -> Bound {
         let mut binder = Binder::new("git.add");
         for (path, after) in &self.changes {
-            binder.bytes(path.as_bytes());
+            binder.bytes(path);
             let (mode, id) = after.unwrap_or((0, Oid::ZERO_SHA1));
             binder.number(mode.into());
             binder.bytes(id.as_bytes());
@@ -136,7 +155,7 @@ fn check(
     };
     let submodule = index.get_path(Path::new(path), 0).is_some_and(|entry| entry.mode == SUBMODULE);
     match kind {
-        FileType::Directory if submodule || fs::symlink_metadata(dot_git(path)).is_ok() => {
+        FileType::Directory if submodule || has_dot_git(path.as_bytes()) => {
             Err(GitError::NestedRepository(path.to_owned()))
         }
         FileType::RegularFile | FileType::Symlink | FileType::Directory => {
@@ -149,8 +168,8 @@ fn check(
     }
 }
 
-fn dot_git(path: &str) -> std::path::PathBuf {
-    Path::new(WORKSPACE).join(path).join(".git")
+fn has_dot_git(path: &[u8]) -> bool {
+    fs::symlink_metadata(Path::new(WORKSPACE).join(as_path(path)).join(".git")).is_ok()
 }
 
 /// Whether the index has the path, or something beneath it.
@@ -184,33 +203,73 @@ fn with_untracked(mut options: DiffOptions, wanted: &[&str]) -> DiffOptions {
     options
 }
 
-/// The paths that differ from the index, and whether they are still there.
+/// The paths that differ from the index, and what adding them means.
 fn changes(
     repository: &Repository,
     index: &Index,
     wanted: &[&str],
     output: &mut Output,
-) -> Result<Vec<(String, bool)>, GitError> {
+) -> Result<Vec<(Vec<u8>, Change)>, GitError> {
     let diff = diff::work_tree(repository, None, with_untracked(compare::changes(), wanted))?;
-    let mut changes = Vec::new();
+    let (mut changes, mut refused) = (Vec::new(), Vec::new());
     for delta in diff.deltas().filter(diff::is_wanted(index)) {
-        let bytes = new_path(&delta);
-        let path = String::from_utf8(bytes.to_vec())
-            .map_err(|_| GitError::Library(format!("a name that is not UTF-8: {}", quoted(bytes))))?;
-        if path.ends_with('/')
-            || (delta.old_file().id().is_zero() && fs::symlink_metadata(dot_git(&path)).is_ok())
-        {
-            output.push_str(&format!("warning: not adding embedded git repository: {}\n", shown(&path)));
+        let path = new_path(&delta);
+        if path.ends_with(b"/") || (delta.old_file().id().is_zero() && has_dot_git(path)) {
+            output.push_str(&format!("warning: not adding embedded git repository: {}\n", named(path)));
             continue;
         }
-        let there = match fs::symlink_metadata(Path::new(WORKSPACE).join(&path)) {
-            Ok(metadata) if metadata.is_file() && metadata.len() > LARGEST => {
-                return Err(GitError::TooLarge { path, bytes: metadata.len(), most: LARGEST });
-            }
-            Ok(metadata) => !metadata.is_dir(),
-            Err(_) => false,
+        let change = match fs::symlink_metadata(Path::new(WORKSPACE).join(as_path(path))) {
+            Ok(metadata) if metadata.is_file() => match converted(repository, index, path)? {
+                Converted::Unchanged => continue,
+                Converted::Mode(entry) => Change::Mode(entry),
+                Converted::Refused(conversion) => {
+                    refused.push(format!("{} ({conversion})", quoted(path)));
+                    continue;
+                }
+                Converted::No if metadata.len() > LARGEST => {
+                    let path = named(path);
+                    return Err(GitError::TooLarge { path, bytes: metadata.len(), most: LARGEST });
+                }
+                Converted::No => Change::Content,
+            },
+            Ok(metadata) if !metadata.is_dir() => Change::Content,
+            _ => Change::Removal,
         };
-        changes.push((path, there));
+        changes.push((path.to_vec(), change));
     }
-    Ok(changes)
+    if refused.is_empty() { Ok(changes) } else { Err(GitError::Converted(excerpt(&refused))) }
+}
+
+/// What a conversion means for a file that is to be added.
+enum Converted {
+    /// It has none, or is in its stored form.
+    No,
+    Unchanged,
+    /// Its mode alone has changed.
+    Mode(IndexEntry),
+    Refused(Conversion),
+}
+
+fn converted(repository: &Repository, index: &Index, path: &[u8]) -> Result<Converted, GitError> {
+    let Some(conversion) = Conversion::of(repository, path)? else { return Ok(Converted::No) };
+    let is_announced =
+        |entry: &IndexEntry| entry.flags_extended & IndexEntryExtendedFlag::INTENT_TO_ADD.bits() != 0;
+    if let Some(entry) = index::merged(index, path).filter(|entry| !is_announced(entry))
+        && conversion::is_same(repository, &entry, &conversion)?
+    {
+        return Ok(conversion::with_mode(repository, &entry).map_or(Converted::Unchanged, Converted::Mode));
+    }
+    let stored = conversion::is_stored_form(path, &conversion);
+    Ok(if stored { Converted::No } else { Converted::Refused(conversion) })
+}
+
+/// The first of them, a line each.
+fn excerpt(lines: &[String]) -> String {
+    let more = lines.len().saturating_sub(REFUSED_SHOWN);
+    let shown = lines[..lines.len() - more].join("\n");
+    if more == 0 { shown } else { format!("{shown}\n(and {more} more)") }
+}
+
+fn named(path: &[u8]) -> String {
+    shown(&String::from_utf8_lossy(path))
 }

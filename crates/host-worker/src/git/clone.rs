@@ -1,21 +1,34 @@
 //! The clone that begins a run: a local repository, mounted read-only at `/source`, into the empty workspace.
 //!
-//! What it has: the wanted branch (or a detached HEAD at a tag or commit), all tags, the history beneath. What it has
-//! not: a remote, other branches, hooks, or any path of the host. Objects that the source merely borrows from a third
-//! repository are out of reach in the jail, so such a source cannot be cloned.
+//! A clone has the wanted branch (or a detached HEAD at a tag or commit), all tags and the history beneath. It has no
+//! remote, no other branches, no hooks and no path of the host. A shallow source makes a shallow clone. Sources that lack
+//! objects are refused, because their clone could not get them: those that borrow from a third repository, which is out of
+//! reach in the jail, and partial clones.
+//!
+//! Files with a filter are checked out as they are stored, so that a file of Git LFS is its pointer. Files with a
+//! `working-tree-encoding` are encoded ([`encoding`](super::encoding)).
 
 use std::fs;
-use std::path::Path;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use git2::build::{CheckoutBuilder, CloneLocal, RepoBuilder};
-use git2::{BranchType, ErrorCode, ObjectType, Repository};
+use git2::{BranchType, Config, ErrorCode, IndexEntry, ObjectType, Repository};
+use rustix::process::geteuid;
 use thiserror::Error;
 
+use super::conversion;
+use super::encoding::Encoding;
 use super::error::{GitError, shown};
-use super::repository::WORKSPACE;
+use super::index::as_path;
+use super::quote::quoted;
+use super::repository::{self, WORKSPACE};
 use crate::sys;
 
 const SOURCE: &str = "/source";
+/// Largest file of git's that is read, bytes.
+const LARGEST: u64 = 4 * 1024 * 1024;
 
 /// Why there is no clone; fit for a client.
 #[derive(Debug, Error)]
@@ -30,6 +43,31 @@ pub(crate) enum CloneFailure {
     NoRevision(String),
     #[error("the source has no commits")]
     Empty,
+    #[error(
+        "the source has its repository elsewhere (its .git is a file), as a submodule has; clone it with git to a directory \
+         beneath a workspace root, and name that"
+    )]
+    Elsewhere,
+    #[error(
+        "the source is a work tree whose repository no longer has it; `git worktree repair` there may help"
+    )]
+    NoWorkTree,
+    #[error(
+        "the source borrows objects from another repository (objects/info/alternates); run `git repack -a -d` in it, remove \
+         that file, and try again"
+    )]
+    Borrows,
+    #[error(
+        "the source is a partial clone, which lacks objects; run `git fetch --refetch --no-filter` in it and unset its \
+         remote's promisor and extensions.partialClone, or use it as an overlay or in place"
+    )]
+    Partial,
+    #[error("the file {0} cannot be checked out: its working-tree-encoding is {1}, which is not supported")]
+    Encoding(String, String),
+    #[error("the source's shallow file cannot be read; `git fetch --unshallow` in the source may help")]
+    Shallow,
+    #[error("the source cannot be cloned: {0}")]
+    Format(String),
     #[error("cannot clone: {0}")]
     Library(String),
 }
@@ -46,14 +84,23 @@ impl From<git2::Error> for CloneFailure {
     }
 }
 
-/// Clones and checks `revision` out; empty is the source's HEAD.
-pub(crate) fn clone(revision: &str) -> Result<(), CloneFailure> {
+/// Clones and checks `revision` out; empty is HEAD of the source, or of `work_tree` where the source is the repository of
+/// a linked work tree of this name.
+pub(crate) fn clone(revision: &str, work_tree: &str) -> Result<(), CloneFailure> {
     sys::restrict_libgit2()?;
     let empty = fs::read_dir(WORKSPACE).is_ok_and(|mut entries| entries.next().is_none());
     if !empty {
         return Err(CloneFailure::NotEmpty);
     }
-    check_source()?;
+    let source = source()?;
+    check_source(&source)?;
+    if !work_tree.is_empty() {
+        let owner = fs::metadata(&source).map_err(|_| CloneFailure::NoRepository)?.uid();
+        if owner != geteuid().as_raw() {
+            return Err(CloneFailure::NotOwned);
+        }
+        sys::trust_owners()?;
+    }
     let mut checkout = CheckoutBuilder::new();
     checkout.dry_run();
     // Objects are copied, not hard-linked: what the agent's side can reach must not be the source's own files.
@@ -61,14 +108,100 @@ pub(crate) fn clone(revision: &str) -> Result<(), CloneFailure> {
         .clone_local(CloneLocal::NoLinks)
         .with_checkout(checkout)
         .clone(SOURCE, Path::new(WORKSPACE))?;
-    check_out(&repository, revision)?;
+    copy_shallow(&source, &repository)?;
+    if revision.is_empty() && !work_tree.is_empty() {
+        check_out(&repository, &head_of(&source, work_tree)?)?;
+    } else {
+        check_out(&repository, revision)?;
+    }
+    encode(&repository)?;
     forget_source(&repository)
 }
 
-fn check_source() -> Result<(), CloneFailure> {
+/// The git directory of the source.
+fn source() -> Result<PathBuf, CloneFailure> {
     let is_directory = |path: &str| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    if is_directory("/source/.git") {
+        return Ok(PathBuf::from("/source/.git"));
+    }
     let bare = Path::new("/source/HEAD").exists() && is_directory("/source/objects");
-    if is_directory("/source/.git") || bare { Ok(()) } else { Err(CloneFailure::NoRepository) }
+    match fs::symlink_metadata("/source/.git") {
+        _ if bare => Ok(PathBuf::from(SOURCE)),
+        Ok(metadata) if metadata.is_file() => Err(CloneFailure::Elsewhere),
+        _ => Err(CloneFailure::NoRepository),
+    }
+}
+
+/// Refuses a source that would make a broken clone.
+fn check_source(source: &Path) -> Result<(), CloneFailure> {
+    if let Ok(config) = Config::open(&source.join("config")) {
+        repository::check_extensions(&config).map_err(|error| CloneFailure::Format(error.to_string()))?;
+        if repository::is_partial(&config) {
+            return Err(CloneFailure::Partial);
+        }
+    }
+    match read(&source.join("objects/info/alternates")) {
+        Some(text) if text.split(|byte| *byte == b'\n').any(|line| !line.is_empty() && line[0] != b'#') => {
+            Err(CloneFailure::Borrows)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where the history of the source ends, so does that of the clone.
+fn copy_shallow(source: &Path, repository: &Repository) -> Result<(), CloneFailure> {
+    let Some(text) = read(&source.join("shallow")) else { return Ok(()) };
+    let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    if !lines.all(|line| line.len() == 40 && line.iter().all(u8::is_ascii_hexdigit)) {
+        return Err(CloneFailure::Shallow);
+    }
+    fs::write(repository.path().join("shallow"), text)
+        .map_err(|error| CloneFailure::Library(error.to_string()))
+}
+
+/// The branch or commit that a linked work tree is at.
+fn head_of(source: &Path, work_tree: &str) -> Result<String, CloneFailure> {
+    let text =
+        read(&source.join("worktrees").join(work_tree).join("HEAD")).ok_or(CloneFailure::NoWorkTree)?;
+    let text = String::from_utf8(text).map_err(|_| CloneFailure::NoWorkTree)?;
+    let at = text.trim_end();
+    Ok(at.strip_prefix("ref: refs/heads/").unwrap_or(at).to_owned())
+}
+
+/// The content of a regular file of git's; `None` where there is none.
+fn read(place: &Path) -> Option<Vec<u8>> {
+    let metadata = fs::symlink_metadata(place).ok()?;
+    let mut bytes = Vec::new();
+    (metadata.is_file() && metadata.len() <= LARGEST).then_some(())?;
+    fs::File::open(place).ok()?.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Gives the files that have one their encoding in the work tree.
+fn encode(repository: &Repository) -> Result<(), CloneFailure> {
+    let mut index = repository.index()?;
+    let entries: Vec<IndexEntry> = index.iter().filter(|entry| entry.mode & 0o170_000 == 0o100_000).collect();
+    let mut changed = false;
+    for mut entry in entries {
+        let name = conversion::encoding(repository, &entry.path);
+        let Some(name) = name.map_err(|error| CloneFailure::Library(error.to_string()))? else { continue };
+        let unknown = || CloneFailure::Encoding(quoted(&entry.path), shown(&name));
+        let encoding = Encoding::named(&name).ok_or_else(unknown)?;
+        let failed = |error: io::Error| CloneFailure::Library(error.to_string());
+        let place = Path::new(WORKSPACE).join(as_path(&entry.path));
+        // As with git, a file that is no text of the encoding is checked out as it is stored.
+        let Ok(text) = String::from_utf8(fs::read(&place).map_err(failed)?) else { continue };
+        let Some(bytes) = encoding.encode(&text).filter(|_| !text.is_empty()) else { continue };
+        fs::write(&place, bytes).map_err(failed)?;
+        let metadata = fs::symlink_metadata(&place).map_err(failed)?;
+        conversion::note(&mut entry, &metadata);
+        index.add(&entry)?;
+        changed = true;
+    }
+    if changed {
+        index.write()?;
+    }
+    Ok(())
 }
 
 fn check_out(repository: &Repository, revision: &str) -> Result<(), CloneFailure> {
@@ -105,7 +238,7 @@ fn check_out(repository: &Repository, revision: &str) -> Result<(), CloneFailure
 fn forget_source(repository: &Repository) -> Result<(), CloneFailure> {
     repository.remote_delete("origin")?;
     match fs::remove_file(repository.path().join("FETCH_HEAD")) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(CloneFailure::Library(error.to_string()))
         }
         _ => Ok(()),

@@ -7,6 +7,7 @@ use jail::{Jail, Mount, SandboxPath};
 use ops::GitDiffFlag;
 
 use super::compare::{contents, limit};
+use super::conversion::Converted;
 use super::error::GitError;
 use super::formats::Formats;
 use super::index::{self, Marked};
@@ -32,13 +33,17 @@ pub(super) fn write(
     let mut options = formats.options();
     let limit_to: Vec<&str> = limit_to.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
     limit(&mut options, &limit_to);
-    let diffs = if flags.contains(&GitDiffFlag::Cached) {
-        vec![staged(repository, options)?]
-    } else {
-        vec![work_tree(repository, None, options)?, submodules(repository, jail, &limit_to)?]
-    };
+    if flags.contains(&GitDiffFlag::Cached) {
+        return formats.write(&[staged(repository, options)?], |_| true, output);
+    }
     let index = repository.index()?;
-    formats.write(&diffs, is_wanted(&index), output)
+    let files = work_tree(repository, None, options)?;
+    let converted = Converted::among(repository, &index, &files)?;
+    let diffs = [files, converted.modes(repository)?, submodules(repository, jail, &limit_to)?];
+    let is_wanted = is_wanted(&index);
+    formats.write(&diffs, |delta| is_wanted(delta) && converted.is_known(delta), output)?;
+    formats.unseen(&converted.unseen, output);
+    Ok(())
 }
 
 /// What would be committed: HEAD against the index, with renames.

@@ -28,6 +28,11 @@ pub(super) enum GitError {
     NestedRepository(String),
     #[error("'{path}' has {bytes} bytes; at most {most} can be added")]
     TooLarge { path: String, bytes: u64, most: u64 },
+    #[error(
+        "These files pass through a filter or an encoding, which does not run here, so that their content cannot be \
+         added:\n{0}\nNothing was added. Name the other paths, and leave these to a person with git on the host."
+    )]
+    Converted(String),
     #[error("options '{0}' and '{1}' cannot be used together")]
     Flags(&'static str, &'static str),
     #[error("unknown revision '{0}': it must be a commit or tag of this repository; paths come after `--`")]
@@ -54,6 +59,13 @@ pub(super) enum GitError {
     EmptyMessage,
     #[error("the repository is locked by another git process (or one that crashed): {0}")]
     Locked(String),
+    #[error("the repository uses {what}, which the git operations do not know; {remedy}")]
+    Unsupported { what: String, remedy: &'static str },
+    #[error(
+        "an object is missing: this repository is a partial clone, and the git operations fetch nothing; have a person run \
+         `git fetch --refetch --no-filter` on the host, or ask for changes and commits whose files are there"
+    )]
+    Missing,
     #[error("the repository's index cannot be read: {0}")]
     DamagedIndex(String),
     #[error("{}", .0.message)]
@@ -85,6 +97,9 @@ impl GitError {
             | Self::NotOwned
             | Self::NoCommits
             | Self::Ignored(_)
+            | Self::Converted(_)
+            | Self::Unsupported { .. }
+            | Self::Missing
             | Self::NothingStaged
             | Self::InProgress(_)
             | Self::Conflicts(_)
@@ -104,7 +119,7 @@ impl From<git2::Error> for GitError {
             (ErrorCode::Locked, _) => Self::Locked(shown(error.message())),
             (ErrorCode::Owner, _) => Self::NotOwned,
             (_, ErrorClass::NoMemory) => Self::Memory,
-            (_, ErrorClass::Index) => Self::DamagedIndex(shown(error.message())),
+            (_, ErrorClass::Index) => of_index(error.message()),
             _ => Self::Library(shown(error.message())),
         }
     }
@@ -117,6 +132,23 @@ impl From<GitError> for ToolFailure {
             error => Self::new(error.reason(), error.to_string()),
         }
     }
+}
+
+/// An index with a part that the library does not know, or a damaged one.
+fn of_index(message: &str) -> GitError {
+    let is_part = message.contains("unsupported mandatory extension");
+    let (what, remedy) = match message {
+        _ if is_part && message.contains("'sdir'") => (
+            "a sparse index",
+            "run `git sparse-checkout reapply --no-sparse-index` (or `git sparse-checkout disable`)",
+        ),
+        _ if is_part && message.contains("'link'") => {
+            ("a split index", "run `git update-index --no-split-index`, and unset core.splitIndex")
+        }
+        _ if is_part => ("an index of a newer git", "run `git read-tree HEAD` with an older one"),
+        _ => return GitError::DamagedIndex(shown(message)),
+    };
+    GitError::Unsupported { what: what.to_owned(), remedy }
 }
 
 /// libgit2's message, which may quote anything from the repository.

@@ -1,11 +1,12 @@
 //! How the changes of a diff are shown.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use git2::{Delta, Diff, DiffDelta, DiffOptions, Patch};
 use ops::GitFormat;
 
 use super::compare::{changes, contents};
+use super::conversion::Conversion;
 use super::error::GitError;
 use super::output::Output;
 use super::quote::quoted;
@@ -69,6 +70,20 @@ impl Formats {
             summary(&rows, output);
         }
         Ok(())
+    }
+
+    /// Names the files that were not looked at, and says why.
+    pub(super) fn unseen(&self, unseen: &BTreeMap<Vec<u8>, Conversion>, output: &mut Output) {
+        for (path, conversion) in unseen {
+            let path = quoted(path);
+            output.push_str(&if self.has(GitFormat::NameStatus) {
+                format!("?\t{path}\n")
+            } else if self.has(GitFormat::NameOnly) {
+                format!("{path}\n")
+            } else {
+                format!("* Not looked at {path} ({conversion} does not run here, so it may have changed)\n")
+            });
+        }
     }
 }
 

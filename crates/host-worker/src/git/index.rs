@@ -60,12 +60,19 @@ pub(super) fn take_our_sides(index: &mut Index) -> Result<(), GitError> {
 
 /// Whether the work tree is not to have the file of this path.
 pub(super) fn is_skipped(index: &Index, path: &[u8]) -> bool {
+    merged(index, path)
+        .is_some_and(|entry| entry.flags_extended & IndexEntryExtendedFlag::SKIP_WORKTREE.bits() != 0)
+}
+
+/// The entry of a path that is in no conflict.
+pub(super) fn merged(index: &Index, path: &[u8]) -> Option<IndexEntry> {
     let path = as_path(path);
-    // A tree may hold any name; the library panics at one that leads out of the work tree.
+    is_plain(path).then(|| index.get_path(path, 0)).flatten()
+}
+
+/// A tree may hold any name; the library panics at one that leads out of the work tree.
+fn is_plain(path: &Path) -> bool {
     path.components().all(|component| matches!(component, Component::Normal(_)))
-        && index
-            .get_path(path, 0)
-            .is_some_and(|entry| entry.flags_extended & IndexEntryExtendedFlag::SKIP_WORKTREE.bits() != 0)
 }
 
 pub(super) fn as_path(path: &[u8]) -> &Path {

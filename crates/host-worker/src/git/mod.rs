@@ -8,7 +8,7 @@
 //! it. The answers have the same facts as those of the git command (paths, states, modes, lines), not the same bytes.
 //!
 //! libgit2 runs no hooks, filters, textconv, external diff, fsmonitor, editor or signing program; it knows `crlf` and
-//! `ident` and nothing else. What the repository's configuration says about format has no effect. Submodules and
+//! `ident` and nothing else. Files with another filter are compared by what is known of them ([`conversion`]). What the repository's configuration says about format has no effect. Submodules and
 //! repositories within the workspace are never opened: a submodule's commit is read as text ([`gitlink`]), what is changed
 //! inside of it is not looked at.
 
@@ -16,7 +16,9 @@ mod add;
 mod clone;
 mod commit;
 mod compare;
+mod conversion;
 mod diff;
+mod encoding;
 mod error;
 mod formats;
 mod gitlink;
@@ -30,6 +32,7 @@ mod repository;
 mod show;
 mod status;
 
+use git2::{Oid, Repository};
 use jail::Jail;
 use ops::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, ToolFailure};
 
@@ -55,21 +58,38 @@ fn execute(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<GitResult, Git
     sys::restrict_libgit2()?;
     let repository = repository::open()?;
     let mut output = Output::new(bounds.max_output_bytes);
-    let commit = match command {
-        Git::Status => status::write(&repository, jail, &mut output).map(|()| None),
-        Git::Diff { flags, paths } => {
-            diff::write(&repository, jail, flags, paths, &mut output).map(|()| None)
-        }
+    let commit = perform(&repository, jail, command, bounds, &mut output)
+        .map_err(|error| explained(&repository, error))?;
+    Ok(output.into_result(commit.map(|id| id.to_string()).unwrap_or_default()))
+}
+
+fn perform(
+    repository: &Repository,
+    jail: &Jail,
+    command: &Git,
+    bounds: &Bounds,
+    output: &mut Output,
+) -> Result<Option<Oid>, GitError> {
+    match command {
+        Git::Status => status::write(repository, jail, output)?,
+        Git::Diff { flags, paths } => diff::write(repository, jail, flags, paths, output)?,
         Git::Log { flags, max_count, revisions, paths } => {
-            log::write(&repository, flags, *max_count, revisions, paths, &mut output).map(|()| None)
+            log::write(repository, flags, *max_count, revisions, paths, output)?;
         }
         Git::Show { flags, revision, file, paths } => {
-            show::write(&repository, flags, revision, file.as_ref(), paths, &mut output).map(|()| None)
+            show::write(repository, flags, revision, file.as_ref(), paths, output)?;
         }
-        Git::Add { paths } => add::add(&repository, jail, paths, bounds, &mut output).map(|()| None),
-        Git::Commit { message } => commit::commit(&repository, message, bounds, &mut output).map(Some),
-    }?;
-    Ok(output.into_result(commit.map(|id| id.to_string()).unwrap_or_default()))
+        Git::Add { paths } => add::add(repository, jail, paths, bounds, output)?,
+        Git::Commit { message } => return commit::commit(repository, message, bounds, output).map(Some),
+    }
+    Ok(None)
+}
+
+/// The error, with its reason where that is a repository without all of its objects.
+fn explained(repository: &Repository, error: GitError) -> GitError {
+    let is_missing = matches!(&error, GitError::Library(message) if message.starts_with("object not found"));
+    let is_partial = || repository.config().is_ok_and(|config| repository::is_partial(&config));
+    if is_missing && is_partial() { GitError::Missing } else { error }
 }
 
 fn foresee(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<Preview, GitError> {

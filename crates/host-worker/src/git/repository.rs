@@ -6,7 +6,7 @@ use std::path::Path;
 
 use git2::{Config, Repository, RepositoryOpenFlags};
 
-use super::error::GitError;
+use super::error::{GitError, shown};
 
 pub(super) const WORKSPACE: &str = "/workspace";
 pub(super) const INDEX: &str = "/workspace/.git/index";
@@ -34,6 +34,9 @@ const FILES: [&str; 17] = [
 ];
 const DIRECTORIES: [&str; 7] =
     [".git", ".git/objects", ".git/objects/info", ".git/objects/pack", ".git/refs", ".git/info", ".git/logs"];
+/// Extensions of the format that need nothing of a reader, or that the library knows.
+const KNOWN: [&str; 6] =
+    ["noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig"];
 /// Files that make a repository a part of another.
 const REDIRECTIONS: [&str; 2] = [".git/commondir", ".git/gitdir"];
 
@@ -41,8 +44,13 @@ const REDIRECTIONS: [&str; 2] = [".git/commondir", ".git/gitdir"];
 pub(super) fn open() -> Result<Repository, GitError> {
     check_places(Path::new(WORKSPACE))?;
     // Before libgit2 acts on it, for the sake of the message.
-    if let Ok(config) = Config::open(Path::new("/workspace/.git/config")) {
-        check_config(&config)?;
+    let config = |place| Config::open(&Path::new(WORKSPACE).join(place)).ok();
+    if let Some(own) = config(".git/config") {
+        check_config(&own, ".git/config")?;
+        let more = own.get_bool("extensions.worktreeconfig").unwrap_or(false);
+        if let Some(more) = more.then(|| config(".git/config.worktree")).flatten() {
+            check_config(&more, ".git/config.worktree")?;
+        }
     }
     // `.git` itself and nothing above or beside it: with the workspace as start, a bare repository there would do.
     let flags = RepositoryOpenFlags::NO_SEARCH | RepositoryOpenFlags::NO_DOTGIT;
@@ -85,7 +93,7 @@ fn check_places(workspace: &Path) -> Result<(), GitError> {
 }
 
 fn check_opened(repository: &Repository) -> Result<(), GitError> {
-    check_config(&repository.config()?)?;
+    check_config(&repository.config()?, ".git/config")?;
     let here = Path::new(DOT_GIT);
     let in_place = repository.path() == here
         && repository.commondir() == here
@@ -94,20 +102,59 @@ fn check_opened(repository: &Repository) -> Result<(), GitError> {
     if in_place { Ok(()) } else { Err(refuse(".git", "a redirection to another repository")) }
 }
 
-fn check_config(config: &Config) -> Result<(), GitError> {
+fn check_config(config: &Config, place: &str) -> Result<(), GitError> {
+    check_extensions(config)?;
     if config.get_entry("core.worktree").is_ok() {
-        return Err(refuse(".git/config", "set to another work tree (core.worktree)"));
-    }
-    if config.get_bool("extensions.worktreeconfig").unwrap_or(false) {
-        return Err(refuse(
-            ".git/config",
-            "of a repository with several work trees (extensions.worktreeConfig)",
-        ));
+        return Err(refuse(place, "set to another work tree (core.worktree)"));
     }
     if config.get_bool("core.bare").unwrap_or(false) {
-        return Err(refuse(".git", "a bare repository"));
+        return Err(refuse(place, "set to a bare repository (core.bare)"));
     }
     Ok(())
+}
+
+/// Refuses a format that the library would misread or does not know, with what to do.
+pub(super) fn check_extensions(config: &Config) -> Result<(), GitError> {
+    // As for git, an older format has none.
+    if config.get_i32("core.repositoryformatversion").unwrap_or(0) < 1 {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    config.entries(Some("^extensions\\."))?.for_each(|entry| {
+        let value = if entry.has_value() { entry.value_bytes() } else { b"true" };
+        let value = String::from_utf8_lossy(value).to_ascii_lowercase();
+        found.push((String::from_utf8_lossy(entry.name_bytes()).to_ascii_lowercase(), value));
+    })?;
+    for (name, value) in found {
+        let name = name.strip_prefix("extensions.").unwrap_or(&name);
+        let (what, remedy) = match (name, value.as_str()) {
+            _ if KNOWN.contains(&name) => continue,
+            ("objectformat", "sha1") | ("refstorage", "files") => continue,
+            ("objectformat", _) => (
+                "object ids other than SHA-1 (extensions.objectFormat)".to_owned(),
+                "use the git command in the container, or a repository made with `git init --object-format=sha1`",
+            ),
+            ("refstorage", _) => (
+                "another storage of references (extensions.refStorage)".to_owned(),
+                "run `git refs migrate --ref-format=files`, or use the git command in the container",
+            ),
+            _ => (
+                format!("the extension '{}'", shown(name)),
+                "use the git command in the container, or unset the extension if nothing needs it",
+            ),
+        };
+        return Err(GitError::Unsupported { what, remedy });
+    }
+    Ok(())
+}
+
+/// Whether objects may be missing that another repository has.
+pub(super) fn is_partial(config: &Config) -> bool {
+    let mut partial = config.get_entry("extensions.partialclone").is_ok();
+    if let Ok(entries) = config.entries(Some("^remote\\..*\\.promisor$")) {
+        let _ = entries.for_each(|entry| partial |= !entry.has_value() || entry.value_bytes() != b"false");
+    }
+    partial
 }
 
 fn kind(workspace: &Path, place: &str) -> Option<FileType> {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use git2::{Branch, BranchType, Delta, Diff, DiffDelta, ErrorCode, Index, IndexConflict, Repository};
 use jail::Jail;
 
+use super::conversion::Converted;
 use super::error::GitError;
 use super::formats::{letter, new_path, old_path};
 use super::index::Marked;
@@ -33,8 +34,12 @@ pub(super) fn write(repository: &Repository, jail: &Jail, output: &mut Output) -
     let mut options = compare::changes();
     options.include_untracked(true);
     let index = repository.index()?;
-    let found = [diff::work_tree(repository, None, options)?, diff::submodules(repository, jail, &[])?];
-    for delta in found.iter().flat_map(Diff::deltas).filter(diff::is_wanted(&index)) {
+    let files = diff::work_tree(repository, None, options)?;
+    let converted = Converted::among(repository, &index, &files)?;
+    let found = [files, converted.modes(repository)?, diff::submodules(repository, jail, &[])?];
+    let is_wanted = diff::is_wanted(&index);
+    let known = |delta: &DiffDelta<'_>| is_wanted(delta) && converted.is_known(delta);
+    for delta in found.iter().flat_map(Diff::deltas).filter(known) {
         if delta.status() == Delta::Untracked {
             untracked.insert(new_path(&delta).to_vec());
         } else {
@@ -52,6 +57,12 @@ pub(super) fn write(repository: &Repository, jail: &Jail, output: &mut Output) -
     }
     for path in untracked {
         output.push_str(&format!("?? {}\n", name(&path)));
+    }
+    for (path, conversion) in &converted.unseen {
+        output.push_str(&format!(
+            "## not looked at, may have changed ({conversion} does not run here): {}\n",
+            name(path)
+        ));
     }
     Ok(())
 }

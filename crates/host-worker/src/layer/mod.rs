@@ -22,10 +22,10 @@ mod patch;
 mod report;
 mod walk;
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
-use jail::{Dir, Mount, OpenError, Root};
+use jail::{Dir, EntryName, Mount, OpenError, Root};
 use prost::Message as _;
 use rustix::stdio::stdin;
 use thiserror::Error;
@@ -34,6 +34,8 @@ use host_launch::args::Since;
 
 /// Levels of directories that are entered.
 const MAX_DEPTH: usize = 128;
+/// Largest file that is answered with, bytes.
+const MOST_READ: u64 = 8192;
 
 /// Why the changes could not be looked at or applied; fit for whoever asked.
 #[derive(Debug, Error)]
@@ -42,6 +44,8 @@ pub(crate) enum LayerFailure {
     Start(#[from] io::Error),
     #[error("{0}")]
     Open(#[from] OpenError),
+    #[error("it is no small file")]
+    NoFile,
     #[error("nothing was applied: {0}")]
     Refused(String),
     #[error(
@@ -69,6 +73,24 @@ pub(crate) fn measure() -> Result<(), LayerFailure> {
     let size_bytes = measure::measure(&open("/source")?);
     let measured = wire::v1::KeptWorkspace { size_bytes: Some(size_bytes), ..Default::default() };
     answer(&measured.encode_to_vec())
+}
+
+/// Answers with the content of a small file, which no link leads to.
+pub(crate) fn read(path: &str) -> Result<(), LayerFailure> {
+    let refused = || LayerFailure::NoFile;
+    let mut names = path.split('/').map(|name| EntryName::new(name.as_bytes()));
+    let name = names.next_back().flatten().ok_or_else(refused)?;
+    let mut directory = open("/source")?;
+    for above in names {
+        directory = directory.open_dir(&above.ok_or_else(refused)?)?;
+    }
+    let mut content = Vec::new();
+    let file = directory.open_file(&name)?.file;
+    file.take(MOST_READ + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MOST_READ {
+        return Err(LayerFailure::NoFile);
+    }
+    answer(&content.encode_to_vec())
 }
 
 fn open(at: &str) -> Result<Dir, LayerFailure> {

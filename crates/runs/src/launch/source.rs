@@ -65,7 +65,7 @@ impl Launcher {
                     .make(record, &path, source.owner)
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 resources.made.push(path);
-                executor::clone_repository(&source, &made, revision.as_deref()).await?;
+                executor::clone_repository(&source, &made, revision.as_deref(), None).await?;
                 block_in_place(|| within(&made, record.spec.limits.disk()))?;
                 Ok(made.into())
             }
