@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use harness::{Clients, Daemon, RunHandle, calls, reason, requests, v1};
+use harness::{Clients, Daemon, RunHandle, calls, git, own, reason, requests, v1};
 
 async fn list(clients: &mut Clients, measure: bool) -> Vec<v1::KeptWorkspace> {
     let request = v1::ListWorkspacesRequest { measure, ..Default::default() };
@@ -104,4 +104,39 @@ async fn clones_and_unsettled_changes_are_listed_by_pages() {
     clone.delete().await;
     assert!(!path.exists() && repository.join("a.txt").exists());
     assert!(list(&mut clients, false).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_linked_work_tree_is_cloned_only_where_its_repository_names_it() {
+    let daemon = Daemon::start().await;
+    let [main, other] = ["main", "other"].map(|name| daemon.repository(name, &[("a.txt", "one\n")]));
+    let [tree, beside] = ["tree", "beside"].map(|name| main.with_file_name(name));
+    for (repository, tree) in [(&main, &tree), (&other, &beside)] {
+        git(repository, &["worktree", "add", "-q", "-b", "agent", tree.to_str().unwrap()]);
+        std::fs::write(tree.join("a.txt"), "by an agent\n").unwrap();
+        git(tree, &["commit", "-q", "-a", "-m", "second"]);
+        for path in [repository, tree] {
+            own(path, 4321);
+        }
+    }
+    let mut clone = daemon.run_on(requests::clone("open", &tree)).await;
+    let log = calls::git_log("HEAD");
+    assert!(format!("{:?}", clone.ok(log).await).contains("second"));
+    clone.stop().await;
+    let mut overlay = daemon.run_on(requests::overlay("open", &tree)).await;
+    overlay.ok(calls::write("b.txt", "new\n")).await;
+    let refused = format!("{:?}", overlay.call(calls::git_log("HEAD")).await);
+    assert!(refused.contains("a run on a clone of it has git"), "{refused}");
+    overlay.stop().await;
+
+    // An agent that could write the directory points it at another repository of the same owner.
+    std::fs::write(tree.join(".git"), format!("gitdir: {}/.git/worktrees/beside\n", other.display()))
+        .unwrap();
+    own(&tree, 4321);
+    let refused = daemon.run_with(requests::clone("open", &tree)).await.err().unwrap();
+    assert!(refused.message().contains("does not name it"), "{refused:?}");
+    std::fs::write(tree.join(".git"), "gitdir: /etc/.git/worktrees/tree\n").unwrap();
+    own(&tree, 4321);
+    let refused = daemon.run_with(requests::clone("open", &tree)).await.err().unwrap();
+    assert!(refused.message().contains("its repository cannot be used"), "{refused:?}");
 }

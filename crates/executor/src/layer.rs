@@ -34,6 +34,14 @@ pub async fn measure(directory: &Directory) -> Result<u64, Refusal> {
     blocking("measuring a workspace", move || launcher().measure(handle.as_fd(), owner, MEASURE)).await
 }
 
+/// The content of a small file beneath a directory, read as its owner and through no link.
+pub async fn read(directory: &Directory, path: &str) -> Result<Vec<u8>, Refusal> {
+    let (owner, path) = ((directory.owner.uid, directory.owner.gid), path.to_owned());
+    let handle: OwnedFd =
+        directory.handle.try_clone().map_err(|error| Refusal::internal("reading a file", &error))?;
+    blocking("reading a file", move || launcher().read(handle.as_fd(), &path, owner, MEASURE)).await
+}
+
 async fn blocking<T: Send + 'static>(
     what: &'static str,
     job: impl FnOnce() -> Result<T, LayerError> + Send + 'static,

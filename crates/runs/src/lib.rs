@@ -16,6 +16,7 @@ mod extend;
 mod freeze;
 mod launch;
 mod lease;
+mod linked;
 mod mounting;
 mod placed;
 mod quota;

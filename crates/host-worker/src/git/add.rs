@@ -20,7 +20,7 @@ use super::formats::new_path;
 use super::index::{self, SUBMODULE, as_path};
 use super::output::Output;
 use super::quote::quoted;
-use super::repository::{INDEX, WORKSPACE};
+use super::repository::WORKSPACE;
 use super::{compare, diff, formats, paths};
 
 /// Largest file that can be added, bytes: an object must fit the limits of the process.
@@ -68,7 +68,7 @@ pub(super) fn preview(
     given: &[SandboxPath],
     output: &mut Output,
 ) -> Result<Bound, GitError> {
-    let mut before = Index::open(Path::new(INDEX))?;
+    let mut before = Index::open(&repository.path().join("index"))?;
     let staged = stage(repository, jail, given, output)?;
     for (path, after) in &staged.changes {
         let verb = if after.is_some() { "add" } else { "remove" };

@@ -9,7 +9,6 @@ use git2::{Config, Repository, RepositoryOpenFlags};
 use super::error::{GitError, shown};
 
 pub(super) const WORKSPACE: &str = "/workspace";
-pub(super) const INDEX: &str = "/workspace/.git/index";
 const DOT_GIT: &str = "/workspace/.git";
 
 /// Files that git reads before it does anything, each a place for a FIFO that hangs it or a link that leads away.
@@ -34,6 +33,9 @@ const FILES: [&str; 17] = [
 ];
 const DIRECTORIES: [&str; 7] =
     [".git", ".git/objects", ".git/objects/info", ".git/objects/pack", ".git/refs", ".git/info", ".git/logs"];
+/// A linked work tree has such a file, and a submodule.
+const FILE: &str = "a file instead of a directory, as in a work tree of `git worktree` or a submodule, whose repository is \
+                    elsewhere (a run on a clone of it has git)";
 /// Extensions of the format that need nothing of a reader, or that the library knows.
 const KNOWN: [&str; 6] =
     ["noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig"];
@@ -75,7 +77,7 @@ fn check_places(workspace: &Path) -> Result<(), GitError> {
             None if place == ".git" => return Err(GitError::NoRepository),
             None => {}
             Some(kind) if kind.is_dir() => {}
-            Some(kind) if kind.is_file() => return Err(refuse(place, "a file instead of a directory")),
+            Some(kind) if kind.is_file() => return Err(refuse(place, FILE)),
             Some(kind) => return Err(refuse(place, special(kind))),
         }
     }

@@ -16,6 +16,7 @@ use tokio::task::block_in_place;
 
 use super::Launcher;
 use crate::directories::Directories;
+use crate::linked::linked;
 use crate::resources::RunResources;
 use crate::workspace::{self, Purpose, Roots};
 
@@ -61,11 +62,16 @@ impl Launcher {
             Workspace::Clone { repository, revision } => {
                 let source =
                     self.roots.open("workspace.clone.repository", repository, Purpose::Own, principal)?;
+                let linked = linked(&self.roots, "workspace.clone.repository", &source, principal).await?;
                 let made = self
                     .make(record, &path, source.owner)
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 resources.made.push(path);
-                executor::clone_repository(&source, &made, revision.as_deref(), None).await?;
+                let (from, work_tree) = match &linked {
+                    Some(linked) => (&linked.repository, Some(linked.name.as_str())),
+                    None => (&source, None),
+                };
+                executor::clone_repository(from, &made, revision.as_deref(), work_tree).await?;
                 block_in_place(|| within(&made, record.spec.limits.disk()))?;
                 Ok(made.into())
             }

@@ -1,0 +1,106 @@
+//! Linked work trees (`git worktree add`): directories whose `.git` is a file that names a place in another repository.
+//!
+//! Trust boundary: whoever could write the directory, an agent of an earlier run for instance, could write that file. So
+//! the repository is believed only if it names the directory itself as the work tree of this name. It must be beneath a
+//! workspace root and the principal's own, as every workspace must. Its files are read in the jail, never here.
+
+use std::os::fd::AsFd as _;
+use std::path::{Component, Path, PathBuf};
+
+use executor::{Directory, layer};
+use identity::Principal;
+use ops::Reason;
+use refusal::Refusal;
+use rustix::fs::{AtFlags, FileType, statat};
+use store::run::Place;
+
+use crate::workspace::{Purpose, Roots};
+
+/// A linked work tree's other half.
+pub(crate) struct Linked {
+    pub(crate) repository: Directory,
+    /// The name that the work tree has there.
+    pub(crate) name: String,
+}
+
+/// Finds the repository of a directory that is a linked work tree; `None` where it is none.
+pub(crate) async fn linked(
+    roots: &Roots,
+    field: &'static str,
+    directory: &Directory,
+    principal: &Principal,
+) -> Result<Option<Linked>, Refusal> {
+    let is_file = statat(&directory.handle, ".git", AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
+    if !is_file {
+        return Ok(None);
+    }
+    let text = layer::read(directory, ".git").await?;
+    let Some((place, name)) = named_place(&text, &directory.path) else { return Ok(None) };
+    let repository = roots.open(field, &place, Purpose::Own, principal).map_err(|refusal| {
+        let why = "the directory is a linked work tree, and its repository cannot be used";
+        Refusal::new(refusal.reason, format!("{why}: {}", refusal.message))
+    })?;
+    let within = place.join("worktrees").join(&name);
+    let back = layer::read(&repository, &format!("worktrees/{name}/gitdir")).await;
+    let back = back.ok().and_then(|text| resolved(&text, &within)).and_then(|file| {
+        let tree = file.parent().filter(|_| file.ends_with(".git"))?;
+        Place::of(roots.reopen(tree)?.as_fd()).ok()
+    });
+    let here = Place::of(directory.handle.as_fd())
+        .map_err(|error| Refusal::internal("looking at a linked work tree", &error))?;
+    if repository.owner.uid != directory.owner.uid || !back.is_some_and(|back| back.is(here)) {
+        return Err(Refusal::new(
+            Reason::PreconditionFailed,
+            format!(
+                "{field}: the directory is a linked work tree, but its repository does not name it as one, or belongs to \
+                 another user; `git worktree repair` on the host may help"
+            ),
+        ));
+    }
+    Ok(Some(Linked { repository, name }))
+}
+
+/// The repository, and the work tree's name in it, that the text of a `.git` file leads to.
+fn named_place(text: &[u8], directory: &Path) -> Option<(PathBuf, String)> {
+    let place = resolved(text.strip_prefix(b"gitdir:")?, directory)?;
+    let name = place.file_name()?.to_str()?.to_owned();
+    let parent = place.parent().filter(|parent| parent.ends_with("worktrees"))?;
+    Some((parent.parent()?.to_owned(), name))
+}
+
+/// The path in the text of a file of git's, which may be relative to `from`.
+fn resolved(text: &[u8], from: &Path) -> Option<PathBuf> {
+    let mut path = PathBuf::new();
+    for component in from.join(std::str::from_utf8(text).ok()?.trim()).components() {
+        match component {
+            Component::ParentDir => drop(path.pop().then_some(())?),
+            Component::CurDir => {}
+            other => path.push(other),
+        }
+    }
+    path.is_absolute().then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::named_place;
+
+    #[test]
+    fn a_git_file_of_a_linked_work_tree_names_its_repository() {
+        let main = Some((PathBuf::from("/r/main/.git"), "t".to_owned()));
+        for (text, found) in [
+            ("gitdir: /r/main/.git/worktrees/t\n", main.clone()),
+            ("gitdir: ../main/.git/worktrees/t\n", main),
+            ("gitdir: ../main/.git/modules/t\n", None),
+            ("gitdir: ../../../../main/.git/worktrees/t", None),
+            ("gitdir: /", None),
+            ("gitdir:", None),
+            ("/r/main/.git/worktrees/t", None),
+        ] {
+            assert_eq!(named_place(text.as_bytes(), Path::new("/r/t")), found, "{text}");
+        }
+    }
+}
