@@ -39,7 +39,7 @@ const ARROWS: [(&str, &str); 32] = [
     ("ops", "jail text wire"),
     (
         "processes",
-        "audit audit-service executor gateway identity ops refusal runs seal store wire worker-protocol",
+        "audit audit-service executor gateway identity ops refusal runs seal store text wire worker-protocol",
     ),
     ("refusal", "gateway ops wire"),
     (
@@ -51,7 +51,7 @@ const ARROWS: [(&str, &str); 32] = [
     ("text", ""),
     ("webhook", ""),
     ("wire", ""),
-    ("worker-protocol", "jail lock ops wire"),
+    ("worker-protocol", "jail lock ops text wire"),
 ];
 
 /// Production lines that a crate may have.

@@ -22,6 +22,7 @@ from cofferdam import (
     Sandbox,
     Watch,
 )
+from cofferdam._output import between, head, tail
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +174,16 @@ def test_a_lease_is_renewed_with_the_next_daemon_too(mortal: Daemon) -> None:
         assert sandbox.commands.run(["sleep", "8"]).ok
         assert sandbox.info().restarts == 1
         sandbox.kill()
+
+
+def test_what_is_left_out_cuts_no_character() -> None:
+    text = "aé€😀z".encode()
+    for start in range(len(text) + 1):
+        assert text.decode().startswith(head(text, start))
+        assert text.decode().endswith(tail(text, start))
+        for end in range(start, len(text) + 1):
+            before, cut_before = between(text[:start], after=False, before=True)
+            after, cut_after = between(text[end:], after=True, before=False)
+            shown = len((before + after).encode())
+            assert shown + cut_before + cut_after + end - start == len(text)
+    assert head(b"\xff", 9) == tail(b"\xff", 9) == "\ufffd"

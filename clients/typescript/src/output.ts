@@ -50,3 +50,27 @@ export class Output {
     return Buffer.concat(this.#pieces);
   }
 }
+
+/**
+ * What stands after and before something that is left out, as text, and how many bytes are left out with it: those of
+ * characters that the cuts go through.
+ */
+export function between(data: Uint8Array, gap: { after: boolean; before: boolean }): { text: string; cut: number } {
+  const byte = (at: number) => data[at] ?? 0;
+  const continues = (at: number) => (byte(at) & 0xc0) === 0x80;
+  let start = 0;
+  while (gap.after && start < Math.min(3, data.length) && continues(start)) {
+    start++;
+  }
+  let end = data.length;
+  for (let back = 1; gap.before && back <= Math.min(3, data.length - start); back++) {
+    const first = data.length - back;
+    if (!continues(first)) {
+      const length = byte(first) >= 0xf0 ? 4 : byte(first) >= 0xe0 ? 3 : byte(first) >= 0xc0 ? 2 : 1;
+      end = length > back ? first : end;
+      break;
+    }
+  }
+  const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(data.subarray(start, end));
+  return { text, cut: start + data.length - end };
+}

@@ -2,6 +2,7 @@
 
 import type { Caller } from "./caller.js";
 import { NotFound } from "./errors.js";
+import { between } from "./output.js";
 import { connect, start } from "./process.js";
 import * as requests from "./requests.js";
 import * as results from "./results.js";
@@ -158,7 +159,8 @@ export class Session implements AsyncDisposable {
     const end = begin + result.outputBytes;
     const request = { runId: this.#caller.runId, processId: this.sessionId, stdoutOffset: begin };
     const { client, options } = this.#caller;
-    const pieces: Uint8Array[] = [];
+    let pieces: Uint8Array[] = [];
+    let output = "";
     let omitted = 0n;
     for await (const { event } of client.processes.attachProcess(request, { signal: options.signal })) {
       if (event.case === "output" && event.value.offset < end) {
@@ -166,11 +168,15 @@ export class Session implements AsyncDisposable {
       } else if (event.case === "gap" && event.value.offset < end) {
         const { offset, bytes } = event.value;
         const missing = offset + bytes < end ? bytes : end - offset;
-        omitted += missing;
-        pieces.push(requests.raw(`\n[${missing} bytes left out]\n`));
+        const { text, cut } = between(Buffer.concat(pieces), { after: omitted > 0n, before: true });
+        output += `${text}\n[${missing} bytes left out]\n`;
+        omitted += missing + BigInt(cut);
+        pieces = [];
       }
     }
-    const output = new TextDecoder("utf-8", { ignoreBOM: true }).decode(Buffer.concat(pieces));
+    const { text, cut } = between(Buffer.concat(pieces), { after: omitted > 0n, before: false });
+    output += text;
+    omitted += BigInt(cut);
     return results.session(result, output, Number(omitted));
   }
 }

@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { Client, Denied, InvalidArgument, NotFound, PreconditionFailed, RunNotReady, Sandbox } from "@cofferdam/sdk";
+import { between } from "../src/output.js";
 import { Daemon, shared } from "./daemon.js";
 import { BreakableProxy } from "./proxy.js";
 import { eventually } from "./waiting.js";
@@ -113,4 +114,18 @@ test("a directory that is asked for is the run's own", async () => {
   const { writablePaths, secretEnv: names } = await sandbox.info();
   assert.deepEqual([writablePaths, names], [["/logs/app"], ["API_TOKEN"]]);
   assert.equal((await sandbox.commands.run("echo x > /logs/app/x && cat /logs/app/x")).stdout, "x\n");
+});
+
+test("what is left out cuts no character", () => {
+  const text = Buffer.from("aé€😀z");
+  for (let start = 0; start <= text.length; start++) {
+    for (let end = start; end <= text.length; end++) {
+      const before = between(text.subarray(0, start), { after: false, before: true });
+      const after = between(text.subarray(end), { after: true, before: false });
+      const shown = before.text + after.text;
+      assert.ok(!shown.includes("\ufffd"), shown);
+      assert.equal(Buffer.byteLength(shown) + before.cut + after.cut + end - start, text.length);
+    }
+  }
+  assert.equal(between(Buffer.from([0xff]), { after: false, before: false }).text, "\ufffd");
 });

@@ -58,7 +58,7 @@ impl ErrorTail {
     pub fn text(&self) -> String {
         let tail = self.0.lock();
         let bytes: Vec<u8> = tail.iter().copied().collect();
-        text::one_line(String::from_utf8_lossy(&bytes).trim()).into_owned()
+        text::one_line(String::from_utf8_lossy(&bytes[text::cut_beginning(&bytes)..]).trim()).into_owned()
     }
 }
 

@@ -117,6 +117,10 @@ impl Recovery {
             return "what it left could not be put right now; that is tried again when the run's next host worker starts"
                 .to_owned();
         };
-        text::one_line(&String::from_utf8_lossy(&said[..said.len().min(REMARKS)])).into_owned()
+        let said = match said.get(..REMARKS) {
+            Some(beginning) => &beginning[..text::without_cut_end(beginning)],
+            None => said,
+        };
+        text::one_line(&String::from_utf8_lossy(said)).into_owned()
     }
 }

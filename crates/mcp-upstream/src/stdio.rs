@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ::text::cut_beginning;
 use gateway::McpStdio;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -123,7 +124,7 @@ impl Stdio {
     /// The last that it wrote to its standard error, on one line: for the operator's log alone.
     pub(super) fn last_words(&self) -> String {
         let words: Vec<u8> = self.shared.state().last_words.iter().copied().collect();
-        one_line(&String::from_utf8_lossy(&words), LAST_WORDS)
+        one_line(&String::from_utf8_lossy(&words[cut_beginning(&words)..]), LAST_WORDS)
     }
 }
 

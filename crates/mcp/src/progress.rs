@@ -9,6 +9,7 @@ use std::time::Duration;
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
+use text::cut_beginning;
 use tokio::time::Instant;
 
 use crate::elicit::plain;
@@ -83,8 +84,12 @@ impl Collected {
         let count = bytes.len() as f64;
         self.value += count;
         let Some(kept) = self.streams.get_mut(stream) else { return };
-        kept.extend_from_slice(&bytes[bytes.len().saturating_sub(MOST)..]);
-        let over = kept.len().saturating_sub(MOST);
+        let skipped = bytes.len().saturating_sub(MOST);
+        kept.extend_from_slice(&bytes[skipped..]);
+        let mut over = kept.len().saturating_sub(MOST);
+        if over + skipped > 0 {
+            over += cut_beginning(&kept[over..]);
+        }
         kept.drain(..over);
     }
 
@@ -131,6 +136,21 @@ mod tests {
         assert_eq!(messages[1], "\u{fffd}\u{fffd}[2J");
         assert!((collected.value - (3.0 * 4096.0 + 8.0)).abs() < f64::EPSILON);
         assert!(!collected.has_any() && collected.messages().is_empty());
+    }
+
+    #[test]
+    fn a_flood_is_cut_between_characters() {
+        for lead in 0..3 {
+            let mut collected = Collected::default();
+            let flood = "x".repeat(lead) + &"€".repeat(3 * MOST);
+            flood.as_bytes().chunks(1_000).for_each(|piece| collected.take(0, piece));
+            collected.take(1, flood.as_bytes());
+            let messages = collected.messages();
+            assert!(
+                messages.iter().all(|text| text.len() > MOST - 3 && text.chars().all(|c| c == '€')),
+                "{lead}"
+            );
+        }
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use refusal::{Refusal, chain};
+use text::{cut_beginning, without_cut_end};
 use wire::v1::process::State;
 
 use crate::output::Found;
@@ -21,6 +22,27 @@ pub struct Part {
     pub end: u64,
     /// Bytes after it that are there already.
     pub more: u64,
+    is_after_gap: bool,
+}
+
+impl Part {
+    /// Adds what comes next. Of a character that begins in what is left out, nothing is shown.
+    fn add(&mut self, data: &[u8]) {
+        let cut = if self.is_after_gap { cut_beginning(data) } else { 0 };
+        self.is_after_gap = false;
+        self.skipped += cut as u64;
+        self.end += data.len() as u64;
+        self.bytes.extend_from_slice(&data[cut..]);
+    }
+
+    /// Leaves out what comes next, and the beginning of a character that ends there.
+    fn skip(&mut self, bytes: u64) {
+        let kept = without_cut_end(&self.bytes);
+        self.skipped += (self.bytes.len() - kept) as u64 + bytes;
+        self.bytes.truncate(kept);
+        self.end += bytes;
+        self.is_after_gap = true;
+    }
 }
 
 impl Process {
@@ -41,18 +63,15 @@ impl Process {
     fn part(&self, at: usize, from: Option<u64>, most: usize, over: bool) -> std::io::Result<Part> {
         let there = self.output.ends()[at];
         let start = from.unwrap_or_else(|| there.saturating_sub(most as u64)).min(there);
-        let mut part =
-            Part { skipped: if from.is_none() { start } else { 0 }, end: start, ..Part::default() };
+        let mut part = Part::default();
+        match from {
+            None if start > 0 => part.skip(start),
+            _ => part.end = start,
+        }
         while part.end < there && part.bytes.len() < most {
             match self.output.read(at, part.end, PIECE.min(most - part.bytes.len()))? {
-                Found::Bytes(data) => {
-                    part.end += data.len() as u64;
-                    part.bytes.extend(data);
-                }
-                Found::Gap(bytes) => {
-                    part.end += bytes;
-                    part.skipped += bytes;
-                }
+                Found::Bytes(data) => part.add(&data),
+                Found::Gap(bytes) => part.skip(bytes),
                 Found::End => break,
             }
         }
@@ -68,20 +87,17 @@ impl Process {
     }
 }
 
-/// How many bytes there are without a last character that is cut. All, where nothing else is there.
+/// Returns how many bytes there are without a last character that is cut; all, where nothing else is there.
 fn whole(bytes: &[u8]) -> usize {
-    let begins = |byte: &&u8| **byte & 0b1100_0000 != 0b1000_0000;
-    let last = bytes.iter().rev().take(4).position(|byte| begins(&byte)).map(|back| bytes.len() - back - 1);
-    let Some(last) = last.filter(|last| *last > 0) else { return bytes.len() };
-    match std::str::from_utf8(&bytes[last..]) {
-        Err(error) if error.error_len().is_none() => last,
-        _ => bytes.len(),
+    match without_cut_end(bytes) {
+        0 => bytes.len(),
+        whole => whole,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::whole;
+    use super::{Part, whole};
 
     #[test]
     fn only_a_cut_character_is_left_for_later() {
@@ -97,6 +113,22 @@ mod tests {
             (b"", 0),
         ] {
             assert_eq!(whole(bytes), kept, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_cuts_no_character() {
+        let text = "é€😀".as_bytes();
+        for (head, tail) in
+            (0..=text.len()).flat_map(|head| (head..=text.len()).map(move |tail| (head, tail)))
+        {
+            let mut part = Part::default();
+            part.add(&text[..head]);
+            part.skip((tail - head) as u64);
+            part.add(&text[tail..]);
+            let shown = String::from_utf8(part.bytes.clone()).unwrap();
+            assert_eq!(shown.len() as u64 + part.skipped, text.len() as u64, "{head} {tail}: {shown}");
+            assert_eq!(part.end, text.len() as u64);
         }
     }
 }

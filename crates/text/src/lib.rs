@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 /// Characters of an excerpt, at most.
 const MOST: usize = 200;
+/// Bytes of a character, at most.
+const CHARACTER: usize = 4;
 
 /// Which line ends may stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,25 @@ pub fn excerpt_of(text: &str, shape: Shape, most: usize) -> String {
 /// `text` with what `put` writes in place of each hidden character.
 pub fn without_hidden(text: &str, shape: Shape, put: impl FnMut(char, &mut String)) -> Cow<'_, str> {
     replaced(text, |c| is_hidden(c) && !stays(c, shape), put)
+}
+
+/// Returns how many of `bytes` there are without a last character that is cut.
+pub fn without_cut_end(bytes: &[u8]) -> usize {
+    let start = bytes.iter().rev().take(CHARACTER).position(|byte| !continues(*byte));
+    let Some(start) = start.map(|back| bytes.len() - 1 - back) else { return bytes.len() };
+    match std::str::from_utf8(&bytes[start..]) {
+        Err(error) if error.error_len().is_none() => start,
+        _ => bytes.len(),
+    }
+}
+
+/// Returns how many bytes at the beginning of `bytes` belong to a character that begins before them.
+pub fn cut_beginning(bytes: &[u8]) -> usize {
+    bytes.iter().take(CHARACTER - 1).take_while(|byte| continues(**byte)).count()
+}
+
+fn continues(byte: u8) -> bool {
+    byte & 0b1100_0000 == 0b1000_0000
 }
 
 fn escaped(text: &str, shape: Shape) -> Cow<'_, str> {
@@ -97,6 +118,21 @@ mod tests {
         assert_eq!(excerpt(&"é".repeat(300)), "é".repeat(200) + "…");
         assert_eq!(excerpt(&"é".repeat(200)), "é".repeat(200));
         assert_eq!(excerpt_of("\n\n\n", Shape::Line, 2), "\\n\\n…");
+    }
+
+    #[test]
+    fn a_cut_shows_whole_characters_alone() {
+        let text = "aé€😀z";
+        for (from, to) in (0..=text.len()).flat_map(|from| (from..=text.len()).map(move |to| (from, to))) {
+            let part = &text.as_bytes()[from..to];
+            let part = &part[..without_cut_end(part)];
+            let part = &part[cut_beginning(part)..];
+            assert!(text.contains(std::str::from_utf8(part).unwrap()), "{from}..{to}");
+            assert!(part.len() + 6 >= to - from, "no more is left out than two characters: {from}..{to}");
+        }
+        for none in [&b"a\xff"[..], b"\xc0\xaf", b"\x80\x80\x80\x80\x80"] {
+            assert_eq!(without_cut_end(none), none.len(), "bytes that are no text stay: {none:?}");
+        }
     }
 
     #[test]

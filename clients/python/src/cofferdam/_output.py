@@ -41,3 +41,24 @@ class Output:
 
     def whole(self) -> bytes:
         return b"".join(self._pieces)
+
+
+def between(data: bytes, *, after: bool, before: bool) -> tuple[str, int]:
+    """What stands after and before something that is left out, as text, and how many bytes are left out with it: those of
+    characters that the cuts go through."""
+    start = 0
+    while after and start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data[start:], final=not before)
+    return text, start + len(decoder.getstate()[0])
+
+
+def head(data: bytes, most: int) -> str:
+    """At most the first `most` bytes, as text."""
+    return between(data[:most], after=False, before=len(data) > most)[0]
+
+
+def tail(data: bytes, most: int) -> str:
+    """At most the last `most` bytes, as text."""
+    return between(data[max(0, len(data) - most) :], after=len(data) > most, before=False)[0]

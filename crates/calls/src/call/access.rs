@@ -120,6 +120,6 @@ fn ended(process: &v1::Process) -> bool {
 }
 
 fn portion(part: Part) -> Portion {
-    let Part { skipped, bytes, end, more } = part;
+    let Part { skipped, bytes, end, more, .. } = part;
     Portion { skipped, text: String::from_utf8_lossy(&bytes).into_owned(), end, more }
 }

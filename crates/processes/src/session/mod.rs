@@ -119,15 +119,15 @@ impl Session {
             return Some(SessionResult { matched: Some(found.which), matched_text: found.text, ..result });
         }
         if state.scan.is_idle() {
-            let result = told(SessionState::Done, state.scan.shown.take());
+            let result = told(SessionState::Done, state.scan.shown.take(false));
             return Some(SessionResult { exit_code: state.scan.take_code(), ..result });
         }
-        (state.unanswered >= PATIENCE).then(|| told(SessionState::Unanswered, state.scan.shown.take()))
+        (state.unanswered >= PATIENCE).then(|| told(SessionState::Unanswered, state.scan.shown.take(true)))
     }
 
     /// What there is to tell, and how it stands.
     pub(crate) fn take(&self, how: SessionState) -> SessionResult {
-        told(how, self.state().scan.shown.take())
+        told(how, self.state().scan.shown.take(how == SessionState::Running))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -215,7 +215,7 @@ mod tests {
             assert!(scan.is_idle());
             assert_eq!(scan.take_code(), Some(17), "pieces of {size}");
             assert_eq!(scan.take_code(), None);
-            let shown = scan.shown.take();
+            let shown = scan.shown.take(false);
             assert_eq!(shown.offset, AT + 2 + 44);
             assert!(shown.text.starts_with("one\u{1b}]12;") && shown.text.ends_with("\u{7}two"), "{shown:?}");
             assert_eq!(scan.held.len(), 0);
@@ -244,7 +244,7 @@ mod tests {
         scan.feed(b"error\n");
         scan.feed(&mark(&end, "2"));
         assert_eq!(
-            (scan.is_idle(), scan.take_code(), scan.shown.take().text),
+            (scan.is_idle(), scan.take_code(), scan.shown.take(false).text),
             (true, Some(2), String::new())
         );
     }
@@ -257,6 +257,6 @@ mod tests {
         assert!(!scan.is_idle());
         scan.feed(&mark(&end, "0"));
         assert_eq!((scan.is_idle(), scan.take_code()), (true, None), "its code is that of nothing");
-        assert_eq!(scan.shown.take().text, "before");
+        assert_eq!(scan.shown.take(false).text, "before");
     }
 }

@@ -1,5 +1,7 @@
 //! What a session has shown and nobody was told yet: the beginning and the end, when it is too much.
 
+use text::{cut_beginning, without_cut_end};
+
 use super::expect::Expect;
 
 /// Bytes that are kept of a session before its first command.
@@ -75,11 +77,14 @@ impl Shown {
         }
     }
 
-    /// Everything, once.
-    pub(super) fn take(&mut self) -> Told {
+    /// Everything, once. Where more may come (`goes_on`), a character of which the end has not come yet stays for later.
+    pub(super) fn take(&mut self, goes_on: bool) -> Told {
         self.cut();
-        let told = self.told(self.bytes.len());
-        *self = Self::new(self.limit);
+        let whole = if goes_on { without_cut_end(&self.bytes) } else { self.bytes.len() };
+        let told = self.told(whole);
+        let later = self.bytes.split_off(whole);
+        let offset = if later.is_empty() { 0 } else { self.offset + told.bytes };
+        *self = Self { offset, bytes: later, ..Self::new(self.limit) };
         told
     }
 
@@ -103,13 +108,16 @@ impl Shown {
     fn told(&self, end: usize) -> Told {
         let bytes = end as u64 + self.omitted;
         let text = |bytes| String::from_utf8_lossy(bytes);
-        let text = if self.omitted == 0 {
-            text(&self.bytes[..end]).into_owned()
+        let (text, omitted) = if self.omitted == 0 {
+            (text(&self.bytes[..end]).into_owned(), 0)
         } else {
-            let (head, tail) = self.bytes[..end].split_at(self.half());
-            format!("{}\n[… {} bytes left out …]\n{}", text(head), self.omitted, text(tail))
+            let (head, tail) = self.bytes[..end].split_at(self.half().min(end));
+            // Characters that the cut goes through are left out whole.
+            let (head, tail) = (&head[..without_cut_end(head)], &tail[cut_beginning(tail)..]);
+            let omitted = bytes - (head.len() + tail.len()) as u64;
+            (format!("{}\n[… {omitted} bytes left out …]\n{}", text(head), text(tail)), omitted)
         };
-        Told { text, bytes, omitted: self.omitted, offset: self.offset }
+        Told { text, bytes, omitted, offset: self.offset }
     }
 }
 
@@ -125,7 +133,7 @@ mod tests {
             shown.push(b"abcdefghij", 12);
             assert!(shown.bytes.len() <= 10 + SLACK);
         }
-        let told = shown.take();
+        let told = shown.take(false);
         let expected = Told {
             text: "01234\n[… 999995 bytes left out …]\nfghij".to_owned(),
             bytes: 1_000_005,
@@ -133,7 +141,38 @@ mod tests {
             offset: 7,
         };
         assert_eq!(told, expected);
-        assert_eq!(shown.take(), Told::default());
+        assert_eq!(shown.take(false), Told::default());
+    }
+
+    #[test]
+    fn no_character_is_cut_in_two() {
+        let text = "aé€😀".repeat(40_000);
+        for (limit, goes_on) in (1..40).flat_map(|limit| [(limit, false), (limit, true)]) {
+            let mut shown = Shown::new(limit);
+            text.as_bytes().chunks(7).for_each(|piece| shown.push(piece, 0));
+            let told = shown.take(goes_on);
+            assert!(!told.text.contains('\u{fffd}'), "{limit}: {told:?}");
+            assert_eq!(told.bytes, text.len() as u64);
+            let (head, tail) =
+                told.text.split_once(&format!("\n[… {} bytes left out …]\n", told.omitted)).unwrap();
+            assert_eq!((head.len() + tail.len()) as u64 + told.omitted, told.bytes);
+            assert!(text.starts_with(head) && text.ends_with(tail), "{limit}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_character_comes_with_its_last_byte() {
+        let euro = "€".as_bytes();
+        let mut shown = Shown::new(100);
+        shown.push(b"a", 50);
+        shown.push(&euro[..2], 51);
+        let first = shown.take(true);
+        assert_eq!((first.text.as_str(), first.bytes, first.offset), ("a", 1, 50));
+        shown.push(&euro[2..], 53);
+        let second = shown.take(true);
+        assert_eq!((second.text.as_str(), second.bytes, second.offset), ("€", 3, 51));
+        shown.push(&euro[..2], 54);
+        assert_eq!(shown.take(false).text, "\u{fffd}", "no more comes");
     }
 
     #[test]
@@ -145,7 +184,7 @@ mod tests {
         shown.push(b"> 2", 54);
         let found = shown.matched(&expect).unwrap();
         assert_eq!((found.which, found.text.as_str(), found.before.text.as_str()), (1, ">>> ", "1 "));
-        assert_eq!(shown.take(), Told { text: "2".to_owned(), bytes: 1, omitted: 0, offset: 56 });
+        assert_eq!(shown.take(false), Told { text: "2".to_owned(), bytes: 1, omitted: 0, offset: 56 });
     }
 
     #[test]
@@ -159,6 +198,6 @@ mod tests {
         shown.push(b"ab!", 0);
         let found = shown.matched(&expect).unwrap();
         assert!(found.before.omitted > 0);
-        assert_eq!(shown.take().text, "!");
+        assert_eq!(shown.take(false).text, "!");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use text::{cut_beginning, without_cut_end};
+
 /// The first and the last bytes of a stream, and how many there were.
 #[derive(Debug)]
 pub(super) struct HeadTail {
@@ -52,10 +54,9 @@ impl HeadTail {
             return Clipped { text: String::from_utf8_lossy(&self.head).into_owned(), omitted: 0 };
         }
         // Characters that the cut went through are left out whole.
-        self.head.truncate(whole_characters(&self.head));
+        self.head.truncate(without_cut_end(&self.head));
         let tail = self.tail.make_contiguous();
-        let continuation = tail.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
-        let tail = if self.total == total { &tail[continuation..] } else { &tail[..0] };
+        let tail = if self.total == total { &tail[cut_beginning(tail)..] } else { &tail[..0] };
         let omitted = total - (self.head.len() + tail.len()) as u64;
         let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(tail));
         Clipped { text: format!("{head}\n[… {omitted} bytes left out …]\n{tail}"), omitted }
@@ -63,16 +64,6 @@ impl HeadTail {
 
     fn kept(&self) -> u64 {
         (self.head.len() + self.tail.len()) as u64
-    }
-}
-
-/// Length of `bytes` without an incomplete character at its end.
-fn whole_characters(bytes: &[u8]) -> usize {
-    let last = bytes.iter().rev().take(3).position(|byte| byte & 0xc0 != 0x80);
-    let Some(start) = last.map(|back| bytes.len() - 1 - back) else { return bytes.len() };
-    match std::str::from_utf8(&bytes[start..]) {
-        Err(error) if error.error_len().is_none() => start,
-        _ => bytes.len(),
     }
 }
 

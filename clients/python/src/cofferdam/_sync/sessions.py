@@ -9,7 +9,7 @@ from typing import TypeAlias
 from google.protobuf.duration_pb2 import Duration
 from typing_extensions import Self
 
-from cofferdam import _requests, _results, v1
+from cofferdam import _output, _requests, _results, v1
 from cofferdam._sync.caller import Caller
 from cofferdam._sync.process import connect, start
 from cofferdam.errors import CofferdamError, NotFound
@@ -130,17 +130,21 @@ class Session:
         """The output of the session's process has the bytes that the answer leaves out, as far as the daemon keeps them."""
         begin, end = result.output_offset, result.output_offset + result.output_bytes
         request = v1.AttachProcessRequest(run_id=self._caller.run_id, process_id=self._session_id, stdout_offset=begin)
-        shown, omitted = bytearray(), 0
+        shown, omitted = "", 0
+        piece = bytearray()
         with closing(self._caller.client.processes.attach_process(request)) as events:
             for event in events:
                 match event.WhichOneof("event"):
                     case "output" if event.output.offset < end:
-                        shown += event.output.data[: end - event.output.offset]
+                        piece += event.output.data[: end - event.output.offset]
                     case "gap" if event.gap.offset < end:
                         missing = min(event.gap.offset + event.gap.bytes, end) - event.gap.offset
-                        omitted += missing
-                        shown += f"\n[{missing} bytes left out]\n".encode()
-        return shown.decode("utf-8", "replace"), omitted
+                        text, cut = _output.between(bytes(piece), after=omitted > 0, before=True)
+                        omitted += missing + cut
+                        shown += f"{text}\n[{missing} bytes left out]\n"
+                        piece.clear()
+        text, cut = _output.between(bytes(piece), after=omitted > 0, before=False)
+        return shown + text, omitted + cut
 
 
 class Sessions:

@@ -21,7 +21,7 @@ from inspect_ai.util._sandbox.events import SandboxTimeoutError
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import override
 
-from cofferdam import AsyncSandbox, CommandResult
+from cofferdam import AsyncSandbox, CommandResult, _output
 from cofferdam._async.posix import Posix
 from cofferdam.errors import CommandStopped, CommandTimedOut, Denied
 from cofferdam.integrations._shell import OUTPUT_LIMIT
@@ -146,7 +146,7 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
     def _too_much(written: bytes) -> OutputLimitExceededError:
         most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         told = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
-        return OutputLimitExceededError(told, written[-most:].decode("utf-8", "replace"))
+        return OutputLimitExceededError(told, _output.tail(written, most))
 
     @override
     async def write_file(self, file: str, contents: str | bytes) -> None:

@@ -18,7 +18,7 @@ from pydantic_ai.workspaces import (
     WorkspaceUnavailableError,
 )
 
-from cofferdam import AsyncSandbox
+from cofferdam import AsyncSandbox, _output
 from cofferdam import CommandResult as Result
 from cofferdam._async.posix import HOME, Posix
 from cofferdam.errors import CommandNotAllowed, CommandStopped, CommandTimedOut, NotFound, RunNotReady
@@ -129,8 +129,8 @@ def _cut(result: Result, told: str) -> WorkspaceOutputLimitError:
     return WorkspaceOutputLimitError(
         f"{told}; redirect it to a file and read part of it instead",
         limit=len(result.stdout_bytes) + len(result.stderr_bytes),
-        stdout=result.stdout_bytes[:PREVIEW].decode("utf-8", "replace"),
-        stderr=result.stderr_bytes[:PREVIEW].decode("utf-8", "replace"),
+        stdout=_output.head(result.stdout_bytes, PREVIEW),
+        stderr=_output.head(result.stderr_bytes, PREVIEW),
     )
 
 
