@@ -89,6 +89,43 @@ async fn an_guest_that_is_lost_too_often_ends_its_run() {
     assert!(run.clients.events(run.run.run_id.as_str(), "worker_event").await.len() >= 4);
 }
 
+/// Four workers are killed, which ends a run, but two of them under a read that the daemon repeats.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_is_repeated_counts_one_loss_and_no_cgroup_comes_twice() {
+    let daemon = Daemon::start().await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    // Is hashed for longer than a read may last.
+    std::fs::File::create(workspace.join("large")).unwrap().set_len(1 << 40).unwrap();
+    let mut run = daemon.run("open", &workspace).await;
+    let id = run.id().to_owned();
+    for _ in 0..2 {
+        let reading = run.waits(calls::read("large"));
+        harness::until("the read is not under way", async || {
+            let intents = run.clients.events(&id, "call_intent").await.len();
+            intents > run.clients.events(&id, "call_receipt").await.len()
+        })
+        .await;
+        for _ in 0..2 {
+            // Each has begun to read, and has processes that wait for commands, when it answers this.
+            for _ in 0..2 {
+                assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "one\n");
+            }
+            let lost = guest(&run.run.container_id);
+            kill(lost, rustix::process::Signal::KILL);
+            harness::until("no other guest is started", async || {
+                let serving = harness::pid_of(&run.run.container_id, "/.cofferdam/guest serve");
+                serving.is_some_and(|serving| serving != lost)
+            })
+            .await;
+        }
+        let read = reading.await.unwrap().unwrap();
+        assert_eq!(read.error.unwrap_or_default().details["retryable"], "true");
+    }
+    assert_eq!(run.exec(&["cat", "a.txt"]).await.stdout, "one\n");
+    assert_eq!(run.show().await.state(), State::Ready);
+    assert!(!daemon.log().contains("could not be put into its cgroup"), "{}", daemon.log());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_lost_command_used_is_on_record() {
     let daemon = Daemon::start().await;

@@ -3,6 +3,7 @@
 //! The worker may be stopped or killed by what runs beside it. That costs only its own run: the loss is noticed, the
 //! calls in flight fail, and it is started again for the next ones. Calls that only look are made once more by themselves.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,8 @@ pub(crate) struct Serving {
     prefork: Arc<Prefork>,
     /// How it was lost, once it was: the same for all that ask.
     loss: Arc<OnceCell<Loss>>,
+    /// Set once it repeats a call under which the worker before it was lost: its own loss is then no second one.
+    repeats: Arc<AtomicBool>,
 }
 
 /// The container lane of a run.
@@ -139,7 +142,10 @@ impl GuestLane {
             None => return Err(failure(&LaneError::Cancelled)),
         }
         let deadline = spec.deadline.saturating_sub(began.elapsed());
-        self.call(CallSpec { deadline, ..spec }, None, cancel).await
+        let serving = self.serving();
+        serving.repeats.store(true, Ordering::Relaxed);
+        let done = serving.client.call(CallSpec { deadline, ..spec }, None, cancel).await;
+        self.told(&serving, done).await
     }
 
     /// What a model is told of a call that this worker was asked for.
@@ -166,7 +172,11 @@ impl GuestLane {
     async fn loss(&self, serving: &Serving, reason: CloseReason) -> Loss {
         let find_out = || async {
             let cause = self.cause(serving, reason).await;
-            self.losses().count(cause, Instant::now())
+            if serving.repeats.load(Ordering::Relaxed) {
+                self.losses().again(cause, Instant::now())
+            } else {
+                self.losses().count(cause, Instant::now())
+            }
         };
         serving.loss.get_or_init(find_out).await.clone()
     }
@@ -353,6 +363,7 @@ async fn start(
         events,
         prefork: Arc::default(),
         loss: Arc::default(),
+        repeats: Arc::default(),
     })
 }
 
@@ -378,6 +389,7 @@ async fn start_relayed(
         events: LimitEvents::default(),
         prefork: Arc::default(),
         loss: Arc::default(),
+        repeats: Arc::default(),
     })
 }
 

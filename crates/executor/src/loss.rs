@@ -20,8 +20,13 @@ pub(crate) struct Losses(VecDeque<Instant>);
 
 impl Losses {
     pub(crate) fn count(&mut self, cause: Cause, now: Instant) -> Loss {
-        self.0.retain(|at| now.saturating_duration_since(*at) < WINDOW);
         self.0.push_back(now);
+        self.again(cause, now)
+    }
+
+    /// Judges a loss that has been counted before: the same call has cost the worker before this one.
+    pub(crate) fn again(&mut self, cause: Cause, now: Instant) -> Loss {
+        self.0.retain(|at| now.saturating_duration_since(*at) < WINDOW);
         Loss { is_last: self.0.len() > MOST || cause == Cause::Container, times: self.0.len(), cause }
     }
 }
@@ -157,6 +162,17 @@ mod tests {
         assert_eq!(later.fatal(), None);
         let container = Losses::default().count(Cause::Container, start);
         assert!(container.fatal().unwrap().starts_with("its worker was ended with its container"));
+    }
+
+    #[test]
+    fn a_loss_under_a_repeated_call_is_the_one_that_was_counted() {
+        let (mut losses, now) = (Losses::default(), Instant::now());
+        for _ in 0..3 {
+            assert_eq!(losses.count(Cause::Silent, now).fatal(), None);
+            assert_eq!(losses.again(Cause::Silent, now).fatal(), None);
+        }
+        assert!(losses.count(Cause::Silent, now).fatal().is_some());
+        assert!(Losses::default().again(Cause::Container, now).fatal().is_some());
     }
 
     impl Losses {

@@ -3,8 +3,10 @@
 //! The guest starts the command stopped and names its pid; it is moved into a leaf cgroup before its first instruction,
 //! so that nothing it forks is ever outside. Process groups do not do this: `setsid` leaves them.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use containers::{CgroupError, ContainerCgroup, Group, Leaf, LimitEvents};
@@ -37,6 +39,15 @@ struct Counts {
     command: Metered,
     /// It did not end by itself.
     forced: bool,
+}
+
+/// Returns a name that no other leaf of a container has: of this worker, of a lost one, or of a former daemon's.
+pub(crate) fn unique(what: &str) -> String {
+    static NAMES: LazyLock<(RandomState, AtomicU64)> = LazyLock::new(Default::default);
+    let (state, made) = &*NAMES;
+    let number = made.fetch_add(1, Ordering::Relaxed);
+    // The random part is this daemon's, the number this leaf's.
+    format!("{what}-{:08x}-{number:x}", state.hash_one(()) >> 32)
 }
 
 impl LeafPlacement {
@@ -154,5 +165,18 @@ impl State {
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unique;
+
+    #[test]
+    fn a_name_never_comes_again_and_fits_a_leaf() {
+        let names: std::collections::BTreeSet<_> = (0..1_000).map(|_| unique("mcp-server-1")).collect();
+        assert_eq!(names.len(), 1_000);
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        assert!(names.iter().all(|name| name.len() <= 32 && name.chars().all(plain)), "{names:?}");
     }
 }

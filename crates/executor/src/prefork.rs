@@ -4,13 +4,13 @@
 //! nobody waits. A command that comes while none is there gets a process of its own as ever.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use containers::ContainerCgroup;
 use worker_protocol::client::{Client, Prepared};
 
-use crate::placement::LeafPlacement;
+use crate::placement::{LeafPlacement, unique};
 
 /// As many wait: one for the next command, and one for who does not wait for that to end.
 const WAITING: usize = 2;
@@ -27,7 +27,6 @@ pub(crate) struct Prefork {
     ready: Mutex<VecDeque<Ready>>,
     /// Some are being made.
     making: AtomicBool,
-    made: AtomicU64,
 }
 
 impl Prefork {
@@ -45,10 +44,8 @@ impl Prefork {
         let place = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(prefork) = place.upgrade().filter(|prefork| prefork.ready().len() < WAITING) {
-                let number = prefork.made.fetch_add(1, Ordering::Relaxed);
                 drop(prefork);
-                let leaf =
-                    Arc::new(LeafPlacement::new(cgroup.clone(), guest_host_pid, format!("prefork-{number}")));
+                let leaf = Arc::new(LeafPlacement::new(cgroup.clone(), guest_host_pid, unique("prefork")));
                 let made = client.prepare(leaf.clone()).await;
                 let Some(prefork) = place.upgrade() else { return };
                 match made {

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
 
 use crate::lanes::Lanes;
+use crate::placement::unique;
 
 /// Longest that a server runs; the next call starts another.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -70,7 +71,7 @@ impl Lanes {
             deadline: LONGEST,
             output: &(Arc::new(Ear(output.clone())) as _),
         };
-        let placement = self.guest.leaf(name).map(|leaf| Arc::new(leaf) as _);
+        let placement = self.guest.leaf(&unique(name)).map(|leaf| Arc::new(leaf) as _);
         let terminal = self.guest.client().terminal(spec, placement, &end);
         let terminal = terminal.map_err(|error| not_started(&error))?;
         tokio::spawn(async move {
