@@ -54,6 +54,7 @@ mod timeouts;
 mod tls;
 mod tokens;
 mod transcript;
+mod transport;
 mod upstream;
 mod upstream_http;
 mod usage;

@@ -394,3 +394,14 @@ async def test_streams_of_requests_are_methods_of_the_asynchronous_client() -> N
         with pytest.raises(ZeroDivisionError):
             await screen(False)
         assert b"42" in await screen(True)
+
+
+def test_a_file_of_any_size_is_written_and_read_under_harness(endpoint: str) -> None:
+    with Sandbox.create(profile="harness", endpoint=endpoint) as sandbox:
+        for size in (1_400_000, 2_000_000, 2_752_513, 3_670_017, 4_200_000, LARGE):
+            for content in (b"\x01" * size, b"\n" * size, os.urandom(size)):
+                sandbox.files.write("f", content)
+                assert sandbox.files.read("f", format="bytes") == content, size
+            sandbox.files.write("f", "\x01é" * (size // 3))
+            assert sandbox.files.read("f") == "\x01é" * (size // 3), size
+        assert sandbox.commands.run("echo still here").stdout == "still here\n"

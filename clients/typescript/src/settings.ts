@@ -11,7 +11,7 @@ const ENDPOINT_VARIABLE = "COFFERDAM_ENDPOINT";
 const TOKEN_VARIABLE = "COFFERDAM_TOKEN";
 const TLS_VARIABLE = "COFFERDAM_TLS";
 
-// A whole file of 8 MiB as base64 is the largest answer; the daemon has limits of its own.
+// Far more than any message of the daemon has.
 const LARGEST_MESSAGE = 64 * 1024 * 1024;
 
 /** A daemon that restarts is back within a second: no reason to wait longer for the next attempt. */

@@ -326,3 +326,16 @@ test("a tree is put beside what is there, and never through a link", async () =>
   assert.equal(readFileSync(join(here, "t/a/x"), "utf8"), "mine");
   assert.deepEqual(readdirSync(join(here, "t")).sort(), ["a", "b"]);
 });
+
+test("a file of any size is written and read under harness", async () => {
+  await using sandbox = await Sandbox.create({ profile: "harness", endpoint });
+  for (const size of [1_400_000, 2_000_000, 2_752_513, 3_670_017, 4_200_000, 20 * MIB]) {
+    for (const content of [Buffer.alloc(size, 1), bytes(size)]) {
+      await sandbox.files.write("f", content);
+      assert.ok(content.equals(await sandbox.files.read("f", { format: "bytes" })), `${size} bytes`);
+    }
+    const text = "\u0001é".repeat(size / 3);
+    await sandbox.files.write("f", text);
+    assert.ok((await sandbox.files.read("f")) === text, `${size} bytes of text`);
+  }
+});

@@ -38,6 +38,7 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Caller, Permit, Policy};
 use identity::{Principal, RunId};
 use jail::Mount;
+use ops::transport::MAX_SHOWN;
 use ops::{Bound, EndedBy, Lane, Limit, OpResult, Operation, Outcome, Reason, ToolFailure};
 use refusal::Refusal;
 use runs::{OnStop, Run};
@@ -217,7 +218,7 @@ impl CallTask {
             return;
         }
         let id = self.call.id;
-        let close = if let Some(close) = made {
+        let mut close = if let Some(close) = made {
             close
         } else {
             self.calls.approvals.cancel(&id.to_string()).await;
@@ -233,10 +234,11 @@ impl CallTask {
         let kept = self.call.output.kept();
         journal.kept(kept);
         let unkept = close.output_beyond(kept);
+        // Before the receipt: an answer that no message holds fails the call.
+        let facts = self.facts(form, times.execution);
+        let mut response = form.respond(self.call.answer().response, &mut close, facts);
         // A refusal of a call that had no intent yet has both written now.
         let recorded = journal.close(&self.calls.audit, &close, &mut times).await;
-        let facts = self.facts(form, times.execution);
-        let mut response = form.respond(&self.call, close, facts);
         response.output_not_kept_bytes = unkept;
         response.timings = Some(Timings {
             queue_us: micros(times.queue),
@@ -271,8 +273,9 @@ impl CallTask {
     }
 
     async fn make(&self, decoded: Decoded, journal: &mut Journal, times: &mut Times) -> Close {
+        let form = decoded.form.clone();
         match self.admit(decoded, journal, times).await {
-            Ok(admitted) => self.execute(admitted, journal, times).await,
+            Ok(admitted) => self.execute(admitted, &form, journal, times).await,
             Err(refusal) => Close::Refused(refusal),
         }
     }
@@ -413,8 +416,17 @@ impl CallTask {
     }
 
     /// Spends the permit in its lane. A run that stood still for the call goes on afterwards.
-    async fn execute(&self, admitted: Admitted, journal: &mut Journal, times: &mut Times) -> Close {
-        let Admitted { run, permit, room, mut still } = admitted;
+    async fn execute(
+        &self,
+        admitted: Admitted,
+        form: &ResponseFormat,
+        journal: &mut Journal,
+        times: &mut Times,
+    ) -> Close {
+        let Admitted { run, mut permit, room, mut still } = admitted;
+        if form.is_dialect() {
+            permit.read_at_most(MAX_SHOWN);
+        }
         let _busy = run.busy();
         let cancel = self.call.cancel.child_token();
         let limit = journal.limit();

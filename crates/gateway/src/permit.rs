@@ -86,6 +86,12 @@ impl Permit {
         &self.parts.bounds
     }
 
+    /// Lets a read return no more than so many bytes.
+    pub fn read_at_most(&mut self, bytes: u64) {
+        let bounds = &mut self.parts.bounds;
+        bounds.max_read_bytes = bounds.max_read_bytes.min(bytes);
+    }
+
     /// Why it may be done.
     pub fn decision(&self) -> &Decision {
         &self.parts.decision

@@ -2,7 +2,8 @@
 //!
 //! Bytes and outcomes wait in the order in which they were put in, each producer with at most one frame in hand, so a
 //! flood of one command delays another call by a few frames only. What keeps the daemon from losing patience (pongs,
-//! and news that it must act upon) overtakes them. An outcome never overtakes output of its own call.
+//! and news that it must act upon) overtakes them. An outcome never overtakes output of its own call, and always fits a
+//! frame.
 
 use ops::{Outcome, Preview, ToolFailure};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -10,7 +11,7 @@ use tokio::sync::mpsc;
 use wire::worker::v1::{
     Ended, FromWorker, Output, Pong, Spawned, Taken, Usage, from_worker::Body, output::Stream,
 };
-use worker_protocol::convert::{outcome_to_wire, preview_to_wire};
+use worker_protocol::convert::{carried, outcome_to_wire, preview_to_wire};
 use worker_protocol::frame::encode;
 
 use crate::fault::Fault;
@@ -72,13 +73,13 @@ impl Outbox {
 
     /// The last frame of a call that only looked at what would be done.
     pub(crate) async fn preview(&self, id: u64, preview: Result<Preview, ToolFailure>) {
-        let _ = self.data.send(frame(id, Body::Outcome(preview_to_wire(preview)))).await;
+        let _ = self.data.send(frame(id, Body::Outcome(carried(preview_to_wire(preview))))).await;
     }
 
     /// The last frame of a call. A command says what it used in its result.
     pub(crate) async fn outcome(&self, id: u64, outcome: Outcome, usage: Option<Usage>) {
         let outcome = wire::worker::v1::Outcome { usage, ..outcome_to_wire(outcome) };
-        let _ = self.data.send(frame(id, Body::Outcome(outcome))).await;
+        let _ = self.data.send(frame(id, Body::Outcome(carried(outcome)))).await;
     }
 }
 

@@ -16,7 +16,7 @@ use rustix::stdio::{dup2_stdin, stdin};
 use wire::v1::WriteRequest;
 use wire::v1::operation::Kind;
 use wire::worker::v1::Start;
-use worker_protocol::convert::{bounds_from_wire, outcome_to_wire, preview_to_wire};
+use worker_protocol::convert::{bounds_from_wire, carried, outcome_to_wire, preview_to_wire};
 
 use crate::order::Order;
 use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_file_size, limit_memory, limit_time};
@@ -124,7 +124,7 @@ fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::R
                     "the operation failed by a fault of ours",
                 )))
             });
-            answer(&outcome.encode_to_vec())
+            answer(&carried(outcome).encode_to_vec())
         }
         Work::Recover(whose) => {
             let recovered = ops::recover(&jail(&Bounds::default(), number)?, whose)?;

@@ -19,15 +19,12 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use wire::v1::{git_request, operation};
 use wire::worker::v1::{Outcome, Start};
-use worker_protocol::convert::outcome_to_wire;
+use worker_protocol::convert::{MAX_OUTCOME, outcome_to_wire};
 
 use crate::child::{Terms, Work};
 use crate::ready::{Ordered, Ready};
 use crate::sys::Exit;
 use crate::{child, sys};
-
-/// Most bytes of an encoded outcome; a frame has room for it.
-const MOST: usize = worker_protocol::frame::MAX_FRAME - 1024;
 
 /// Why a job is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,7 +210,7 @@ fn drain(pipe: &OwnedFd, result: &mut Vec<u8>) -> io::Result<Drained> {
     loop {
         match rustix::io::read(pipe, &mut bytes) {
             Ok(0) => return Ok(Drained::End),
-            Ok(read) if result.len() + read > MOST => return Err(io::ErrorKind::FileTooLarge.into()),
+            Ok(read) if result.len() + read > MAX_OUTCOME => return Err(io::ErrorKind::FileTooLarge.into()),
             Ok(read) => result.extend_from_slice(&bytes[..read]),
             Err(Errno::AGAIN) => return Ok(Drained::More),
             Err(Errno::INTR) => {}

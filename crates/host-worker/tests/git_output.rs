@@ -436,3 +436,18 @@ fn what_cannot_be_added() {
     let link = scratch.git(&["ls-files", "-s", "link"]);
     assert!(link.starts_with("120000 "), "links are stored, never followed: {link}");
 }
+
+#[test]
+fn an_outcome_that_no_frame_holds_fails_its_call_and_not_the_host_worker() {
+    let scratch = Scratch::new();
+    scratch.init();
+    scratch.write("a", "x\n".repeat(1_000_000));
+    scratch.commit_all("large");
+    scratch.write("a", "y\n".repeat(1_000_000));
+    let mut host_worker = scratch.host_worker();
+    host_worker.bounds.max_output_bytes = 16 << 20;
+    let failure = host_worker.git(Git::Diff { flags: Vec::new(), paths: Vec::new() }).unwrap_err();
+    assert_eq!(failure.reason, Reason::ReadLimit, "{failure:?}");
+    host_worker.bounds.max_output_bytes = 1 << 20;
+    assert_eq!(host_worker.diff(&["--name-only"], &[]), "a\n");
+}

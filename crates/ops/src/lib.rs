@@ -23,6 +23,7 @@ mod patch;
 #[cfg(feature = "read")]
 mod read;
 mod reason;
+pub mod transport;
 mod trash;
 #[cfg(feature = "write")]
 mod write;

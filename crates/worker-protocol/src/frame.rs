@@ -6,8 +6,8 @@
 use prost::Message;
 use thiserror::Error;
 
-/// Largest frame in either direction, bytes. A `write` of a whole profile limit fits many times.
-pub const MAX_FRAME: usize = 4 * 1024 * 1024;
+/// Largest frame in either direction, bytes.
+pub const MAX_FRAME: usize = ops::transport::MESSAGE;
 
 const LENGTH: usize = 4;
 /// Bytes read at once, at least and at most. An idle connection keeps room for the least, which a read of 4 KiB fits in.

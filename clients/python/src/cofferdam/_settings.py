@@ -15,7 +15,7 @@ ENDPOINT_VARIABLE = "COFFERDAM_ENDPOINT"
 TOKEN_VARIABLE = "COFFERDAM_TOKEN"
 TLS_VARIABLE = "COFFERDAM_TLS"
 
-# A whole file of 8 MiB as base64 is the largest answer; the daemon has limits of its own.
+# Far more than any message of the daemon has.
 LARGEST_MESSAGE = 64 * 1024 * 1024
 # A daemon that restarts is back within a second: no reason to wait longer for the next attempt.
 CHANNEL_OPTIONS: list[tuple[str, int | str]] = [

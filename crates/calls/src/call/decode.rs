@@ -8,6 +8,7 @@ use dialects::{Dialect, Facts, Limits, Made, ParseFailure, ProcessView};
 use gateway::policy::ContainerPaths;
 use gateway::{Policy, Profile};
 use identity::check_client_name;
+use ops::transport::{CONTENT, MAX_SHOWN};
 use ops::{CommandLimits, OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::Refusal;
@@ -18,9 +19,10 @@ use wire::v1::{self, CallRequest, CallResponse, call_response};
 
 use super::Close;
 use super::asked::Asked;
-use crate::table::Call;
 
 const MAX_NAME: usize = 128;
+/// Most bytes of an answer; the rest of its message is for timings and for pieces of output.
+const MAX_ANSWER: usize = CONTENT + 64 * 1024;
 
 /// A request, decoded as far as it went.
 pub(super) struct Decoded {
@@ -77,7 +79,7 @@ fn uploaded(request: &mut CallRequest) -> Option<&mut v1::UploadedContent> {
 /// What holds for the calls of a profile that do not say. No tool runs longer than the daemon lets any.
 pub fn limits(profile: &Profile) -> Limits {
     Limits {
-        max_read_bytes: profile.bounds.max_read_bytes,
+        max_read_bytes: profile.bounds.max_read_bytes.min(MAX_SHOWN),
         max_write_bytes: profile.bounds.max_write_bytes,
         max_output_bytes: profile.bounds.max_output_bytes,
         default_timeout_s: profile.exec.default_timeout_s,
@@ -223,14 +225,19 @@ impl ResponseFormat {
         }
     }
 
-    /// The answer to a call that is over.
-    pub(super) fn respond(&self, call: &Call, close: Close, mut facts: Facts) -> CallResponse {
+    /// Returns the answer to a call that is over. Where no message holds it, the call has failed, and `close` says so.
+    pub(super) fn respond(&self, before: CallResponse, close: &mut Close, mut facts: Facts) -> CallResponse {
         use call_response::Status;
-        let before = call.answer().response;
-        let (outcome, status, usage) = match close {
-            Close::Accessed(view) => return self.accessed(before, &view),
-            Close::Refused(refusal) => (Err(ToolFailure::from(refusal)), Status::Denied, None),
-            Close::Broken(refusal) => (Err(ToolFailure::from(refusal)), Status::Failed, None),
+        let (outcome, status, usage) = match &*close {
+            Close::Accessed(view) => {
+                let response = self.accessed(before.clone(), view);
+                if response.encoded_len() <= MAX_ANSWER {
+                    return response;
+                }
+                (Err(too_large(response.encoded_len())), Status::Failed, None)
+            }
+            Close::Refused(refusal) => (Err(ToolFailure::from(refusal.clone())), Status::Denied, None),
+            Close::Broken(refusal) => (Err(ToolFailure::from(refusal.clone())), Status::Failed, None),
             Close::Executed(finished) => {
                 let done = finished.outcome.is_ok() && unfinished(&finished.outcome).is_none();
                 let status = if done { Status::Succeeded } else { Status::Failed };
@@ -240,7 +247,7 @@ impl ResponseFormat {
                     bytes_in: finished.bytes_in,
                     bytes_out: finished.bytes_out,
                 };
-                (finished.outcome.map(told), status, Some(usage))
+                (finished.outcome.clone().map(told), status, Some(usage))
             }
         };
         if let Some(usage) = &usage {
@@ -249,8 +256,8 @@ impl ResponseFormat {
         }
         let rendered = self.render(&facts, &outcome);
         let mut response = CallResponse {
-            call_id: before.call_id,
-            approval_id: before.approval_id,
+            call_id: before.call_id.clone(),
+            approval_id: before.approval_id.clone(),
             status: status.into(),
             rendered,
             usage,
@@ -258,10 +265,39 @@ impl ResponseFormat {
         };
         response.error = unfinished(&outcome).map(Into::into);
         match outcome {
-            Ok(result) => response.result = Some(result.into()),
+            Ok(result) => response.result = Some(self.beside(result).into()),
             Err(failure) => response.error = Some(failure.into()),
         }
+        if response.encoded_len() > MAX_ANSWER {
+            self.leave_out(&mut response);
+        }
+        let bytes = response.encoded_len();
+        if let Close::Executed(finished) = close
+            && bytes > MAX_ANSWER
+        {
+            finished.outcome = Err(too_large(bytes));
+            return self.respond(before, close, facts);
+        }
         response
+    }
+
+    /// Returns the result as it goes beside what is rendered. A dialect shows the content of a file, which is not sent twice.
+    fn beside(&self, mut result: OpResult) -> OpResult {
+        if let OpResult::Read(read) = &mut result
+            && self.is_dialect()
+        {
+            read.content.clear();
+        }
+        result
+    }
+
+    /// Leaves out what says the rest of the answer once more.
+    fn leave_out(&self, response: &mut CallResponse) {
+        if self.is_dialect() {
+            response.result = None;
+        } else if response.result.is_some() {
+            response.rendered.clear();
+        }
     }
 
     /// The answer to a call that wanted something of a process.
@@ -311,6 +347,15 @@ impl ResponseFormat {
     }
 }
 
+/// Returns the failure of a call whose answer has so many bytes.
+fn too_large(bytes: usize) -> ToolFailure {
+    let message = format!(
+        "the call was executed, and its answer has {bytes} bytes, more than the {MAX_ANSWER} that an answer can have: ask \
+         for a part of it, or for less at once"
+    );
+    ToolFailure::new(Reason::ReadLimit, message)
+}
+
 /// Why a command that ran is a call that failed.
 fn unfinished(outcome: &Outcome) -> Option<ToolFailure> {
     outcome.as_ref().ok().and_then(OpResult::command).and_then(ops::unfinished)
@@ -322,3 +367,6 @@ fn told(mut result: OpResult) -> OpResult {
     }
     result
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,6 +92,7 @@ impl CallTask {
         journal: &mut Journal,
         times: &mut Times,
     ) -> Close {
+        let form = decoded.form.clone();
         let operation = match decoded.operation {
             Ok(operation) => operation,
             Err(refusal) => return Close::Refused(refusal),
@@ -114,7 +115,7 @@ impl CallTask {
             }
         };
         match self.decided(run, &ticket, (approval, settled), still, times).await {
-            Ok(admitted) => self.execute(admitted, journal, times).await,
+            Ok(admitted) => self.execute(admitted, &form, journal, times).await,
             Err(refusal) => Close::Refused(refusal),
         }
     }

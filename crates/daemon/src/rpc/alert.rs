@@ -66,7 +66,7 @@ impl Service {
             return Err(Refusal::invalid("rule", format!("is not one of {ids}")));
         }
         let is = |wanted: &str, value: &str| wanted.is_empty() || wanted == value;
-        let mut alerts = self.alerts.list(after, size + 1, |alert| {
+        let alerts = self.alerts.list(after, size + 1, |alert| {
             (request.state() == State::Unspecified || request.state() == state(alert))
                 && alert.severity >= severity
                 && is(&request.rule, &alert.rule)
@@ -74,13 +74,10 @@ impl Service {
                 && is(&request.agent_id, &alert.agent_id)
                 && self.sees(principal, alert)
         });
-        let more = alerts.len() > size;
-        alerts.truncate(size);
-        let last = alerts.last().filter(|_| more).map(|alert| alert.id.to_string());
-        Ok(v1::ListAlertsResponse {
-            alerts: alerts.iter().map(|alert| to_wire(alert, principal)).collect(),
-            next_page_token: last.unwrap_or_default(),
-        })
+        let mut alerts = alerts.iter().map(|alert| to_wire(alert, principal)).collect();
+        let more = portion::cut(&mut alerts, size);
+        let last = alerts.last().filter(|_| more).map(|alert| alert.alert_id.clone());
+        Ok(v1::ListAlertsResponse { alerts, next_page_token: last.unwrap_or_default() })
     }
 
     /// The open alerts, then each change.

@@ -23,7 +23,7 @@ use wire::v1;
 use wire::v1::approval_service_server::ApprovalService;
 use wire::v1::decide_approval_request::Decision;
 
-use super::{MAX_MESSAGE, behind, principal};
+use super::{MAX_MESSAGE, behind, portion, principal};
 
 /// What a list shows of what the calls would do, bytes; it has to fit into one message.
 const MAX_SHOWN: usize = MAX_MESSAGE / 2;
@@ -67,9 +67,9 @@ impl ApprovalService for Service {
         };
         let mut approvals = self.gateway.list_approvals(&filter);
         approvals.retain(|approval| sees(self, &principal, approval));
-        Ok(Response::new(v1::ListApprovalsResponse {
+        portion::answer(v1::ListApprovalsResponse {
             approvals: within(&approvals, MAX_SHOWN, self.audit.redactor()),
-        }))
+        })
     }
 
     async fn get_approval(
@@ -128,7 +128,7 @@ impl ApprovalService for Service {
         let consents = self.gateway.consents(Some(run_id.as_str()).filter(|id| !id.is_empty()));
         let seen = consents.iter().filter(|consent| sees_run(self, &principal, &consent.run_id));
         let consents = seen.map(|consent| consent_to_wire(consent, self.audit.redactor())).collect();
-        Ok(Response::new(v1::ListConsentsResponse { consents }))
+        portion::answer(v1::ListConsentsResponse { consents })
     }
 
     async fn revoke_consent(

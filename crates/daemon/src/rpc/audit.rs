@@ -85,12 +85,12 @@ impl AuditService for Service {
         self.audit.settle().await;
         let head_sequence = self.index.head();
         let page = self.index.query(query).await?;
-        Ok(Response::new(v1::QueryEventsResponse {
+        portion::answer(v1::QueryEventsResponse {
             events: page.lines.into_iter().map(to_wire).collect(),
             next_page_token: page.next.map(|next| bound.token(next)).unwrap_or_default(),
             indexed_through: page.through,
             head_sequence,
-        }))
+        })
     }
 
     type RebuildIndexStream = Pin<Box<dyn Stream<Item = Result<v1::RebuildIndexResponse, Status>> + Send>>;

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 use wire::v1::image_service_server::ImageService;
 use wire::v1::{self, build_image_request, build_image_response, import_image_request};
 
-use super::principal;
+use super::{portion, principal};
 use crate::images::{Images, Pieces};
 
 /// Lines of a build that wait for their client.
@@ -135,7 +135,7 @@ impl ImageService for Service {
         _: Request<v1::ListImagesRequest>,
     ) -> Result<Response<v1::ListImagesResponse>, Status> {
         let (images, truncated) = self.images.list().await?;
-        Ok(Response::new(v1::ListImagesResponse { images, truncated }))
+        portion::answer(v1::ListImagesResponse { images, truncated })
     }
 }
 

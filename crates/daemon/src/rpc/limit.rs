@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::limit_service_server::LimitService;
 
-use super::principal;
+use super::{portion, principal};
 use calls::limits::{self, Limits};
 
 /// `LimitService`.
@@ -24,7 +24,7 @@ impl LimitService for Service {
         request: Request<v1::GetRateLimitsRequest>,
     ) -> Result<Response<v1::GetRateLimitsResponse>, Status> {
         let principal = principal(&request)?;
-        Ok(Response::new(limits::show(&self.limits, &self.runs, &principal, request.get_ref())?))
+        portion::answer(limits::show(&self.limits, &self.runs, &principal, request.get_ref())?)
     }
 
     async fn throttle_agent(

@@ -99,12 +99,11 @@ impl PermissionService for Service {
         let request = request.into_inner();
         let parse = |token: &str| PermissionId::parse(token).ok().map(|id| id.to_string());
         let (size, before) = portion::page(request.page_size, MAX_PAGE, &request.page_token, parse)?;
-        let mut permissions = self.grants.list(before, request.include_ended, size + 1).await?;
-        let more = permissions.len() > size;
-        permissions.truncate(size);
+        let permissions = self.grants.list(before, request.include_ended, size + 1).await?;
+        let mut permissions = permissions.into_iter().map(to_wire).collect();
+        let more = portion::cut(&mut permissions, size);
         let next_page_token =
-            permissions.last().filter(|_| more).map(|last| last.id.clone()).unwrap_or_default();
-        let permissions = permissions.into_iter().map(to_wire).collect();
+            permissions.last().filter(|_| more).map(|last| last.permission_id.clone()).unwrap_or_default();
         Ok(Response::new(v1::ListPermissionsResponse { permissions, next_page_token }))
     }
 }

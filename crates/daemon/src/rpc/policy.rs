@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::policy_service_server::PolicyService;
 
-use super::{explain, principal};
+use super::{explain, portion, principal};
 use crate::policy::Loader;
 
 /// `PolicyService`.
@@ -29,12 +29,12 @@ impl PolicyService for Service {
     ) -> Result<Response<v1::GetPolicyResponse>, Status> {
         let policy = self.gateway.policy();
         let yaml = policy.to_yaml().map_err(|error| Refusal::internal("showing the policy", &error))?;
-        Ok(Response::new(v1::GetPolicyResponse {
+        portion::answer(v1::GetPolicyResponse {
             digest: policy.digest().to_owned(),
             profiles: policy.profile_names().map(str::to_owned).collect(),
             roles: policy.role_names().map(str::to_owned).collect(),
             yaml,
-        }))
+        })
     }
 
     async fn reload_policy(
@@ -55,13 +55,13 @@ impl PolicyService for Service {
         request: Request<v1::ExplainPolicyRequest>,
     ) -> Result<Response<v1::ExplainPolicyResponse>, Status> {
         let principal = principal(&request)?;
-        Ok(Response::new(explain::explain(&self.gateway, &self.runs, &principal, request.into_inner())?))
+        portion::answer(explain::explain(&self.gateway, &self.runs, &principal, request.into_inner())?)
     }
 
     async fn replay_policy(
         &self,
         request: Request<v1::ReplayPolicyRequest>,
     ) -> Result<Response<v1::ReplayPolicyResponse>, Status> {
-        Ok(Response::new(self.replays.replay(request.into_inner()).await?))
+        portion::answer(self.replays.replay(request.into_inner()).await?)
     }
 }

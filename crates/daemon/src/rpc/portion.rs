@@ -1,6 +1,10 @@
 //! How much of a long list or of a long content one answer has, and where it begins.
 
+use ops::Reason;
+use ops::transport::{CONTENT, MESSAGE};
+use prost::Message;
 use refusal::Refusal;
+use tonic::{Response, Status};
 
 /// Entries of a page.
 const DEFAULT_PAGE: usize = 100;
@@ -25,6 +29,33 @@ pub(super) fn page<T>(
     Ok((size, after))
 }
 
+/// Cuts a page to `size` entries, and to those that one message holds: whether some are left for the next page. One entry
+/// always stays.
+pub(super) fn cut<M: Message>(page: &mut Vec<M>, size: usize) -> bool {
+    let mut left = CONTENT;
+    let fits = page.iter().take(size).take_while(|entry| {
+        // Its tag and its length come before each.
+        let rest = left.checked_sub(entry.encoded_len() + 8);
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
+    let kept = fits.count().max(1);
+    let is_cut = page.len() > kept;
+    page.truncate(kept);
+    is_cut
+}
+
+/// Returns the answer, or the refusal of one that no message holds.
+pub(super) fn answer<M: Message>(message: M) -> Result<Response<M>, Status> {
+    let bytes = message.encoded_len();
+    if bytes <= MESSAGE {
+        return Ok(Response::new(message));
+    }
+    let message =
+        format!("the answer has {bytes} bytes, more than the {MESSAGE} of a message: ask for less at once");
+    Err(Refusal::new(Reason::ReadLimit, message).into())
+}
+
 /// How many bytes of content are sent where `field` asks for so many.
 pub(super) fn piece(field: &'static str, asked: u32) -> Result<usize, Refusal> {
     match asked as usize {
@@ -34,5 +65,37 @@ pub(super) fn piece(field: &'static str, asked: u32) -> Result<usize, Refusal> {
             field,
             format!("must be at most {MAX_PIECE}; ask again from the next offset for more"),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(lengths: &[usize]) -> Vec<String> {
+        lengths.iter().map(|length| "x".repeat(*length)).collect()
+    }
+
+    #[test]
+    fn a_page_is_what_one_message_holds() {
+        let half = CONTENT / 2;
+        for (lengths, size, kept) in [
+            (&[1, 1, 1][..], 2, 2),
+            (&[1, 1], 2, 2),
+            (&[half, half, 1], 9, 1),
+            (&[half - 100, half - 100, 1, 1], 3, 3),
+            (&[MESSAGE, 1], 9, 1),
+            (&[], 9, 0),
+        ] {
+            let mut page = texts(lengths);
+            assert_eq!((cut(&mut page, size), page.len()), (kept < lengths.len(), kept), "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_no_message_holds_is_refused() {
+        assert!(answer("x".repeat(MESSAGE - 5)).is_ok());
+        let refused = answer("x".repeat(MESSAGE)).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
     }
 }

@@ -15,7 +15,7 @@ use wire::v1::process_service_server::ProcessService;
 use wire::v1::{self, operation::Kind};
 
 use super::operation::{self, Terms};
-use super::principal;
+use super::{portion, principal};
 
 /// Longest that a client may wait for a process.
 const LONGEST: Duration = Duration::from_secs(3_600);
@@ -139,6 +139,6 @@ impl ProcessService for Service {
         let run = RunId::parse(&request.run_id)?;
         self.calls.runs.check_use(run, &principal)?;
         let processes = self.calls.processes.list(run, &request.tag);
-        Ok(Response::new(v1::ListProcessesResponse { processes }))
+        portion::answer(v1::ListProcessesResponse { processes })
     }
 }

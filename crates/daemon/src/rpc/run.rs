@@ -207,11 +207,9 @@ impl RunService for Service {
                 && after.is_none_or(|after| record.id < after)
                 && record.is_seen_by(&principal)
         });
-        let more = records.len() > size;
-        records.truncate(size);
-        let next_page_token =
-            records.last().filter(|_| more).map(|record| record.id.to_string()).unwrap_or_default();
-        let runs = records.iter().map(|record| self.shown(record)).collect();
+        let mut runs = records.iter().take(size + 1).map(|record| self.shown(record)).collect();
+        let more = portion::cut(&mut runs, size);
+        let next_page_token = runs.last().filter(|_| more).map(|run| run.run_id.clone()).unwrap_or_default();
         let may_know = principal.roles.has_any(&[Role::Operator, Role::Auditor]);
         let held = self.runs.launcher.projects.are_held();
         let state_disk = may_know.then(|| self.quotas.to_wire(held)).flatten();
@@ -325,7 +323,7 @@ impl RunService for Service {
             0 => DEFAULT_DIFF,
             most => most.min(MAX_DIFF),
         };
-        Ok(Response::new(self.runs.diff(id, most).await?))
+        portion::answer(self.runs.diff(id, most).await?)
     }
 
     async fn accept_run(
@@ -359,7 +357,8 @@ impl RunService for Service {
         let principal = principal(&request)?;
         let request = request.into_inner();
         let (size, after) = page(request.page_size, &request.page_token)?;
-        let (workspaces, more) = self.runs.workspaces(&principal, after, size, request.measure).await;
+        let (mut workspaces, more) = self.runs.workspaces(&principal, after, size, request.measure).await;
+        let more = portion::cut(&mut workspaces, size) || more;
         let next_page_token = workspaces.last().filter(|_| more).map(|last| last.workspace_id.clone());
         let next_page_token = next_page_token.unwrap_or_default();
         Ok(Response::new(v1::ListWorkspacesResponse { workspaces, next_page_token }))

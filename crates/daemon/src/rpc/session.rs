@@ -16,7 +16,7 @@ use wire::v1::signal_process_request::Signal;
 use wire::v1::{self, operation::Kind};
 
 use super::operation::{self, Terms};
-use super::principal;
+use super::{portion, principal};
 
 const ATTEMPTS: u32 = 3;
 const MOST_ATTEMPTS: u32 = 10;
@@ -139,7 +139,7 @@ impl SessionService for Service {
         request: Request<v1::RunInSessionRequest>,
     ) -> Result<Response<v1::RunInSessionResponse>, Status> {
         let principal = principal(&request)?;
-        Ok(Response::new(self.run(&principal, request.into_inner()).await?))
+        portion::answer(self.run(&principal, request.into_inner()).await?)
     }
 
     async fn interrupt_session(
@@ -167,6 +167,6 @@ impl SessionService for Service {
         let run = RunId::parse(&request.run_id)?;
         self.calls.runs.check_use(run, &principal)?;
         let sessions = self.calls.processes.sessions(run, &request.tag);
-        Ok(Response::new(v1::ListSessionsResponse { sessions }))
+        portion::answer(v1::ListSessionsResponse { sessions })
     }
 }

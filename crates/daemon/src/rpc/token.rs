@@ -54,11 +54,10 @@ impl TokenService for Service {
         let (size, before) = portion::page(request.page_size, MAX_PAGE, &request.page_token, parse)?;
         let mut tokens = self.tokens.list(request.include_ended);
         tokens.retain(|token| before.is_none_or(|before| token.id < before));
-        let more = tokens.len() > size;
-        tokens.truncate(size);
+        let mut tokens = tokens.into_iter().take(size + 1).map(to_wire).collect();
+        let more = portion::cut(&mut tokens, size);
         let next_page_token =
-            tokens.last().filter(|_| more).map(|last| last.id.to_string()).unwrap_or_default();
-        let tokens = tokens.into_iter().map(to_wire).collect();
+            tokens.last().filter(|_| more).map(|last| last.token_id.clone()).unwrap_or_default();
         Ok(Response::new(v1::ListTokensResponse { tokens, next_page_token }))
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use calls::{Calls, Found};
 use identity::{CallId, Principal, RunId};
 use ops::Reason;
+use ops::transport::MESSAGE;
+use prost::Message as _;
 use refusal::{Refusal, chain};
 use store::spool::Piece;
 use tonic::{Request, Response, Status};
@@ -13,8 +15,13 @@ use wire::v1::tool_service_server::ToolService;
 use worker_protocol::client::OutputStream;
 
 use super::offered::Offered;
-use super::portion::piece;
+use super::portion::{answer, piece};
 use super::{principal, upstreams};
+
+/// Bytes of a call and the pieces of its output together.
+const PIECES: usize = MESSAGE - 16 * 1024;
+/// Least bytes of a piece. A call that is answered leaves room for as much of both streams.
+const LEAST_PIECE: usize = 64 * 1024;
 
 /// `ToolService`.
 pub(crate) struct Service {
@@ -93,7 +100,7 @@ impl ToolService for Service {
         request: Request<v1::ListToolsRequest>,
     ) -> Result<Response<v1::ListToolsResponse>, Status> {
         let principal = principal(&request)?;
-        Ok(Response::new(self.tools(&principal, request.get_ref()).await?))
+        answer(self.tools(&principal, request.get_ref()).await?)
     }
 
     async fn call(&self, request: Request<v1::CallRequest>) -> Result<Response<v1::CallResponse>, Status> {
@@ -107,8 +114,7 @@ impl ToolService for Service {
         request: Request<v1::StepTranscriptRequest>,
     ) -> Result<Response<v1::StepTranscriptResponse>, Status> {
         let principal = principal(&request)?;
-        let response = calls::step(&self.calls, &principal, request.into_inner()).await?;
-        Ok(Response::new(response))
+        answer(calls::step(&self.calls, &principal, request.into_inner()).await?)
     }
 
     type CallStreamStream = calls::Events;
@@ -132,9 +138,12 @@ impl ToolService for Service {
         let most = piece("max_output_bytes", request.max_output_bytes)?;
         // The call first: when it has finished, so has its output.
         let found = self.found(id, &principal).await?;
+        let asked = [request.stdout_offset, request.stderr_offset].into_iter().flatten().count();
+        let room = PIECES.saturating_sub(found.response.encoded_len()) / asked.max(1);
+        let most = most.min(room.max(LEAST_PIECE));
         let stdout = self.output(&found, OutputStream::Stdout, request.stdout_offset, most).await?;
         let stderr = self.output(&found, OutputStream::Stderr, request.stderr_offset, most).await?;
-        Ok(Response::new(v1::GetCallResponse { call: Some(found.response), stdout, stderr }))
+        answer(v1::GetCallResponse { call: Some(found.response), stdout, stderr })
     }
 
     async fn cancel_call(

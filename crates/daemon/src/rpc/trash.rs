@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::trash_service_server::TrashService;
 
-use super::portion::{page, piece};
+use super::portion::{cut, page, piece};
 use super::principal;
 
 /// A page of the longest paths fits into a message.
@@ -56,11 +56,11 @@ impl TrashService for Service {
             })
             .await?;
         let (page, more) = listed.unwrap_or_default();
-        let next_page_token = page.last().filter(|_| more).map(|last| last.entry.to_string());
-        Ok(Response::new(v1::ListTrashResponse {
-            entries: page.into_iter().map(to_wire).collect(),
-            next_page_token: next_page_token.unwrap_or_default(),
-        }))
+        let mut entries = page.into_iter().map(to_wire).collect();
+        let more = cut(&mut entries, size) || more;
+        let next_page_token = entries.last().filter(|_| more).map(|last| last.name.clone());
+        let next_page_token = next_page_token.unwrap_or_default();
+        Ok(Response::new(v1::ListTrashResponse { entries, next_page_token }))
     }
 
     async fn read_trash(

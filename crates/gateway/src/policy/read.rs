@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ops::deny::DenyList;
-use ops::{Bounds, CommandLimits, Exec};
+use ops::{Bounds, CommandLimits, Exec, transport};
 
 use super::holding::EXEC_READ_ONLY;
 use super::model::{
@@ -292,15 +292,23 @@ fn bounds(section: &Section<'_>) -> CallBounds {
     const MIB: u64 = 1024 * 1024;
     let default = Bounds::default();
     let (usual, widest) = (CommandLimits::USUAL, CommandLimits::WIDEST);
-    CallBounds {
-        max_read_bytes: section.number_or("max_read_bytes", 1..=8 * MIB, default.max_read_bytes),
-        max_write_bytes: section.number_or("max_write_bytes", 1..=8 * MIB, default.max_write_bytes),
+    let bounds = CallBounds {
+        max_read_bytes: section.number_or("max_read_bytes", 1..=transport::MAX_READ, default.max_read_bytes),
+        max_write_bytes: section.number_or(
+            "max_write_bytes",
+            1..=transport::MAX_WRITE,
+            default.max_write_bytes,
+        ),
         max_transfer_bytes: section.number_or(
             "max_transfer_bytes",
             1..=64 * 1024 * MIB,
             default.max_transfer_bytes,
         ),
-        max_output_bytes: section.number_or("max_output_bytes", 256..=4 * MIB, default.max_output_bytes),
+        max_output_bytes: section.number_or(
+            "max_output_bytes",
+            256..=transport::MAX_OUTPUT,
+            default.max_output_bytes,
+        ),
         max_spool_bytes: section.number_or("max_spool_bytes", 4_096..=4_096 * MIB, default.max_spool_bytes),
         max_argv_bytes: section.number_or(
             "max_argv_bytes",
@@ -313,7 +321,19 @@ fn bounds(section: &Section<'_>) -> CallBounds {
             usual.stdin_bytes as u64,
         ),
         hide_git_config: section.get("hide_git_config").and_then(At::flag).unwrap_or(default.hide_git_config),
+    };
+    let both = [section.get("max_argv_bytes"), section.get("max_stdin_bytes")];
+    if let Some(at) = both.into_iter().flatten().next_back()
+        && bounds.max_argv_bytes + bounds.max_stdin_bytes > transport::MAX_COMMAND
+    {
+        at.problem(format!(
+            "max_argv_bytes and max_stdin_bytes are {} and {} bytes, and one request holds {} of both together",
+            bounds.max_argv_bytes,
+            bounds.max_stdin_bytes,
+            transport::MAX_COMMAND
+        ));
     }
+    bounds
 }
 
 fn author(section: &Section<'_>) -> Author {

@@ -8,6 +8,7 @@ use document::{At, Fields};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use ops::transport::MAX_UPSTREAM;
 use ops::{McpTool, is_mcp_server};
 use serde::Serialize;
 
@@ -118,7 +119,7 @@ fn server(at: &At<'_>) -> Option<McpServer> {
         description: fields.text_or("description", ""),
         start_timeout_s: fields.number_or("start_timeout_s", 1..=60, 10),
         call_timeout_s: fields.number_or("call_timeout_s", 1..=120, 30),
-        max_result_bytes: fields.number_or("max_result_bytes", 1_024..=4 * 1024 * 1024, 64 * 1024),
+        max_result_bytes: fields.number_or("max_result_bytes", 1_024..=MAX_UPSTREAM, 64 * 1024),
         max_tools: fields.number_or("max_tools", 1..=512, 128),
         pins: pins(&fields),
         transport: transport?,

@@ -623,3 +623,32 @@ fn thresholds_of_zero_are_refused() {
     assert_eq!(found.len(), 16, "{found:#?}");
     assert!(found.iter().all(|problem| problem.contains("must be a whole number from")), "{found:#?}");
 }
+
+#[test]
+fn a_bound_that_no_transport_carries_is_refused_with_the_largest() {
+    use ops::transport::{MAX_COMMAND, MAX_OUTPUT, MAX_READ, MAX_UPSTREAM, MAX_WRITE};
+    let bounds = |bounds: &str| {
+        problems(&format!("{ROLES}profiles: {{p: {{operations: {{}}, bounds: {{{bounds}}}}}}}"))
+    };
+    let server = |most: u64| {
+        problems(&format!(
+            "{ROLES}profiles: {{p: {{operations: {{}}}}}}\nmcp_servers: {{db: {{stdio: {{command: [/bin/db]}}, max_result_bytes: {most}}}}}"
+        ))
+    };
+    for (key, most) in
+        [("max_read_bytes", MAX_READ), ("max_write_bytes", MAX_WRITE), ("max_output_bytes", MAX_OUTPUT)]
+    {
+        assert_eq!(bounds(&format!("{key}: {most}")), [""; 0]);
+        let refused = bounds(&format!("{key}: {}", most + 1)).concat();
+        assert!(refused.contains(key) && refused.contains(&format!("to {most}")), "{refused}");
+    }
+    assert_eq!(server(MAX_UPSTREAM), [""; 0]);
+    assert!(server(MAX_UPSTREAM + 1).concat().contains(&format!("to {MAX_UPSTREAM}")));
+    let argv = 2 * 1024 * 1024;
+    assert_eq!(bounds(&format!("max_argv_bytes: {argv}, max_stdin_bytes: {}", MAX_COMMAND - argv)), [""; 0]);
+    let refused =
+        bounds(&format!("max_argv_bytes: {argv}, max_stdin_bytes: {}", MAX_COMMAND - argv + 1)).concat();
+    assert!(refused.contains("max_stdin_bytes") && refused.contains(&MAX_COMMAND.to_string()), "{refused}");
+    // One key alone, beside the default of the other.
+    assert_eq!(bounds("max_stdin_bytes: 3145728"), [""; 0]);
+}

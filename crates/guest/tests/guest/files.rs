@@ -5,8 +5,11 @@ use std::os::unix::fs::symlink;
 
 use jail::SandboxPath;
 use ops::{
-    Encoding, Glob, Grep, List, OpResult, Operation, Read, ReadPart, ReadResult, Reason, ToolFailure, Write,
+    Bounds, Encoding, Glob, Grep, List, OpResult, Operation, Read, ReadPart, ReadResult, Reason, ToolFailure,
+    Write,
 };
+
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::Guest;
 
@@ -35,6 +38,21 @@ async fn files_of_every_mount_are_read() {
     assert_eq!(content(&guest, "@state/b").await.unwrap().content, "three");
     assert_eq!(content(&guest, "gone").await.unwrap_err().reason, Reason::NotFound);
     assert_eq!(content(&guest, "@pkg/a").await.unwrap_err().reason, Reason::SandboxViolation);
+}
+
+#[tokio::test]
+async fn an_outcome_that_no_frame_holds_fails_its_call_and_not_the_guest() {
+    let guest = Guest::start().await;
+    let bounds = Bounds { max_read_bytes: 8 << 20, ..Bounds::default() };
+    for size in [4 << 20, 5 << 20, (4 << 20) - 1024, (4 << 20) - 4096] {
+        fs::write(guest.project().join("a"), "x".repeat(size)).unwrap();
+        let done = guest.finish(read("a"), bounds.clone(), None, CancellationToken::new()).await.unwrap();
+        match done.outcome {
+            Ok(OpResult::Read(read)) => assert!(read.content.len() == size && size + 4096 <= 4 << 20),
+            outcome => assert_eq!(outcome.unwrap_err().reason, Reason::ReadLimit, "{size}"),
+        }
+    }
+    assert!(content(&guest, "a").await.unwrap().truncated, "it serves on");
 }
 
 #[tokio::test]

@@ -6491,13 +6491,15 @@ pub struct CallResponse {
     /// Where it is.
     #[prost(enumeration = "call_response::Status", tag = "2")]
     pub status: i32,
-    /// What the operation returned: when SUCCEEDED, and of a command that was ended before it was done.
+    /// What the operation returned: when SUCCEEDED, and of a command that was ended before it was done. Of a dialect's call
+    /// without the content of a file, which `rendered` shows; empty where it and `rendered` are more than one message holds.
     #[prost(message, optional, tag = "10")]
     pub result: ::core::option::Option<Result>,
     /// Set when FAILED or DENIED. A command that was cancelled has a result, too: what it had written.
     #[prost(message, optional, tag = "3")]
     pub error: ::core::option::Option<ToolFailure>,
-    /// What the model should see: JSON for JSON dialects and canonical calls.
+    /// What the model should see: JSON for JSON dialects and canonical calls. Of a canonical call empty where it and `result`
+    /// are more than one message holds. An answer that no message holds fails the call with the reason READ_LIMIT.
     #[prost(string, tag = "4")]
     pub rendered: ::prost::alloc::string::String,
     /// Set when an approval was or is needed.
@@ -6654,7 +6656,7 @@ pub struct GetCallRequest {
     /// Send its standard error from this byte on, too.
     #[prost(uint64, optional, tag = "3")]
     pub stderr_offset: ::core::option::Option<u64>,
-    /// Most bytes of each of them in this answer, at most 1 MiB. Default 256 KiB.
+    /// Most bytes of each of them in this answer, at most 1 MiB. Default 256 KiB. Fewer come beside a large `call`.
     #[prost(uint32, tag = "4")]
     pub max_output_bytes: u32,
 }

@@ -4,9 +4,14 @@
 //! malformed, and the stream that carried it is closed. Sizes were capped with the frame.
 
 use ops::{Hint, Malformed, Outcome, Reason, ToolFailure, check_answer};
+use prost::Message as _;
 use wire::v1;
 use wire::worker::v1 as worker;
 
+use crate::frame::MAX_FRAME;
+
+/// Most bytes of an outcome; the rest of its frame is for the id of the call.
+pub const MAX_OUTCOME: usize = MAX_FRAME - 1024;
 const MAX_DETAILS: usize = 64;
 const MAX_HINTS: usize = 8;
 
@@ -21,6 +26,19 @@ pub fn outcome_to_wire(outcome: Outcome) -> worker::Outcome {
         }
     };
     worker::Outcome { kind: Some(kind), usage: None, bound: None, hints }
+}
+
+/// Returns the outcome, or a failure in its place where no frame holds it: that costs its call, and never the worker.
+pub fn carried(outcome: worker::Outcome) -> worker::Outcome {
+    let bytes = outcome.encoded_len();
+    if bytes <= MAX_OUTCOME {
+        return outcome;
+    }
+    let message = format!(
+        "the call was executed, and its outcome has {bytes} bytes, more than the {MAX_OUTCOME} that can be handed on: \
+         ask for a part of it, or for less at once"
+    );
+    outcome_to_wire(Err(ToolFailure::new(Reason::ReadLimit, message)))
 }
 
 /// In the daemon: parses and validates.

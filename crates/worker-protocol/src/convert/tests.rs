@@ -1,8 +1,9 @@
 use ops::{Hint, Reason, ToolFailure};
+use prost::Message as _;
 use wire::v1;
 use wire::worker::v1 as worker;
 
-use super::{outcome_from_wire, outcome_to_wire};
+use super::{MAX_OUTCOME, carried, outcome_from_wire, outcome_to_wire};
 
 #[test]
 fn a_worker_tells_of_full_places_and_of_nothing_else_that_ended_a_command() {
@@ -35,4 +36,34 @@ fn hints_cross_as_words_and_become_sentences_for_clients_only() {
         assert!(outcome_from_wire(worker::Outcome { hints, ..wire.clone() }).is_err());
     }
     assert_eq!(v1::ToolFailure::from(failure).message, "twice; set replace_all to replace all of them");
+}
+
+#[test]
+fn an_outcome_that_no_frame_holds_fails_its_call() {
+    let read = |bytes: usize| {
+        let encoding = v1::ContentEncoding::Utf8.into();
+        let result = v1::ReadResult { content: "x".repeat(bytes), encoding, ..Default::default() };
+        outcome_to_wire(Ok(ops::OpResult::Read(result)))
+    };
+    let failed = |bytes: usize| {
+        let outcome = carried(read(bytes));
+        let frame = worker::FromWorker {
+            id: u64::MAX,
+            body: Some(worker::from_worker::Body::Outcome(outcome.clone())),
+        };
+        assert!(crate::frame::encode(&frame).is_ok(), "{bytes}");
+        outcome_from_wire(outcome).unwrap().err().map(|failure| failure.reason)
+    };
+    let overhead = read(1 << 21).encoded_len() - (1 << 21);
+    assert_eq!(failed(MAX_OUTCOME - overhead), None);
+    assert_eq!(failed(MAX_OUTCOME - overhead + 1), Some(Reason::ReadLimit));
+    // A failure may be too long itself, or a preview name too many files.
+    let long = outcome_to_wire(Err(ToolFailure::new(Reason::NotFound, "x".repeat(MAX_OUTCOME))));
+    let file = v1::BoundFile { path: "x".repeat(1_000), ..Default::default() };
+    let bound = worker::Bound { files: vec![file; 5_000], ..Default::default() };
+    let preview = worker::Outcome { bound: Some(bound), ..read(1) };
+    for outcome in [long, preview] {
+        let failure = outcome_from_wire(carried(outcome)).unwrap().unwrap_err();
+        assert_eq!(failure.reason, Reason::ReadLimit);
+    }
 }

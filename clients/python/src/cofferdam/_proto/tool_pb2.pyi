@@ -257,7 +257,9 @@ class CallResponse(google.protobuf.message.Message):
     status: global___CallResponse.Status.ValueType
     """Where it is."""
     rendered: builtins.str
-    """What the model should see: JSON for JSON dialects and canonical calls."""
+    """What the model should see: JSON for JSON dialects and canonical calls. Of a canonical call empty where it and `result`
+    are more than one message holds. An answer that no message holds fails the call with the reason READ_LIMIT.
+    """
     approval_id: builtins.str
     """Set when an approval was or is needed."""
     result_dropped: builtins.bool
@@ -270,7 +272,9 @@ class CallResponse(google.protobuf.message.Message):
     """
     @property
     def result(self) -> cofferdam._proto.operation_pb2.Result:
-        """What the operation returned: when SUCCEEDED, and of a command that was ended before it was done."""
+        """What the operation returned: when SUCCEEDED, and of a command that was ended before it was done. Of a dialect's call
+        without the content of a file, which `rendered` shows; empty where it and `rendered` are more than one message holds.
+        """
 
     @property
     def error(self) -> cofferdam._proto.operation_pb2.ToolFailure:
@@ -386,7 +390,7 @@ class GetCallRequest(google.protobuf.message.Message):
     stderr_offset: builtins.int
     """Send its standard error from this byte on, too."""
     max_output_bytes: builtins.int
-    """Most bytes of each of them in this answer, at most 1 MiB. Default 256 KiB."""
+    """Most bytes of each of them in this answer, at most 1 MiB. Default 256 KiB. Fewer come beside a large `call`."""
     def __init__(
         self,
         *,

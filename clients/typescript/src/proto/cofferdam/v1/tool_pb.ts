@@ -288,7 +288,8 @@ export type CallResponse = Message<"cofferdam.v1.CallResponse"> & {
   status: CallResponse_Status;
 
   /**
-   * What the operation returned: when SUCCEEDED, and of a command that was ended before it was done.
+   * What the operation returned: when SUCCEEDED, and of a command that was ended before it was done. Of a dialect's call
+   * without the content of a file, which `rendered` shows; empty where it and `rendered` are more than one message holds.
    *
    * @generated from field: cofferdam.v1.Result result = 10;
    */
@@ -302,7 +303,8 @@ export type CallResponse = Message<"cofferdam.v1.CallResponse"> & {
   error?: ToolFailure | undefined;
 
   /**
-   * What the model should see: JSON for JSON dialects and canonical calls.
+   * What the model should see: JSON for JSON dialects and canonical calls. Of a canonical call empty where it and `result`
+   * are more than one message holds. An answer that no message holds fails the call with the reason READ_LIMIT.
    *
    * @generated from field: string rendered = 4;
    */
@@ -524,7 +526,7 @@ export type GetCallRequest = Message<"cofferdam.v1.GetCallRequest"> & {
   stderrOffset?: bigint | undefined;
 
   /**
-   * Most bytes of each of them in this answer, at most 1 MiB. Default 256 KiB.
+   * Most bytes of each of them in this answer, at most 1 MiB. Default 256 KiB. Fewer come beside a large `call`.
    *
    * @generated from field: uint32 max_output_bytes = 4;
    */
