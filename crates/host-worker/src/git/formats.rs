@@ -56,8 +56,7 @@ impl Formats {
         }
         if self.are_names() {
             // As with the git command, these silence all others.
-            names(diffs, shown, self.has(GitFormat::NameStatus), output);
-            return Ok(());
+            return names(diffs, shown, self.has(GitFormat::NameStatus), output);
         }
         let rows = rows(diffs, shown)?;
         if self.has(GitFormat::NumStat) {
@@ -132,8 +131,18 @@ fn leaves(status: Delta) -> bool {
 }
 
 /// `--name-only`, and `--name-status` with a letter in front.
-fn names(diffs: &[Diff<'_>], shown: impl Fn(&DiffDelta<'_>) -> bool, with_status: bool, output: &mut Output) {
-    for delta in diffs.iter().flat_map(Diff::deltas).filter(shown) {
+fn names(
+    diffs: &[Diff<'_>],
+    shown: impl Fn(&DiffDelta<'_>) -> bool,
+    with_status: bool,
+    output: &mut Output,
+) -> Result<(), GitError> {
+    for (diff, number, delta) in each(diffs).filter(|(_, _, delta)| shown(delta)) {
+        // Its size or its time says so; its content may be the same once its lines end as they are stored.
+        let is_uncertain = delta.status() == Delta::Modified && delta.new_file().id().is_zero();
+        if is_uncertain && is_same(diff, number, Patch::from_diff(diff, number)?.as_ref()) {
+            continue;
+        }
         if with_status {
             output.push_str(&format!("{}\t", letter(delta.status())));
             if delta.status() == Delta::Renamed {
@@ -142,6 +151,17 @@ fn names(diffs: &[Diff<'_>], shown: impl Fn(&DiffDelta<'_>) -> bool, with_status
         }
         output.push_str(&format!("{}\n", path(&delta)));
     }
+    Ok(())
+}
+
+/// Whether a file that was loaded turned out to be what it was.
+fn is_same(diff: &Diff<'_>, number: usize, patch: Option<&Patch<'_>>) -> bool {
+    let Some(patch) = patch else {
+        return diff.get_delta(number).is_some_and(|delta| !delta.flags().is_binary());
+    };
+    let delta = patch.delta();
+    let [old, new] = [delta.old_file(), delta.new_file()].map(|file| (file.id(), file.mode()));
+    delta.status() == Delta::Unmodified || delta.status() == Delta::Modified && old == new
 }
 
 /// How much of a path changed.
@@ -160,7 +180,8 @@ enum Amount {
 pub(super) fn rows(diffs: &[Diff<'_>], shown: impl Fn(&DiffDelta<'_>) -> bool) -> Result<Vec<Row>, GitError> {
     let mut rows: Vec<Row> = Vec::new();
     for (diff, number, delta) in each(diffs).filter(|(_, _, delta)| shown(delta)) {
-        let (name, amount) = (names_of(&delta), amount(diff, number, &delta)?);
+        let Some(amount) = amount(diff, number, &delta)? else { continue };
+        let name = names_of(&delta);
         match (rows.last_mut().filter(|last| last.name == name), amount) {
             // A file that became a link is a file that is gone and one that is new.
             (
@@ -177,18 +198,23 @@ pub(super) fn rows(diffs: &[Diff<'_>], shown: impl Fn(&DiffDelta<'_>) -> bool) -
     Ok(rows)
 }
 
-fn amount(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>) -> Result<Amount, GitError> {
+/// `None` where nothing has changed.
+fn amount(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>) -> Result<Option<Amount>, GitError> {
     if delta.status() == Delta::Conflicted {
-        return Ok(Amount::Unmerged);
+        return Ok(Some(Amount::Unmerged));
+    }
+    let patch = Patch::from_diff(diff, number)?;
+    if is_same(diff, number, patch.as_ref()) {
+        return Ok(None);
     }
     // Whether it is text is known once the contents were looked at.
-    match Patch::from_diff(diff, number)?.filter(|patch| !patch.delta().flags().is_binary()) {
+    Ok(Some(match patch.filter(|patch| !patch.delta().flags().is_binary()) {
         Some(patch) => {
             let (_, added, deleted) = patch.line_stats()?;
-            Ok(Amount::Lines { added, deleted })
+            Amount::Lines { added, deleted }
         }
-        None => Ok(Amount::Binary),
-    }
+        None => Amount::Binary,
+    }))
 }
 
 /// The format of `git diff --numstat`.
