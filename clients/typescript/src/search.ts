@@ -47,7 +47,10 @@ export class Search {
     return results.matches(await this.#caller.result({ kind: { case: "grep", value } }));
   }
 
-  /** Files whose path beneath `path` matches: `*`, `**`, `?`, `{a,b}`, `[…]`. */
+  /**
+   * Files whose path beneath `path` matches: `*`, `**`, `?`, `{a,b}`, `[…]`. A pattern that begins with `/workspace/` is for the
+   * path from there. Where nothing is found, `hint` says what was left out.
+   */
   async glob(pattern: string, options: GlobOptions = {}): Promise<Found<string>> {
     const { path = ".", maxResults = 10_000, includeIgnored } = options;
     const value = { pattern, path, maxResults, includeIgnored };

@@ -164,6 +164,18 @@ impl Output {
         }
     }
 
+    /// What a search or a list has to say beside its findings. Its names are the API's, for which there is one option here.
+    pub(crate) fn remark(&mut self, truncated: bool, hint: &str) {
+        let hint = hint
+            .replace("set include_ignored for hidden and ignored ones", "--all adds hidden and ignored ones")
+            .replace("set include_hidden, or include_symlinks for links", "--all adds hidden ones and links");
+        if truncated {
+            self.cut_short(true, &hint);
+        } else if !hint.is_empty() {
+            self.end_line().word(&hint).end_line();
+        }
+    }
+
     /// A fact a line: name, value.
     pub(crate) fn facts(&mut self, facts: &[(&'static str, String)]) -> &mut Self {
         let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! What a dialect is.
 
-use ops::{Hint, Named, Operation, Outcome, Reason};
+use ops::{Hint, Named, Operation, Outcome, Reason, in_own_words};
 use serde_json::Value;
 
 use crate::arguments::object_of;
@@ -28,7 +28,21 @@ pub trait Dialect: Sync {
                 let told = failure.clone().told(|hint| self.hint(made.tool, hint));
                 self.framed(made, &Err(told))
             }
-            _ => self.framed(made, outcome),
+            Ok(result) => match in_own_words(result, &self.left_out(made.tool)) {
+                Some(own) => self.framed(made, &Ok(own)),
+                None => self.framed(made, outcome),
+            },
+            Err(_) => self.framed(made, outcome),
+        }
+    }
+
+    /// How a caller of `tool` sees what it left out, in the caller's own names.
+    fn left_out(&self, tool: &str) -> String {
+        let argument = |name| self.tool(tool).ok().and_then(|tool| tool.argument(name));
+        match (argument("path"), argument("glob").or_else(|| argument("pattern"))) {
+            (Some(path), _) => format!("to see one, give its own path as {path}"),
+            (None, Some(pattern)) => format!("to see one, begin {pattern} with its directory"),
+            (None, None) => "to see one, name it".to_owned(),
         }
     }
 

@@ -20,6 +20,7 @@ mod native;
 mod policy;
 mod process;
 mod reading;
+mod remark;
 mod tool;
 mod upstream;
 
@@ -52,6 +53,8 @@ pub fn names() -> Vec<&'static str> {
 
 #[cfg(test)]
 mod hints;
+#[cfg(test)]
+mod left_out;
 #[cfg(test)]
 mod property;
 #[cfg(test)]

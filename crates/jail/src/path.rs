@@ -65,6 +65,12 @@ impl SandboxPath {
         Mount::from_alias(alias).map(|_| rest)
     }
 
+    /// Splits a path or a pattern that begins at the root of a mount, as agents write it; `None` where it begins elsewhere.
+    pub fn split_written(text: &str) -> Option<(Mount, &str)> {
+        let text = Self::from_alias(text).unwrap_or(text);
+        split_mount(text).ok().filter(|_| text.starts_with(['@', '/']))
+    }
+
     pub const fn mount(&self) -> Mount {
         self.mount
     }

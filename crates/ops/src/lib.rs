@@ -14,6 +14,7 @@ mod digest;
 mod environment;
 mod failure;
 mod hint;
+mod left_out;
 mod limits;
 mod malformed;
 mod mcp;
@@ -36,6 +37,7 @@ pub use cancel::Cancel;
 pub use command_limits::CommandLimits;
 pub use environment::Environment;
 pub use hint::{Hint, Named};
+pub use left_out::{beside_more, in_own_words};
 pub use limits::{EndedBy, Limit, explain, limits_hit, name_processes};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
@@ -55,8 +57,8 @@ pub use reason::Reason;
 pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 pub use wire::v1::{
     DeleteResult, EditResult, Entry, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
-    ListResult, McpContent, McpResult, PatchResult, PatchedFile, ProcessResult, ReadResult, SessionResult,
-    WriteResult, session_result::State as SessionState,
+    LeftOut, ListResult, McpContent, McpResult, PatchResult, PatchedFile, ProcessResult, ReadResult,
+    SessionResult, WriteResult, session_result::State as SessionState,
 };
 #[cfg(feature = "write")]
 pub use write::{

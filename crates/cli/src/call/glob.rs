@@ -48,7 +48,7 @@ pub(super) fn render(result: &GlobResult, data: &mut Output, talk: &mut Output) 
     if result.paths.is_empty() {
         talk.own("no file matches\n");
     }
-    talk.cut_short(result.truncated, &result.hint);
+    talk.remark(result.truncated, &result.hint);
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(crate) struct Grep {
     /// Maximum number of matches, up to 1000. Default: 50.
     #[arg(short, long, value_name = "N")]
     max: Option<u32>,
-    /// Include hidden files, .git, node_modules and what ignore files exclude.
+    /// Include hidden files, node_modules and what ignore files exclude.
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -85,10 +85,7 @@ pub(super) fn render(result: &GrepResult, data: &mut Output, talk: &mut Output) 
     if result.matches.is_empty() {
         talk.own("no match in ").word(&count(result.files_searched, "file", "files")).own("\n");
     }
-    if result.files_skipped > 0 {
-        talk.word(&count(result.files_skipped, "file", "files")).own(" left out: binary or not readable\n");
-    }
-    talk.cut_short(result.truncated, &result.hint);
+    talk.remark(result.truncated, &result.hint);
 }
 
 #[cfg(test)]
@@ -108,13 +105,13 @@ mod tests {
                 before: vec!["one".into()],
                 after: vec!["three".into()],
             }],
-            files_skipped: 1,
+            hint: "set include_ignored for hidden and ignored ones".into(),
             ..Default::default()
         };
         let (mut data, mut talk) = (Output::new(Look::TERMINAL), Output::new(Look::PIPE));
         render(&result, &mut data, &mut talk);
         assert_eq!(data.as_str(), "@project/a-1-one\n@project/a:2:fn main␛\n@project/a-3-three\n");
-        assert_eq!(talk.as_str(), "1 file left out: binary or not readable\n");
+        assert_eq!(talk.as_str(), "--all adds hidden and ignored ones\n");
     }
 
     #[test]

@@ -47,7 +47,9 @@ impl List {
 
 pub(super) fn render(result: &ListResult, data: &mut Output, talk: &mut Output) {
     if result.entries.is_empty() {
-        talk.word(&result.path).own(" is empty\n");
+        let what = if result.left_out.is_some() { " has no entries to show\n" } else { " is empty\n" };
+        talk.word(&result.path).own(what);
+        talk.remark(result.truncated, &result.hint);
         return;
     }
     let rows = result.entries.iter().map(|entry| {
@@ -90,6 +92,7 @@ mod tests {
             truncated: true,
             hint: "raise max_entries".into(),
             total_entries: 9,
+            left_out: None,
         };
         let (mut data, mut talk) = (Output::new(Look::PIPE), Output::new(Look::PIPE));
         render(&result, &mut data, &mut talk);

@@ -13,6 +13,7 @@ use crate::canonical::{PENDING, render_canonical};
 use crate::limits::grouped;
 use crate::native;
 use crate::reading::{Rest, numbered};
+use crate::remark::remark;
 
 /// Results of operations that no tool of this dialect leads to are rendered canonically.
 pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
@@ -58,43 +59,40 @@ fn read(result: &ReadResult) -> String {
 }
 
 fn list(result: &ListResult) -> String {
-    if result.entries.is_empty() {
-        return "(empty directory)".to_owned();
-    }
     let mut text = String::new();
+    if result.entries.is_empty() {
+        text.push_str(native::empty_directory(result));
+    }
     for entry in &result.entries {
         let mark = if entry.r#type() == EntryType::Directory { "/" } else { "" };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
     }
-    if result.truncated {
+    let more = result.truncated.then(|| {
         let (shown, all) = (result.entries.len(), result.total_entries);
-        let _ =
-            writeln!(text, "[truncated: {shown} of {all} or more entries; read a subdirectory, or use glob]");
-    }
+        format!("[truncated: {shown} of {all} or more entries; read a subdirectory, or use glob]")
+    });
+    remark(&mut text, &result.hint, result.entries.is_empty(), more);
     text
 }
 
 fn glob(result: &GlobResult) -> String {
-    if result.paths.is_empty() && !result.truncated {
-        return "(no files found)".to_owned();
-    }
     let mut text = String::new();
+    if result.paths.is_empty() {
+        text.push_str("(no files found)");
+    }
     for path in &result.paths {
         text.push_str(&in_container(path));
         text.push('\n');
     }
-    if result.truncated {
-        let shown = result.paths.len();
-        let _ = writeln!(text, "[stopped after {shown} paths; narrow the pattern or the path]");
-    }
+    let shown = result.paths.len();
+    let more =
+        result.truncated.then(|| format!("[stopped after {shown} paths; narrow the pattern or the path]"));
+    remark(&mut text, &result.hint, result.paths.is_empty(), more);
     text
 }
 
 fn grep(operation: Option<&Operation>, result: &GrepResult) -> String {
-    if result.matches.is_empty() && !result.truncated {
-        return "(no matches found)".to_owned();
-    }
     let paths_alone = matches!(operation, Some(Operation::Grep(grep)) if grep.one_per_file);
     let mut text = String::new();
     if paths_alone {
@@ -105,13 +103,14 @@ fn grep(operation: Option<&Operation>, result: &GrepResult) -> String {
     } else {
         text = native::render_matches(&result.matches, in_container);
     }
-    if result.truncated {
-        let (shown, noun) = (result.matches.len(), if paths_alone { "files" } else { "matches" });
-        let _ = writeln!(
-            text,
-            "[stopped after {shown} {noun}; narrow the pattern or the path, or raise head_limit]"
-        );
+    if result.matches.is_empty() {
+        text.push_str("(no matches found)");
     }
+    let (shown, noun) = (result.matches.len(), if paths_alone { "files" } else { "matches" });
+    let more = result.truncated.then(|| {
+        format!("[stopped after {shown} {noun}; narrow the pattern or the path, or raise head_limit]")
+    });
+    remark(&mut text, &result.hint, result.matches.is_empty(), more);
     text
 }
 

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use ops::{EditChange, EditResult, EntryType, ListResult, OpResult, Operation, Outcome, ReadResult};
 
 use crate::canonical::{PENDING, render_canonical};
+use crate::native;
 use crate::reading::{Rest, numbered};
+use crate::remark::remark;
 use text::one_line;
 
 /// Results of operations that no tool of this dialect leads to are rendered canonically.
@@ -44,22 +46,19 @@ fn read(result: &ReadResult) -> String {
 }
 
 fn list(result: &ListResult) -> String {
-    if result.entries.is_empty() {
-        return "(empty directory)".to_owned();
-    }
     let mut text = String::new();
+    if result.entries.is_empty() {
+        text.push_str(native::empty_directory(result));
+    }
     for entry in &result.entries {
         let mark = if entry.r#type() == EntryType::Directory { "/" } else { "" };
         let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
     }
-    if result.truncated {
-        let shown = result.entries.len();
-        let _ = writeln!(
-            text,
-            "[truncated: {shown} of {} or more entries; view a subdirectory]",
-            result.total_entries
-        );
-    }
+    let more = result.truncated.then(|| {
+        let (shown, all) = (result.entries.len(), result.total_entries);
+        format!("[truncated: {shown} of {all} or more entries; view a subdirectory]")
+    });
+    remark(&mut text, &result.hint, result.entries.is_empty(), more);
     text
 }
 

@@ -91,10 +91,7 @@ fn command(mut frame: Frame, made: &Made<'_>, result: &ExecResult) -> Frame {
             frame = frame.fact(name, format_args!("{bytes} bytes"));
         }
     }
-    if !result.hint.is_empty() {
-        frame = frame.fact("hint", &result.hint);
-    }
-    frame.section("stdout", &result.stdout).section("stderr", &result.stderr)
+    hinted(frame, &result.hint).section("stdout", &result.stdout).section("stderr", &result.stderr)
 }
 
 fn read(frame: Frame, result: &ReadResult) -> Frame {
@@ -138,7 +135,7 @@ fn grep(frame: Frame, result: &GrepResult) -> Frame {
         .fact("matches", result.matches.len())
         .fact("files_searched", result.files_searched)
         .fact("truncated", result.truncated);
-    clipped(frame, "matches", &hits)
+    clipped(hinted(frame, &result.hint), "matches", &hits)
 }
 
 fn glob(frame: Frame, result: &GlobResult) -> Frame {
@@ -148,7 +145,11 @@ fn glob(frame: Frame, result: &GlobResult) -> Frame {
         paths.push('\n');
     }
     let frame = frame.fact("paths", result.paths.len()).fact("truncated", result.truncated);
-    clipped(frame, "paths", &paths)
+    clipped(hinted(frame, &result.hint), "paths", &paths)
+}
+
+fn hinted(frame: Frame, hint: &str) -> Frame {
+    if hint.is_empty() { frame } else { frame.fact("hint", hint) }
 }
 
 /// The section, as much of it as there is room for, and how much is missing.

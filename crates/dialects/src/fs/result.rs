@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ops::{
     Entry, EntryType, GrepMatch, GrepResult, ListResult, Operation, PatchResult, ReadResult, WriteResult,
+    beside_more,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -101,11 +102,12 @@ struct DirectChild<'a> {
 impl<'a> ListSuccess<'a> {
     pub(super) fn of(result: &'a ListResult) -> Self {
         let entries: Vec<DirectChild<'a>> = result.entries.iter().map(DirectChild::of).collect();
-        let hint = format!(
+        let more = format!(
             "the directory has {} entries or more, of which {} are shown; list its subdirectories or use fs.search",
             result.total_entries,
             entries.len()
         );
+        let hint = hint(result.truncated.then_some(more), &result.hint, entries.is_empty());
         let (entries, entries_preview) =
             if result.truncated { (None, Some(entries)) } else { (Some(entries), None) };
         Self {
@@ -114,9 +116,17 @@ impl<'a> ListSuccess<'a> {
             entries,
             entries_preview,
             truncated: result.truncated.then_some(true),
-            hint: result.truncated.then_some(hint),
+            hint,
         }
     }
+}
+
+/// What there is to say: that there are more findings, in this dialect's words, and the result's hint on everything else.
+fn hint(more: Option<String>, hint: &str, is_empty: bool) -> Option<String> {
+    let more = more.filter(|_| !is_empty || hint.is_empty());
+    let rest = if more.is_some() { beside_more(hint) } else { hint };
+    let rest = (!rest.is_empty()).then(|| rest.to_owned());
+    more.into_iter().chain(rest).reduce(|more, rest| format!("{more}; {rest}"))
 }
 
 impl<'a> DirectChild<'a> {
@@ -130,13 +140,15 @@ impl<'a> DirectChild<'a> {
     }
 }
 
+const MORE_MATCHES: &str = "there may be more matches; narrow the pattern or the path, or raise maxMatches";
+
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SearchSuccess<'a> {
     ok: bool,
     matches: Vec<ShownMatch<'a>>,
     truncated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'static str>,
+    hint: Option<String>,
     stats: Stats,
 }
 
@@ -178,9 +190,11 @@ impl<'a> SearchSuccess<'a> {
             ok: true,
             matches: result.matches.iter().map(shown).collect(),
             truncated: result.truncated,
-            hint: result
-                .truncated
-                .then_some("there may be more matches; narrow the pattern or the path, or raise maxMatches"),
+            hint: hint(
+                result.truncated.then(|| MORE_MATCHES.to_owned()),
+                &result.hint,
+                result.matches.is_empty(),
+            ),
             stats: Stats {
                 matches: result.matches.len(),
                 files_searched: result.files_searched,

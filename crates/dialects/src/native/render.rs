@@ -11,6 +11,7 @@ use wire::v1::mcp_content::Type;
 use super::matches;
 use crate::canonical::{PENDING, render_canonical};
 use crate::reading::Rest;
+use crate::remark::remark;
 use text::one_line;
 
 /// Results of operations that no tool of this dialect leads to are rendered canonically.
@@ -49,10 +50,10 @@ fn read(result: &ReadResult) -> String {
 }
 
 fn list(result: &ListResult) -> String {
-    if result.entries.is_empty() {
-        return "(empty directory)".to_owned();
-    }
     let mut text = String::new();
+    if result.entries.is_empty() {
+        text.push_str(empty_directory(result));
+    }
     for entry in &result.entries {
         let mark = match entry.r#type() {
             EntryType::Directory => "/",
@@ -62,29 +63,28 @@ fn list(result: &ListResult) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}{mark}", one_line(&entry.name));
     }
-    if result.truncated {
-        let note = format!(
-            "[truncated: {} of {} or more entries; list a subdirectory, or use grep]",
-            result.entries.len(),
-            result.total_entries
-        );
-        return with_notes(text, &[note]);
-    }
+    let more = result.truncated.then(|| {
+        let (shown, all) = (result.entries.len(), result.total_entries);
+        format!("[truncated: {shown} of {all} or more entries; list a subdirectory, or use grep]")
+    });
+    remark(&mut text, &result.hint, result.entries.is_empty(), more);
     text
 }
 
+/// Says of a directory without an entry if it has others than those that are shown.
+pub(crate) fn empty_directory(result: &ListResult) -> &'static str {
+    if result.left_out.is_some() { "(no entries to show)" } else { "(empty directory)" }
+}
+
 fn grep(result: &GrepResult) -> String {
-    if result.matches.is_empty() && !result.truncated {
-        return "(no matches found)".to_owned();
+    let mut text = matches::render(&result.matches, |path| one_line(path).into_owned());
+    if result.matches.is_empty() {
+        text.push_str("(no matches found)");
     }
-    let text = matches::render(&result.matches, |path| one_line(path).into_owned());
-    if result.truncated {
-        let count = result.matches.len();
-        return with_notes(
-            text,
-            &[format!("[stopped after {count} matches; narrow the pattern or the path]")],
-        );
-    }
+    let count = result.matches.len();
+    let more =
+        result.truncated.then(|| format!("[stopped after {count} matches; narrow the pattern or the path]"));
+    remark(&mut text, &result.hint, result.matches.is_empty(), more);
     text
 }
 

@@ -281,6 +281,7 @@ impl Hand {
             terminal: None,
             prepared: 0,
             awaits_go,
+            paths: operation.changed_paths().into_iter().map(ToString::to_string).collect(),
         };
         self.send(id, to_worker::Body::Start(start));
         id

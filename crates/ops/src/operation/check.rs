@@ -28,6 +28,14 @@ pub(super) fn any_path_or_root(field: &str, path: &str) -> Result<SandboxPath, M
     any_path(field, if path.is_empty() { "@project" } else { path })
 }
 
+/// The directory that is searched: where none is given, the mount that the pattern begins with, else the project.
+pub(super) fn searched(field: &str, path: &str, pattern: &str) -> Result<SandboxPath, Malformed> {
+    match SandboxPath::split_written(pattern).filter(|_| matches!(path, "" | ".")) {
+        Some((mount, _)) => any_path_or_root(field, mount.alias()),
+        None => any_path_or_root(field, path),
+    }
+}
+
 pub(super) fn path_or_root(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
     required_path(field, if path.is_empty() { "@project" } else { path })
 }

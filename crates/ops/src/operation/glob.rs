@@ -4,7 +4,7 @@ use jail::SandboxPath;
 use serde_json::{Value, json};
 use wire::v1::{GlobRequest, GlobResult};
 
-use super::check::{MAX_GLOB, any_path_or_root, text, within};
+use super::check::{MAX_GLOB, searched, text, within};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
 use crate::Malformed;
 
@@ -15,7 +15,7 @@ pub(super) const CLASS: Class = Class { name: "glob", lane: Lane::Container, eff
 pub struct Glob {
     /// Directory to search in.
     pub path: SandboxPath,
-    /// Pattern, relative to `path`, at most 1,024 bytes.
+    /// Pattern, relative to `path` unless it begins at a mount's root; at most 1,024 bytes.
     pub pattern: String,
     /// Include hidden files and what ignore files exclude.
     pub include_ignored: bool,
@@ -30,7 +30,7 @@ impl Request for Glob {
         let GlobRequest { path, pattern, include_ignored, max_results } = message;
         text("glob.pattern", &pattern, 1, MAX_GLOB)?;
         Ok(Self {
-            path: any_path_or_root("glob.path", &path)?,
+            path: searched("glob.path", &path, &pattern)?,
             pattern,
             include_ignored,
             max_results: within("glob.max_results", max_results, 200, 1, 10_000)?,

@@ -4,7 +4,7 @@ use jail::SandboxPath;
 use serde_json::{Value, json};
 use wire::v1::{GrepRequest, GrepResult};
 
-use super::check::{MAX_GLOB, any_path_or_root, text, within};
+use super::check::{MAX_GLOB, searched, text, within};
 use super::{Answer, Class, Describe, Effect, Lane, Request, Sketch};
 use crate::Malformed;
 
@@ -28,7 +28,7 @@ pub struct Grep {
     pub before: u32,
     /// Lines of context after, 0 to 20.
     pub after: u32,
-    /// Only files whose path, relative to `path`, matches.
+    /// Only files whose path matches: relative to `path` unless the pattern begins at a mount's root.
     pub glob: Option<String>,
     /// At most so many matches, 1 to 1,000.
     pub max_matches: u32,
@@ -51,7 +51,7 @@ impl Request for Grep {
             _ => (message.pattern, message.regex, message.case_insensitive),
         };
         Ok(Self {
-            path: any_path_or_root("grep.path", &message.path)?,
+            path: searched("grep.path", &message.path, &message.glob)?,
             pattern,
             regex,
             case_insensitive,

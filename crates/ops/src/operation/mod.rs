@@ -410,6 +410,11 @@ impl Operation {
         self.described().paths()
     }
 
+    /// The paths of the host that its effect is on: none for an operation that only looks, or of the other lane.
+    pub fn changed_paths(&self) -> Vec<&SandboxPath> {
+        if self.has_effect() && self.lane() == Lane::Host { self.paths() } else { Vec::new() }
+    }
+
     /// The paths that tell a secret if they are one, and the pattern of names that it looks for.
     pub fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
         self.described().sought()

@@ -3,13 +3,22 @@
 use jail::Jail;
 
 use super::pattern::Pattern;
+use super::search::{Begin, begin};
 use super::walk::{Rules, Walk};
-use crate::{Bounds, Cancel, Glob, GlobResult, OpResult, Outcome};
+use crate::left_out::{ASK_FOR_MORE, noted};
+use crate::{Bounds, Cancel, Glob, GlobResult, LeftOut, OpResult, Outcome};
 
 /// Finds files by name, sorted by path. How patterns match is said in `pattern`.
 pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outcome {
-    let pattern = Pattern::compile(&glob.pattern)?;
-    let (start, dir) = jail.readable(&glob.path)?.open_dir_resolved()?;
+    let pattern = Pattern::compile(&glob.pattern, &glob.path)?;
+    let (start, dir) = match begin(jail, &glob.path, Some(&pattern))? {
+        Begin::Walk(start, dir) => (start, dir),
+        Begin::File(path) => {
+            let paths = vec![path.to_string()];
+            return Ok(OpResult::Glob(GlobResult { paths, ..GlobResult::default() }));
+        }
+        Begin::Nowhere(hint) => return Ok(OpResult::Glob(GlobResult { hint, ..GlobResult::default() })),
+    };
     let rules = Rules {
         hidden: glob.include_ignored || pattern.names_hidden(),
         ignored: glob.include_ignored,
@@ -17,12 +26,9 @@ pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outco
     };
     let mut room = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
     let (mut paths, mut more) = (Vec::new(), false);
-    let mut walk = Walk::new(jail, &start, dir, rules, cancel);
+    let mut walk = Walk::new(jail, &start, dir, rules, Some(&pattern), cancel);
     while let Some(visit) = walk.next() {
-        if !pattern.matches(visit.shown) {
-            continue;
-        }
-        let path = glob.path.shown(visit.shown);
+        let path = pattern.start().shown(visit.shown);
         match room.checked_sub(path.len() + 1) {
             Some(left) if paths.len() < glob.max_results as usize => {
                 room = left;
@@ -45,12 +51,19 @@ pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outco
             ))
             .with("entries_seen", walked.entries.to_string()));
     }
-    let mut hints = walked.hints();
+    let mut hints = Vec::new();
     if more {
         hints.push(format!(
-            "only the first {} files: narrow the pattern, look further down, or ask for more",
+            "only the first {} files: narrow the pattern, look further down, or {ASK_FOR_MORE}",
             paths.len()
         ));
     }
-    Ok(OpResult::Glob(GlobResult { paths, truncated: more || walked.bounded, hint: hints.join("; ") }))
+    hints.extend(walked.hints());
+    if paths.is_empty() {
+        hints.extend(walked.directory_hint(pattern.start()));
+        hints.extend(pattern.doubts().iter().map(|&doubt| doubt.to_owned()));
+    }
+    let left_out = Some(walked.left_out).filter(|left_out| *left_out != LeftOut::default());
+    let truncated = more || walked.bounded;
+    Ok(noted(OpResult::Glob(GlobResult { paths, truncated, hint: hints.join("; "), left_out })))
 }

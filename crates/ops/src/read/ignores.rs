@@ -46,6 +46,20 @@ impl Ignores {
         }
     }
 
+    /// Leaves all directories at once.
+    pub(super) fn forget(&mut self) {
+        *self = Self { cut: self.cut, ..Self::default() };
+    }
+
+    /// Whether everything in the directory `path`, which has a slash at the end, is excluded because of that path.
+    pub(super) fn exclude_all_in(&self, path: &[u8]) -> bool {
+        let any = [path, b"\x01"].concat();
+        self.stack.iter().rev().any(|rules| {
+            let below = any.get(rules.prefix..).unwrap_or_default();
+            [&rules.plain, &rules.git].into_iter().flatten().any(|file| file.excludes_by_path(below))
+        })
+    }
+
     /// Whether some rules were too many to count: something was visited that they may exclude.
     pub(super) fn cut(&self) -> bool {
         self.cut

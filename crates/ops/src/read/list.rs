@@ -6,8 +6,9 @@ use jail::{Access, Dir, FileKind, Jail, OpenErrorKind, RelPath, SandboxPath};
 
 use super::location::{below, beside};
 use crate::cancel::Stopped;
+use crate::left_out::{ASK_FOR_MORE, noted};
 use crate::{
-    Bounds, Cancel, Entry, EntryType, Hint, List, ListResult, OpResult, Outcome, Reason, ToolFailure,
+    Bounds, Cancel, Entry, EntryType, Hint, LeftOut, List, ListResult, OpResult, Outcome, Reason, ToolFailure,
 };
 
 /// Entries after which the rest is not even counted.
@@ -36,10 +37,10 @@ pub fn list(jail: &Jail, list: &List, bounds: &Bounds, cancel: &Cancel) -> Outco
         kept_bytes: 0,
         full: false,
         seen: 0,
-        unread: 0,
+        left_out: LeftOut::default(),
     };
     match lister.directory(&dir, resolved.rel(), list.path.to_string().trim_end_matches('/'), 1) {
-        Ok(()) => Ok(OpResult::List(lister.result())),
+        Ok(()) => Ok(noted(OpResult::List(lister.result()))),
         Err(Stop::Called(stopped)) => Err(stopped
             .failure(format!(
                 "{}: {} entries seen; list a subdirectory or fewer levels",
@@ -70,8 +71,7 @@ struct Lister<'a> {
     /// Something was not kept or not kept any longer: what is behind the last one that is does not fit either.
     full: bool,
     seen: u64,
-    /// Directories that could not be listed.
-    unread: u64,
+    left_out: LeftOut,
 }
 
 impl Lister<'_> {
@@ -80,16 +80,18 @@ impl Lister<'_> {
         for entry in entries {
             self.cancel.check().map_err(Stop::Called)?;
             let Ok(entry) = entry else {
-                self.unread += 1;
+                self.left_out.unreadable += 1;
                 break;
             };
             if self.seen >= MAX_SEEN {
                 break;
             }
-            let hidden = entry.name.as_bytes().starts_with(b".");
-            if (hidden && !self.list.include_hidden)
-                || (entry.kind == FileKind::Symlink && !self.list.include_symlinks)
-            {
+            if !self.list.include_hidden && entry.name.as_bytes().starts_with(b".") {
+                self.left_out.hidden += 1;
+                continue;
+            }
+            if !self.list.include_symlinks && entry.kind == FileKind::Symlink {
+                self.left_out.links += 1;
                 continue;
             }
             let rel = below(at, &entry.name);
@@ -121,12 +123,12 @@ impl Lister<'_> {
     ) -> Result<(), Stop> {
         match dir.open_dir(&entry.name) {
             Ok(inner) => match self.directory(&inner, rel, shown, depth + 1) {
-                Err(Stop::Failed(_)) => self.unread += 1,
+                Err(Stop::Failed(_)) => self.left_out.unreadable += 1,
                 done => return done,
             },
             // Gone, or something else by now.
             Err(error) if matches!(error.kind, OpenErrorKind::NotFound | OpenErrorKind::NotADirectory) => {}
-            Err(_) => self.unread += 1,
+            Err(_) => self.left_out.unreadable += 1,
         }
         Ok(())
     }
@@ -165,13 +167,10 @@ impl Lister<'_> {
         if truncated {
             let at_least = if counted { "" } else { "at least " };
             hints.push(format!(
-                "the first {} of {at_least}{} entries: list a subdirectory, or ask for more entries",
+                "the first {} of {at_least}{} entries: list a subdirectory, or {ASK_FOR_MORE}",
                 entries.len(),
                 self.seen
             ));
-        }
-        if self.unread > 0 {
-            hints.push(format!("{} directories could not be read in full", self.unread));
         }
         ListResult {
             path: self.list.path.to_string(),
@@ -179,6 +178,7 @@ impl Lister<'_> {
             truncated,
             total_entries: self.seen,
             hint: hints.join("; "),
+            left_out: Some(self.left_out).filter(|left_out| *left_out != LeftOut::default()),
         }
     }
 }

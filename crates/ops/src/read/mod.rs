@@ -10,6 +10,8 @@ mod ignores;
 mod list;
 mod location;
 mod pattern;
+mod search;
+mod spelling;
 mod stream;
 mod text;
 mod transfer;

@@ -1,107 +1,140 @@
 //! Glob patterns over paths, by the convention of `.gitignore` and ripgrep's `-g`.
 //!
-//! `*` and `?` stay within a component and `**` does not. A pattern without a slash is for the last component at any
-//! depth; with one it is for the path from where the search begins. A slash at the end means everything below.
+//! `*` and `?` stay within a component and `**` does not. `?` is one byte, as in ripgrep. A pattern without a slash is for the last component at any
+//! depth; with one it is for the path from the directory that is searched. A slash at the end means everything below. A
+//! pattern that begins as an answer's paths do (`@project/…`, `/workspace/…`) is for the path from that mount's root.
+//!
+//! The directories that a pattern names in full are not looked for: the walk begins in the last of them. So they may be
+//! hidden, ignored or links.
 
 use globset::{ErrorKind, GlobBuilder, GlobSet, GlobSetBuilder};
-use jail::excerpt;
+use jail::{EntryName, Mount, RelPath, SandboxPath, excerpt};
 
+use super::spelling::{components, doubts, is_plain, misunderstood, whole_components};
 use crate::{Reason, ToolFailure};
 
 /// A compiled pattern.
 #[derive(Debug)]
 pub(super) struct Pattern {
     matcher: GlobSet,
+    start: SandboxPath,
+    /// Path from where the matcher begins to `start`: empty, or with a slash at the end.
+    lead: String,
+    name: Option<EntryName>,
     names_hidden: bool,
+    doubts: Vec<&'static str>,
 }
 
 impl Pattern {
-    pub(super) fn compile(text: &str) -> Result<Self, ToolFailure> {
-        let refused = |why: &str| {
-            ToolFailure::new(
-                Reason::InvalidArgument,
-                format!("the glob pattern is not valid: {}", excerpt(why)),
-            )
-        };
-        let given = text.strip_prefix("./").unwrap_or(text);
-        let below = if given.ends_with('/') { "**" } else { "" };
-        let anchored = given.trim_start_matches('/');
-        if anchored.is_empty() {
-            return Err(refused("it is empty"));
+    /// Compiles the pattern of a search in the directory `within`.
+    pub(super) fn compile(text: &str, within: &SandboxPath) -> Result<Self, ToolFailure> {
+        if let Some(why) = misunderstood(text) {
+            return Err(refused(why));
         }
-        let any_depth = if given.contains('/') { "" } else { "**/" };
-        let glob = GlobBuilder::new(&format!("{any_depth}{anchored}{below}"))
-            .literal_separator(true)
-            .backslash_escape(true)
-            .build()
-            .map_err(|error| refused(&error.kind().to_string()))?;
-        // A set of one: a single matcher panics where a set answers that a pattern is too deep or too large.
-        let matcher = GlobSetBuilder::new().add(glob).build().map_err(|error| match error.kind() {
-            ErrorKind::Regex(_) => refused("it is too large, or its braces are nested too deeply"),
-            kind => refused(&kind.to_string()),
-        })?;
-        let names_hidden = given.starts_with('.') || ["/.", "{.", ",."].iter().any(|dot| given.contains(dot));
-        Ok(Self { matcher, names_hidden })
+        let from_root = from_root(text, within.mount());
+        let (base, given) = match from_root {
+            Some((mount, given)) => (SandboxPath::new(mount, RelPath::root()), given),
+            None => (within.clone(), text),
+        };
+        let mut parts: Vec<&str> =
+            components(given).into_iter().filter(|part| !matches!(*part, "" | ".")).collect();
+        if parts.contains(&"..") {
+            return Err(refused("`..` leads nowhere in a pattern; search in the directory that is meant"));
+        }
+        if given.ends_with('/') && !parts.is_empty() || parts.is_empty() && from_root.is_some() {
+            parts.push("**");
+        }
+        let Some(last) = parts.len().checked_sub(1) else { return Err(refused("it is empty")) };
+        let anchored = from_root.is_some() || given.contains('/');
+        let named = if anchored { parts[..last].iter().take_while(|part| is_plain(part)).count() } else { 0 };
+        let (named, rest) = parts.split_at(named);
+        let top = named
+            .iter()
+            .try_fold(base.rel().clone(), |rel, part| rel.join(&EntryName::new(part.as_bytes())?));
+        let top = SandboxPath::new(base.mount(), top.ok_or_else(|| refused("its path is too long"))?);
+        let (start, lead) = if is_in(&top, within) {
+            (top, String::new())
+        } else if is_in(within, &top) {
+            let beyond = within.rel().as_str()[top.rel().as_str().len()..].trim_start_matches('/');
+            (within.clone(), format!("{beyond}/"))
+        } else {
+            let why =
+                format!("none of its files can be in {}; search in {}", within.excerpt(), top.excerpt());
+            return Err(refused(&why));
+        };
+        let name = match rest {
+            [name] if anchored && lead.is_empty() && is_plain(name) => EntryName::new(name.as_bytes()),
+            _ => None,
+        };
+        let rest = rest.join("/");
+        let any_depth = if anchored { "" } else { "**/" };
+        let names_hidden = rest.starts_with('.') || ["/.", "{.", ",."].iter().any(|dot| rest.contains(dot));
+        let matcher = matcher(&format!("{any_depth}{}", whole_components(&rest)))?;
+        Ok(Self { matcher, start, lead, name, names_hidden, doubts: doubts(text) })
     }
 
-    /// Whether the path, relative to where the search begins, matches.
+    /// Returns the directory that all of its files are in: the one that is searched, or one below it.
+    pub(super) const fn start(&self) -> &SandboxPath {
+        &self.start
+    }
+
+    /// Returns the name of the one file in [`Self::start`] that it is for, if it names one in full.
+    pub(super) const fn name(&self) -> Option<&EntryName> {
+        self.name.as_ref()
+    }
+
+    /// Whether the path, relative to [`Self::start`], matches.
     pub(super) fn matches(&self, path: &str) -> bool {
-        self.matcher.is_match(path)
+        if self.lead.is_empty() {
+            self.matcher.is_match(path)
+        } else {
+            self.matcher.is_match(format!("{}{path}", self.lead))
+        }
     }
 
     /// Whether it asks for names that begin with a dot, so that they are not to be left out.
     pub(super) const fn names_hidden(&self) -> bool {
         self.names_hidden
     }
+
+    /// Returns why it might match nothing although files are there: its characters may mean something else elsewhere.
+    pub(super) fn doubts(&self) -> &[&'static str] {
+        &self.doubts
+    }
+}
+
+/// Splits a pattern that begins at the root of a mount.
+fn from_root(text: &str, within: Mount) -> Option<(Mount, &str)> {
+    SandboxPath::split_written(text)
+        .or_else(|| (within == Mount::Container && text.starts_with('/')).then_some((within, text)))
+}
+
+fn is_in(path: &SandboxPath, above: &SandboxPath) -> bool {
+    let rest = path.rel().as_str().strip_prefix(above.rel().as_str());
+    path.mount() == above.mount()
+        && rest.is_some_and(|rest| above.rel().is_root() || rest.is_empty() || rest.starts_with('/'))
+}
+
+fn matcher(text: &str) -> Result<GlobSet, ToolFailure> {
+    let glob = GlobBuilder::new(text)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .empty_alternates(true)
+        .build()
+        .map_err(|error| refused(&error.kind().to_string()))?;
+    // A set of one: a single matcher panics where a set answers that a pattern is too deep or too large.
+    GlobSetBuilder::new().add(glob).build().map_err(|error| match error.kind() {
+        ErrorKind::Regex(_) => refused("it is too large, or its braces are nested too deeply"),
+        kind => refused(&kind.to_string()),
+    })
+}
+
+fn refused(why: &str) -> ToolFailure {
+    ToolFailure::new(Reason::InvalidArgument, format!("the glob pattern is not valid: {}", excerpt(why)))
 }
 
 #[cfg(test)]
 mod property;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn table() {
-        for (pattern, path, expected) in [
-            ("*.rs", "a.rs", true),
-            ("*.rs", "src/deep/a.rs", true),
-            ("src/*.rs", "src/a.rs", true),
-            ("src/*.rs", "src/deep/a.rs", false),
-            ("src/*.rs", "other/src/a.rs", false),
-            ("src/**/*.rs", "src/a.rs", true),
-            ("src/**/*.rs", "src/x/y/a.rs", true),
-            ("**/a.rs", "a.rs", true),
-            ("/a.rs", "a.rs", true),
-            ("/a.rs", "src/a.rs", false),
-            ("./src/a.rs", "src/a.rs", true),
-            ("src/", "src/deep/a.rs", true),
-            ("*.{rs,toml}", "x/Cargo.toml", true),
-            ("[ab].rs", "b.rs", true),
-            ("a?b", "a/b", false),
-            ("*.rs", "a.RS", false),
-        ] {
-            assert_eq!(Pattern::compile(pattern).unwrap().matches(path), expected, "{pattern} {path}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_pattern_is_refused_with_the_reason() {
-        let deep = format!("{}a{}", "{".repeat(300), "}".repeat(300));
-        for pattern in ["[a", "{a", "", "/", "a\\", &deep] {
-            let failure = Pattern::compile(pattern).unwrap_err();
-            assert_eq!(failure.reason, Reason::InvalidArgument, "{pattern}");
-            assert!(failure.message.contains("not valid: "), "{failure:?}");
-        }
-    }
-
-    #[test]
-    fn a_dot_in_front_asks_for_hidden_names() {
-        for (pattern, expected) in
-            [(".github/*", true), ("a/.b", true), ("{.x,y}/z", true), ("*.rs", false), ("./a", false)]
-        {
-            assert_eq!(Pattern::compile(pattern).unwrap().names_hidden(), expected, "{pattern}");
-        }
-    }
-}
+mod tests;

@@ -4878,9 +4878,12 @@ pub struct ListResult {
     /// Entries seen, skipped ones left out; at least so many when `truncated`.
     #[prost(uint64, tag = "5")]
     pub total_entries: u64,
-    /// What to do when `truncated`.
+    /// What to do when `truncated`, and what was left out when there is no entry.
     #[prost(string, tag = "4")]
     pub hint: ::prost::alloc::string::String,
+    /// What is not among the entries. Absent: nothing.
+    #[prost(message, optional, tag = "6")]
+    pub left_out: ::core::option::Option<LeftOut>,
 }
 impl ::prost::Name for ListResult {
     const NAME: &'static str = "ListResult";
@@ -4898,7 +4901,9 @@ pub struct GlobRequest {
     /// Directory to search in. Default: `@project`.
     #[prost(string, tag = "1")]
     pub path: ::prost::alloc::string::String,
-    /// `*`, `**`, `?`, `{a,b}`, `\[…\]`, matched against the path relative to `path`.
+    /// `*`, `**`, `?`, `{a,b}`, `\[…\]`, matched against the path relative to `path`; case counts. Without a slash it is for a name
+    /// at any depth. A pattern that begins with `@project/`, `/workspace/` or another mount's root is for the path from there. The
+    /// directories that it names in full before its first `*` are searched even if they are hidden, ignored or links.
     #[prost(string, tag = "2")]
     pub pattern: ::prost::alloc::string::String,
     /// Include hidden files and what ignore files exclude.
@@ -4928,9 +4933,12 @@ pub struct GlobResult {
     /// There are more, or the walk reached its bound.
     #[prost(bool, tag = "2")]
     pub truncated: bool,
-    /// What to do when `truncated`.
+    /// What to do when `truncated`, and what was left out when nothing matched.
     #[prost(string, tag = "3")]
     pub hint: ::prost::alloc::string::String,
+    /// What was not looked at. Absent: nothing.
+    #[prost(message, optional, tag = "4")]
+    pub left_out: ::core::option::Option<LeftOut>,
 }
 impl ::prost::Name for GlobResult {
     const NAME: &'static str = "GlobResult";
@@ -4940,6 +4948,44 @@ impl ::prost::Name for GlobResult {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.GlobResult".into()
+    }
+}
+/// What a search or a list did not look at, so that an empty answer is not taken for a complete one. Numbers are of files and
+/// directories; what is below a directory that was left out is not counted. With `max_matches` or `max_results` reached, those
+/// met before.
+#[derive(serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LeftOut {
+    /// Excluded by an ignore file, or named `node_modules` (`grep` alone).
+    #[prost(uint64, tag = "1")]
+    pub ignored: u64,
+    /// Named with a dot in front, but for `.git`.
+    #[prost(uint64, tag = "2")]
+    pub hidden: u64,
+    /// Symbolic links, which are not followed.
+    #[prost(uint64, tag = "3")]
+    pub links: u64,
+    /// FIFOs, sockets and devices.
+    #[prost(uint64, tag = "4")]
+    pub special: u64,
+    /// Files with NUL bytes.
+    #[prost(uint64, tag = "5")]
+    pub binary: u64,
+    /// Could not be opened or read.
+    #[prost(uint64, tag = "6")]
+    pub unreadable: u64,
+    /// Files that were searched in part: a line is too long, or they could not be read to their end.
+    #[prost(uint64, tag = "7")]
+    pub unfinished: u64,
+}
+impl ::prost::Name for LeftOut {
+    const NAME: &'static str = "LeftOut";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.LeftOut".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.LeftOut".into()
     }
 }
 /// Find text in files below a directory, or in one file.
@@ -4963,13 +5009,13 @@ pub struct GrepRequest {
     /// Lines of context after a match, 0 to 20. Default 1.
     #[prost(uint32, optional, tag = "6")]
     pub after: ::core::option::Option<u32>,
-    /// Only files whose path matches this glob.
+    /// Only files whose path matches this pattern, as in `GlobRequest`.
     #[prost(string, tag = "7")]
     pub glob: ::prost::alloc::string::String,
     /// At most so many matches, 1 to 1,000. Default 50.
     #[prost(uint32, optional, tag = "8")]
     pub max_matches: ::core::option::Option<u32>,
-    /// Search hidden files, `.git`, `node_modules` and what ignore files exclude, too.
+    /// Search hidden files, `node_modules` and what ignore files exclude, too. `.git` is searched only as the `path`.
     #[prost(bool, tag = "9")]
     pub include_ignored: bool,
     /// Only the first match of each file: which files have one. `max_matches` then counts files. Default: all matches.
@@ -5038,6 +5084,9 @@ pub struct GrepResult {
     /// Files left out because they are binary or could not be read.
     #[prost(uint64, tag = "6")]
     pub files_skipped: u64,
+    /// What was not searched. Absent: nothing.
+    #[prost(message, optional, tag = "7")]
+    pub left_out: ::core::option::Option<LeftOut>,
 }
 impl ::prost::Name for GrepResult {
     const NAME: &'static str = "GrepResult";

@@ -173,6 +173,10 @@ pub struct Start {
     /// The call may prepare what it does, and takes effect only after Go. In the host lane.
     #[prost(bool, tag = "9")]
     pub awaits_go: bool,
+    /// Paths in alias form that the call's effect is on. Calls that share a path, or of which one has a path beneath another's,
+    /// take turns in order of arrival. In the host lane.
+    #[prost(string, repeated, tag = "10")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Start {
     const NAME: &'static str = "Start";

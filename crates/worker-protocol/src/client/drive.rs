@@ -89,6 +89,7 @@ impl Driver {
             terminal,
             prepared: prepared.as_ref().map_or(0, Prepared::id),
             awaits_go: go.is_some(),
+            paths: spec.operation.changed_paths().into_iter().map(ToString::to_string).collect(),
         };
         let start =
             encode(&ToWorker { id, body: Some(Body::Start(start)) }).map_err(|_| LaneError::TooLarge)?;

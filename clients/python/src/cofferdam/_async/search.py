@@ -29,7 +29,7 @@ class Search:
         `regex`: `pattern` is a regular expression (Rust's syntax: no look-around, and none takes forever). `glob`: only
         files whose path matches. `before`, `after`: lines of context, 0 to 20. `max_matches`: 1 to 1,000; `truncated` says
         if there are more. `include_ignored`: also hidden files and files that ignore files exclude. Binary files are never
-        searched.
+        searched. Where nothing is found, `hint` says what was left out.
         """
         request = v1.GrepRequest(
             path=path,
@@ -48,6 +48,9 @@ class Search:
         self, pattern: str, path: str = ".", *, include_ignored: bool = False, max_results: int = 10_000
     ) -> Found[str]:
         """Files whose path beneath `path` matches: `*`, `**`, `?`, `{a,b}`, `[…]`.
+
+        A pattern that begins with `@project/` or `/workspace/` is for the path from there. Where nothing is found, `hint`
+        says what was left out.
 
         `include_ignored`: also hidden files and files that ignore files exclude. `max_results`: 1 to 10,000; `truncated`
         says if there are more.

@@ -557,6 +557,7 @@ class ListResult(google.protobuf.message.Message):
     TRUNCATED_FIELD_NUMBER: builtins.int
     TOTAL_ENTRIES_FIELD_NUMBER: builtins.int
     HINT_FIELD_NUMBER: builtins.int
+    LEFT_OUT_FIELD_NUMBER: builtins.int
     path: builtins.str
     """Path of the directory in alias form."""
     truncated: builtins.bool
@@ -564,10 +565,14 @@ class ListResult(google.protobuf.message.Message):
     total_entries: builtins.int
     """Entries seen, skipped ones left out; at least so many when `truncated`."""
     hint: builtins.str
-    """What to do when `truncated`."""
+    """What to do when `truncated`, and what was left out when there is no entry."""
     @property
     def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Entry]:
         """The entries."""
+
+    @property
+    def left_out(self) -> global___LeftOut:
+        """What is not among the entries. Absent: nothing."""
 
     def __init__(
         self,
@@ -577,8 +582,10 @@ class ListResult(google.protobuf.message.Message):
         truncated: builtins.bool = ...,
         total_entries: builtins.int = ...,
         hint: builtins.str = ...,
+        left_out: global___LeftOut | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entries", b"entries", "hint", b"hint", "path", b"path", "total_entries", b"total_entries", "truncated", b"truncated"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["left_out", b"left_out"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries", "hint", b"hint", "left_out", b"left_out", "path", b"path", "total_entries", b"total_entries", "truncated", b"truncated"]) -> None: ...
 
 global___ListResult = ListResult
 
@@ -595,7 +602,10 @@ class GlobRequest(google.protobuf.message.Message):
     path: builtins.str
     """Directory to search in. Default: `@project`."""
     pattern: builtins.str
-    """`*`, `**`, `?`, `{a,b}`, `[…]`, matched against the path relative to `path`."""
+    """`*`, `**`, `?`, `{a,b}`, `[…]`, matched against the path relative to `path`; case counts. Without a slash it is for a name
+    at any depth. A pattern that begins with `@project/`, `/workspace/` or another mount's root is for the path from there. The
+    directories that it names in full before its first `*` are searched even if they are hidden, ignored or links.
+    """
     include_ignored: builtins.bool
     """Include hidden files and what ignore files exclude."""
     max_results: builtins.int
@@ -623,13 +633,18 @@ class GlobResult(google.protobuf.message.Message):
     PATHS_FIELD_NUMBER: builtins.int
     TRUNCATED_FIELD_NUMBER: builtins.int
     HINT_FIELD_NUMBER: builtins.int
+    LEFT_OUT_FIELD_NUMBER: builtins.int
     truncated: builtins.bool
     """There are more, or the walk reached its bound."""
     hint: builtins.str
-    """What to do when `truncated`."""
+    """What to do when `truncated`, and what was left out when nothing matched."""
     @property
     def paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """In alias form."""
+
+    @property
+    def left_out(self) -> global___LeftOut:
+        """What was not looked at. Absent: nothing."""
 
     def __init__(
         self,
@@ -637,10 +652,57 @@ class GlobResult(google.protobuf.message.Message):
         paths: collections.abc.Iterable[builtins.str] | None = ...,
         truncated: builtins.bool = ...,
         hint: builtins.str = ...,
+        left_out: global___LeftOut | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["hint", b"hint", "paths", b"paths", "truncated", b"truncated"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["left_out", b"left_out"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["hint", b"hint", "left_out", b"left_out", "paths", b"paths", "truncated", b"truncated"]) -> None: ...
 
 global___GlobResult = GlobResult
+
+@typing.final
+class LeftOut(google.protobuf.message.Message):
+    """What a search or a list did not look at, so that an empty answer is not taken for a complete one. Numbers are of files and
+    directories; what is below a directory that was left out is not counted. With `max_matches` or `max_results` reached, those
+    met before.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IGNORED_FIELD_NUMBER: builtins.int
+    HIDDEN_FIELD_NUMBER: builtins.int
+    LINKS_FIELD_NUMBER: builtins.int
+    SPECIAL_FIELD_NUMBER: builtins.int
+    BINARY_FIELD_NUMBER: builtins.int
+    UNREADABLE_FIELD_NUMBER: builtins.int
+    UNFINISHED_FIELD_NUMBER: builtins.int
+    ignored: builtins.int
+    """Excluded by an ignore file, or named `node_modules` (`grep` alone)."""
+    hidden: builtins.int
+    """Named with a dot in front, but for `.git`."""
+    links: builtins.int
+    """Symbolic links, which are not followed."""
+    special: builtins.int
+    """FIFOs, sockets and devices."""
+    binary: builtins.int
+    """Files with NUL bytes."""
+    unreadable: builtins.int
+    """Could not be opened or read."""
+    unfinished: builtins.int
+    """Files that were searched in part: a line is too long, or they could not be read to their end."""
+    def __init__(
+        self,
+        *,
+        ignored: builtins.int = ...,
+        hidden: builtins.int = ...,
+        links: builtins.int = ...,
+        special: builtins.int = ...,
+        binary: builtins.int = ...,
+        unreadable: builtins.int = ...,
+        unfinished: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["binary", b"binary", "hidden", b"hidden", "ignored", b"ignored", "links", b"links", "special", b"special", "unfinished", b"unfinished", "unreadable", b"unreadable"]) -> None: ...
+
+global___LeftOut = LeftOut
 
 @typing.final
 class GrepRequest(google.protobuf.message.Message):
@@ -671,11 +733,11 @@ class GrepRequest(google.protobuf.message.Message):
     after: builtins.int
     """Lines of context after a match, 0 to 20. Default 1."""
     glob: builtins.str
-    """Only files whose path matches this glob."""
+    """Only files whose path matches this pattern, as in `GlobRequest`."""
     max_matches: builtins.int
     """At most so many matches, 1 to 1,000. Default 50."""
     include_ignored: builtins.bool
-    """Search hidden files, `.git`, `node_modules` and what ignore files exclude, too."""
+    """Search hidden files, `node_modules` and what ignore files exclude, too. `.git` is searched only as the `path`."""
     one_per_file: builtins.bool
     """Only the first match of each file: which files have one. `max_matches` then counts files. Default: all matches."""
     def __init__(
@@ -753,6 +815,7 @@ class GrepResult(google.protobuf.message.Message):
     FILES_SEARCHED_FIELD_NUMBER: builtins.int
     FILES_MATCHED_FIELD_NUMBER: builtins.int
     FILES_SKIPPED_FIELD_NUMBER: builtins.int
+    LEFT_OUT_FIELD_NUMBER: builtins.int
     truncated: builtins.bool
     """The search stopped early."""
     hint: builtins.str
@@ -767,6 +830,10 @@ class GrepResult(google.protobuf.message.Message):
     def matches(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GrepMatch]:
         """The matches."""
 
+    @property
+    def left_out(self) -> global___LeftOut:
+        """What was not searched. Absent: nothing."""
+
     def __init__(
         self,
         *,
@@ -776,8 +843,10 @@ class GrepResult(google.protobuf.message.Message):
         files_searched: builtins.int = ...,
         files_matched: builtins.int = ...,
         files_skipped: builtins.int = ...,
+        left_out: global___LeftOut | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["files_matched", b"files_matched", "files_searched", b"files_searched", "files_skipped", b"files_skipped", "hint", b"hint", "matches", b"matches", "truncated", b"truncated"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["left_out", b"left_out"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["files_matched", b"files_matched", "files_searched", b"files_searched", "files_skipped", b"files_skipped", "hint", b"hint", "left_out", b"left_out", "matches", b"matches", "truncated", b"truncated"]) -> None: ...
 
 global___GrepResult = GrepResult
 

@@ -17,18 +17,20 @@ mod worker_pool;
 
 use std::sync::atomic::AtomicU64;
 
-use jail::{FileKind, Jail, RegularFile};
+use jail::{FileKind, Jail, RegularFile, SandboxPath};
 
 use self::pattern::Compiled;
-use self::seeker::{MAX_LINE_BYTES, Order, Seeker};
+use self::seeker::{Order, Seeker};
 use self::tally::{Sum, Tally};
 use super::pattern::Pattern;
-use super::walk::{Rules, Walk};
-use crate::{Bounds, Cancel, Grep, GrepResult, OpResult, Outcome};
+use super::search::{Begin, begin};
+use super::walk::{Rules, Walk, Walked};
+use crate::left_out::{ASK_FOR_MORE, noted};
+use crate::{Bounds, Cancel, Grep, GrepResult, LeftOut, OpResult, Outcome};
 
 /// Searches a directory or one file, line by line.
 pub fn grep(jail: &Jail, grep: &Grep, bounds: &Bounds, cancel: &Cancel) -> Outcome {
-    let filter = grep.glob.as_deref().map(Pattern::compile).transpose()?;
+    let filter = grep.glob.as_deref().map(|glob| Pattern::compile(glob, &grep.path)).transpose()?;
     let compiled = Compiled::new(grep)?;
     let room = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
     let last = AtomicU64::new(u64::MAX);
@@ -37,34 +39,52 @@ pub fn grep(jail: &Jail, grep: &Grep, bounds: &Bounds, cancel: &Cancel) -> Outco
 
     let place = jail.readable(&grep.path)?;
     if place.metadata()?.kind != FileKind::Directory {
-        let file = place.open_file()?;
-        return result(grep, alone(order, &file, tally), Vec::new());
+        return result(
+            grep,
+            alone(order, &place.open_file()?, &grep.path, tally),
+            &Walked::default(),
+            Vec::new(),
+        );
     }
-    let (start, dir) = place.open_dir_resolved()?;
+    let filter = filter.as_ref();
+    let (start, dir) = match begin(jail, &grep.path, filter)? {
+        Begin::Walk(start, dir) => (start, dir),
+        Begin::File(path) => {
+            let file = jail.readable(&path)?.open_file()?;
+            return result(grep, alone(order, &file, &path, tally), &Walked::default(), Vec::new());
+        }
+        Begin::Nowhere(hint) => return result(grep, tally.finish(0), &Walked::default(), vec![hint]),
+    };
     let rules = Rules {
-        hidden: grep.include_ignored || filter.as_ref().is_some_and(Pattern::names_hidden),
+        hidden: grep.include_ignored || filter.is_some_and(Pattern::names_hidden),
         ignored: grep.include_ignored,
         node_modules: grep.include_ignored,
     };
-    let walk = Walk::new(jail, &start, dir, rules, cancel);
-    let (mut sum, walked) = worker_pool::search(order, filter.as_ref(), walk, tally);
+    let walk = Walk::new(jail, &start, dir, rules, filter, cancel);
+    let (mut sum, walked) =
+        worker_pool::search(order, filter.map_or(&grep.path, Pattern::start), walk, tally);
     sum.stopped = sum.stopped.or(walked.stopped);
     if sum.more {
         // How far the walk had come by then is chance.
-        return result(grep, sum, Vec::new());
+        return result(grep, sum, &Walked::default(), Vec::new());
     }
     sum.result.truncated |= walked.bounded;
-    result(grep, sum, walked.hints())
+    let mut hints = walked.hints();
+    if let Some(filter) = filter.filter(|_| sum.result.files_searched + sum.result.files_skipped == 0) {
+        hints.extend(walked.directory_hint(filter.start()));
+        hints.extend(filter.doubts().iter().map(|&doubt| doubt.to_owned()));
+    }
+    result(grep, sum, &walked, hints)
 }
 
 /// Searches the one file that was asked for.
-fn alone(order: Order<'_>, file: &RegularFile, mut tally: Tally) -> Sum {
-    tally.add(0, Seeker::new(order).file(0, file, || order.grep.path.to_string()));
+fn alone(order: Order<'_>, file: &RegularFile, path: &SandboxPath, mut tally: Tally) -> Sum {
+    tally.add(0, Seeker::new(order).file(0, file, || path.to_string()));
     tally.finish(1)
 }
 
-fn result(grep: &Grep, sum: Sum, mut hints: Vec<String>) -> Outcome {
-    let Sum { mut result, more, cut, stopped } = sum;
+fn result(grep: &Grep, sum: Sum, walked: &Walked, mut hints: Vec<String>) -> Outcome {
+    let Sum { mut result, more, binary, cut, stopped } = sum;
     let GrepResult { files_searched, files_skipped, .. } = result;
     let found = result.matches.len();
     if let Some(stopped) = stopped {
@@ -77,19 +97,19 @@ fn result(grep: &Grep, sum: Sum, mut hints: Vec<String>) -> Outcome {
             .with("matches", found.to_string()));
     }
     if more {
-        hints.push(format!(
-            "stopped after {found} matches: narrow the pattern, search further down or in fewer files, or ask for more"
-        ));
+        let stopped = format!(
+            "stopped after {found} matches: narrow the pattern, search further down or in fewer files, or {ASK_FOR_MORE}"
+        );
+        hints.insert(0, stopped);
     }
-    if cut > 0 {
-        hints.push(format!(
-            "{cut} files were not searched to their end: a line over {MAX_LINE_BYTES} bytes, or a read error"
-        ));
-    }
-    if files_searched == 0 && files_skipped == 1 {
-        hints.push("the file is binary or unreadable".to_owned());
-    }
+    let left_out = LeftOut {
+        binary,
+        unreadable: walked.left_out.unreadable + (files_skipped - binary),
+        unfinished: cut,
+        ..walked.left_out
+    };
+    result.left_out = Some(left_out).filter(|left_out| *left_out != LeftOut::default());
     result.truncated |= more;
     result.hint = hints.join("; ");
-    Ok(OpResult::Grep(result))
+    Ok(noted(OpResult::Grep(result)))
 }

@@ -1,5 +1,6 @@
 //! The pattern, compiled, and what may be searched with it before somebody asks whether to stop.
 
+use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 
 use crate::{Grep, Reason, ToolFailure};
@@ -17,15 +18,21 @@ pub(super) struct Compiled {
     pub(super) matcher: RegexMatcher,
     /// Bytes of text at once.
     pub(super) block: usize,
+    /// The pattern is for lines one by one, without their `\r\n`: it is about the beginning or the end of the text.
+    pub(super) by_line: bool,
 }
 
 impl Compiled {
     /// Fails when the pattern is none, is too large, or could match across lines.
     pub(super) fn new(grep: &Grep) -> Result<Self, ToolFailure> {
         let mut problem = String::new();
+        let crlf = grep.regex && !names_carriage_return(grep);
         for (size, block) in SIZES {
-            match compile(grep, size) {
-                Ok(matcher) => return Ok(Self { matcher, block }),
+            match builder(grep, size, crlf).build(&grep.pattern) {
+                Ok(matcher) => {
+                    let by_line = crlf && matcher.line_terminator().is_none();
+                    return Ok(Self { matcher, block, by_line });
+                }
                 Err(error) => problem = error.to_string(),
             }
         }
@@ -37,16 +44,28 @@ impl Compiled {
     }
 }
 
-fn compile(grep: &Grep, size: usize) -> Result<RegexMatcher, grep_regex::Error> {
-    RegexMatcherBuilder::new()
+/// Whether the pattern is about `\r`: then an end of line is just `\n`, or `\r$` would match nothing.
+fn names_carriage_return(grep: &Grep) -> bool {
+    let (size, _) = SIZES[SIZES.len() - 1];
+    // As a part of the line terminator it is an error in the pattern.
+    builder(grep, size, true).line_terminator(Some(b'\r')).build(&grep.pattern).is_err()
+}
+
+/// `crlf`: the end of a line is before its `\r\n`, as lines are shown.
+fn builder(grep: &Grep, size: usize, crlf: bool) -> RegexMatcherBuilder {
+    let mut builder = RegexMatcherBuilder::new();
+    builder
         .fixed_strings(!grep.regex)
         .case_insensitive(grep.case_insensitive)
         .multi_line(true)
         .size_limit(size)
         .dfa_size_limit(MAX_CACHE_BYTES)
+        .crlf(crlf)
+        // A `\r` within a line is a character like any other.
+        .dot_matches_new_line(true)
         // Twice as fast as without, and a pattern that could match across lines is an error instead of a surprise.
-        .line_terminator(Some(b'\n'))
-        .build(&grep.pattern)
+        .line_terminator(Some(b'\n'));
+    builder
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use jail::{Dir, EntryName};
 
-use crate::read::pattern::Pattern;
 use crate::read::walk::{Walk, Walked};
 
 /// Files that a thread takes at once, and that are fetched at once when there are fewer.
@@ -26,7 +25,6 @@ pub(super) struct Job {
 
 /// The files that are still to come.
 pub(super) struct Queue<'a> {
-    filter: Option<&'a Pattern>,
     /// The number of the last file that can still matter.
     last: &'a AtomicU64,
     source: Mutex<Source<'a>>,
@@ -41,9 +39,9 @@ struct Source<'a> {
 }
 
 impl<'a> Queue<'a> {
-    pub(super) fn new(walk: Walk<'a>, filter: Option<&'a Pattern>, last: &'a AtomicU64) -> Self {
+    pub(super) fn new(walk: Walk<'a>, last: &'a AtomicU64) -> Self {
         let source = Mutex::new(Source { walk, count: 0, over: false });
-        Self { filter, last, source, ready: Mutex::default() }
+        Self { last, source, ready: Mutex::default() }
     }
 
     /// The next files; none when there are no more.
@@ -87,11 +85,9 @@ impl<'a> Queue<'a> {
                 source.over = true;
                 break;
             };
-            if self.filter.is_none_or(|filter| filter.matches(visit.shown)) {
-                let (dir, shown) = (Arc::clone(visit.dir), visit.shown.to_owned());
-                jobs.push(Job { number: source.count, dir, name: visit.name, shown });
-                source.count += 1;
-            }
+            let (dir, shown) = (Arc::clone(visit.dir), visit.shown.to_owned());
+            jobs.push(Job { number: source.count, dir, name: visit.name, shown });
+            source.count += 1;
         }
         lock(&self.ready).extend(jobs);
     }

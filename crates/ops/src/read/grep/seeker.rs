@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use grep_matcher::LineTerminator;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use jail::RegularFile;
@@ -17,7 +18,7 @@ use crate::cancel::Stopped;
 use crate::{Cancel, Grep, GrepMatch};
 
 /// A file is searched up to its first line that is longer.
-pub(super) const MAX_LINE_BYTES: usize = 1024 * 1024;
+const MAX_LINE_BYTES: usize = 1024 * 1024;
 
 /// What all threads of a search have in common.
 #[derive(Clone, Copy)]
@@ -52,8 +53,10 @@ pub(super) enum Sought {
         /// It was not searched to its end.
         cut: bool,
     },
-    /// It is binary, or cannot be opened.
-    Skipped,
+    /// It has NUL bytes.
+    Binary,
+    /// It cannot be opened.
+    Unreadable,
     /// Nobody wants to know any more.
     Unwanted,
     /// The whole search has to stop.
@@ -77,7 +80,8 @@ impl<'a> Seeker<'a> {
     pub(super) fn new(order: Order<'a>) -> Self {
         // A matcher is quickest on a thread that has it for itself.
         let matcher = order.compiled.matcher.clone();
-        let tools = Tools { matcher, first: builder().line_number(false).build(), all: None };
+        let by_line = order.compiled.by_line;
+        let tools = Tools { matcher, first: builder(by_line).line_number(false).build(), all: None };
         Self { order, tools, block: vec![0; order.compiled.block] }
     }
 
@@ -116,7 +120,7 @@ impl Tools {
         let mut first = First::default();
         let searched = text.search(&mut self.first, &self.matcher, &mut first);
         if first.binary {
-            return Sought::Skipped;
+            return Sought::Binary;
         }
         if !first.found {
             return Sought::nothing(searched.is_err());
@@ -124,13 +128,17 @@ impl Tools {
         let Order { grep, room, .. } = *order;
         let all = self.all.get_or_insert_with(|| {
             let (before, after) = (grep.before as usize, grep.after as usize);
-            builder().line_number(true).before_context(before).after_context(after).build()
+            builder(order.compiled.by_line)
+                .line_number(true)
+                .before_context(before)
+                .after_context(after)
+                .build()
         });
         let path = path();
         let mut matches = Matches::new(&path, grep, room);
         let searched = text.search(all, &self.matcher, &mut matches);
         if matches.binary {
-            return Sought::Skipped;
+            return Sought::Binary;
         }
         // More of the same file is not wanted.
         let more = matches.more && !grep.one_per_file;
@@ -138,9 +146,10 @@ impl Tools {
     }
 }
 
-fn builder() -> SearcherBuilder {
+fn builder(by_line: bool) -> SearcherBuilder {
     let mut builder = SearcherBuilder::new();
     builder
+        .line_terminator(if by_line { LineTerminator::crlf() } else { LineTerminator::byte(b'\n') })
         .binary_detection(BinaryDetection::quit(0))
         // A file that becomes shorter would end the process.
         .memory_map(MmapChoice::never())

@@ -42,8 +42,9 @@ pub(super) struct Tally {
     searched: u64,
     /// No more than an answer and a file's worth.
     found: BTreeMap<u64, Found>,
-    /// Files that were left out.
+    /// Files that were left out, and of these the ones with NUL bytes.
     skipped: Vec<u64>,
+    binary: Vec<u64>,
     /// Files that were not searched to their end.
     cut: Vec<u64>,
     stopped: Option<Stopped>,
@@ -56,16 +57,18 @@ pub(super) struct Sum {
     pub(super) result: GrepResult,
     /// There are more matches than fit.
     pub(super) more: bool,
+    /// Files that have NUL bytes.
+    pub(super) binary: u64,
     /// Files that were not searched to their end.
-    pub(super) cut: usize,
+    pub(super) cut: u64,
     pub(super) stopped: Option<Stopped>,
 }
 
 impl Tally {
     pub(super) fn new(max_matches: u32, room: usize) -> Self {
         let budget = Budget { matches: max_matches as usize, bytes: room };
-        let (found, skipped, cut) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { budget, searched: 0, found, skipped, cut, stopped: None }
+        let (found, skipped, binary, cut) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { budget, searched: 0, found, skipped, binary, cut, stopped: None }
     }
 
     /// Takes what came of a file. The answer is the number of the last file that can still matter, when the files up to
@@ -77,7 +80,12 @@ impl Tally {
                 self.stopped = Some(stopped);
                 Some(0)
             }
-            Sought::Skipped => {
+            Sought::Binary => {
+                self.skipped.push(number);
+                self.binary.push(number);
+                None
+            }
+            Sought::Unreadable => {
                 self.skipped.push(number);
                 None
             }
@@ -112,8 +120,8 @@ impl Tally {
     pub(super) fn finish(self, files: u64) -> Sum {
         let last = self.last();
         let looked = last.map_or(files, |last| last + 1);
-        let counted = |numbers: &[u64]| numbers.iter().filter(|&&number| number < looked).count();
-        let (skipped, cut) = (counted(&self.skipped) as u64, counted(&self.cut));
+        let counted = |numbers: &[u64]| numbers.iter().filter(|&&number| number < looked).count() as u64;
+        let (skipped, binary, cut) = (counted(&self.skipped), counted(&self.binary), counted(&self.cut));
         let mut result = GrepResult {
             // Of a search that was stopped, what was done by then; else what the order says, whoever was quicker.
             files_searched: self.stopped.map_or(looked - skipped, |_| self.searched),
@@ -126,7 +134,7 @@ impl Tally {
             result.matches.extend(found.matches.into_iter().take_while(|found| budget.admit(found)));
             result.files_matched += u64::from(result.matches.len() > before);
         }
-        Sum { result, more: last.is_some(), cut, stopped: self.stopped }
+        Sum { result, more: last.is_some(), binary, cut, stopped: self.stopped }
     }
 }
 
@@ -145,7 +153,8 @@ mod tests {
             after: Vec::new(),
         };
         match kind {
-            0 => Sought::Skipped,
+            0 if length % 2 == 0 => Sought::Binary,
+            0 => Sought::Unreadable,
             _ => Sought::Searched { matches: vec![found; matches], more: kind == 1, cut: kind == 2 },
         }
     }

@@ -5,27 +5,24 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
+use jail::SandboxPath;
+
 use super::queue::{Job, Queue, TAKEN, lock};
 use super::seeker::{Order, Seeker, Sought};
 use super::tally::{Sum, Tally};
 use super::threads::Threads;
 use crate::read::helpers::{helped, thread_time};
-use crate::read::pattern::Pattern;
 use crate::read::walk::{Walk, Walked};
 
 /// As much as the thread has on which the search was called.
 const STACK: usize = 1024 * 1024;
 
-/// Searches what is left of `walk`, or as much as the answer needs.
-pub(super) fn search(
-    order: Order<'_>,
-    filter: Option<&Pattern>,
-    walk: Walk<'_>,
-    tally: Tally,
-) -> (Sum, Walked) {
+/// Searches what is left of `walk`, which began in `start`, or as much as the answer needs.
+pub(super) fn search(order: Order<'_>, start: &SandboxPath, walk: Walk<'_>, tally: Tally) -> (Sum, Walked) {
     let worker_pool = WorkerPool {
         order,
-        queue: Queue::new(walk, filter, order.last),
+        start,
+        queue: Queue::new(walk, order.last),
         tally: Mutex::new(tally),
         helped: Mutex::default(),
     };
@@ -53,6 +50,7 @@ pub(super) fn search(
 
 struct WorkerPool<'a> {
     order: Order<'a>,
+    start: &'a SandboxPath,
     queue: Queue<'a>,
     tally: Mutex<Tally>,
     /// Processor time of the threads that help.
@@ -68,8 +66,8 @@ impl WorkerPool<'_> {
         while !some.is_empty() {
             for job in some {
                 let sought = match job.dir.open_file(&job.name) {
-                    Ok(file) => seeker.file(job.number, &file, || self.order.grep.path.shown(&job.shown)),
-                    Err(_) => Sought::Skipped,
+                    Ok(file) => seeker.file(job.number, &file, || self.start.shown(&job.shown)),
+                    Err(_) => Sought::Unreadable,
                 };
                 if let Some(last) = lock(&self.tally).add(job.number, sought) {
                     self.order.last.fetch_min(last, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::Pattern;
+use super::tests::{compiled, matches};
 
 /// One component of a pattern.
 #[derive(Debug, Clone)]
@@ -123,18 +123,6 @@ fn leads(parts: &[Part], names: &[Vec<char>]) -> bool {
     }
 }
 
-/// A negated class matches a slash in the library. Such patterns are for single components here.
-fn reaches_over_slashes(parts: &[Part]) -> bool {
-    fn negates(pieces: &[Piece]) -> bool {
-        pieces.iter().any(|piece| match piece {
-            Piece::Class { negated, .. } => *negated,
-            Piece::Either(branches) => branches.iter().any(|branch| negates(branch)),
-            _ => false,
-        })
-    }
-    parts.iter().any(|part| matches!(part, Part::Name(pieces) if negates(pieces)))
-}
-
 fn name() -> impl Strategy<Value = Vec<char>> {
     let name = prop::collection::vec(prop::sample::select(ALPHABET.to_vec()), 1..4);
     name.prop_filter("no name of an entry", |name| !matches!(name[..], ['.'] | ['.', '.']))
@@ -149,20 +137,17 @@ proptest! {
         paths in prop::collection::vec(prop::collection::vec(name(), 1..4), 12),
     ) {
         let text = text(&parts);
-        // That means the place where the search begins.
-        prop_assume!(!text.starts_with("./"));
-        let pattern = Pattern::compile(&text).unwrap();
+        // These mean places, and no names.
+        prop_assume!(!text.split('/').any(|part| matches!(part, "." | "..")));
+        let pattern = compiled(&text).unwrap();
         for names in paths {
-            if reaches_over_slashes(&parts) && names.len() > 1 {
-                continue;
-            }
             let path = names.iter().map(|name| name.iter().collect()).collect::<Vec<String>>().join("/");
             // Without a slash it is for the last component.
             let expected = match &parts[..] {
                 [single @ Part::Name(_)] => leads(std::slice::from_ref(single), &names[names.len() - 1..]),
                 parts => leads(parts, &names),
             };
-            prop_assert_eq!(pattern.matches(&path), expected, "{:?} {:?}", text, path);
+            prop_assert_eq!(matches(&pattern, &path), expected, "{:?} {:?}", text, path);
         }
     }
 }
@@ -178,7 +163,7 @@ proptest! {
         (0..500_usize).prop_map(|depth| format!("{}a{}", "{".repeat(depth), "}".repeat(depth))),
         (0..500_usize).prop_map(|count| "{a,b}*[!c]".repeat(count)),
     ]) {
-        match Pattern::compile(&text) {
+        match compiled(&text) {
             Ok(pattern) => {
                 pattern.matches("a/b");
             }

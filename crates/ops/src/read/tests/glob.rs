@@ -60,6 +60,32 @@ fn files_are_sorted_by_path_and_ignore_files_count() {
 }
 
 #[test]
+fn paths_of_answers_and_names_in_full_are_patterns_that_find_them() {
+    let scene = tree();
+    let answers = found(&scene, &Glob { include_ignored: true, ..request("@project", "**") }).paths;
+    assert_eq!(answers.len(), 13);
+    for path in &answers {
+        assert_eq!(&paths(&scene, "@project", path), std::slice::from_ref(path));
+        let in_container = path.replacen("@project", "/workspace", 1);
+        assert_eq!(paths(&scene, "@project", &in_container), [path.as_str()]);
+    }
+    assert_eq!(paths(&scene, "@project", "target/**"), ["@project/target/f.rs"]);
+    assert_eq!(paths(&scene, "@project", "linked/*.rs"), ["@project/linked/b.rs"]);
+    assert_eq!(paths(&scene, "@project/src", "/workspace/**/d.rs"), ["@project/src/deep/d.rs"]);
+    for (pattern, hint) in [
+        ("none/*.rs", "there is no directory @project/none: the pattern is for paths from @project"),
+        ("deep", "1 directories have that name, such as @project/src/deep: end the pattern in /**"),
+        ("src/deep", "@project/src/deep is a directory"),
+        ("g.log", "2 ignored"),
+        ("[src]/*.rs", "[…] stands for one character"),
+    ] {
+        let result = found(&scene, &request("@project", pattern));
+        assert!(result.paths.is_empty() && result.hint.contains(hint), "{pattern}: {}", result.hint);
+    }
+    assert_eq!(found(&scene, &request("@project", "none.rs")).left_out.unwrap().links, 2);
+}
+
+#[test]
 fn everything_but_git_when_asked() {
     let scene = tree();
     scene.file(".git/HEAD", "");
@@ -143,5 +169,6 @@ fn an_ignore_file_counts_as_far_as_it_may_and_it_is_said() {
 
     scene.file(".gitignore", "*.first\n*.last\n");
     let result = found(&scene, &request("@project", "*"));
-    assert_eq!((result.paths.len(), result.hint.as_str()), (0, ""));
+    let hint = "3 files or directories not looked at: 2 ignored, 1 hidden; set include_ignored for hidden and ignored ones";
+    assert_eq!((result.paths.len(), result.hint.as_str()), (0, hint));
 }

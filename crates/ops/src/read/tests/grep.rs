@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use crate::read::scene::{Scene, expect_result, path};
-use crate::{Bounds, Cancel, Grep, GrepMatch, GrepResult, Outcome, Reason, grep};
+use crate::{Bounds, Cancel, Grep, GrepMatch, GrepResult, LeftOut, Outcome, Reason, grep};
 
 fn request(pattern: &str) -> Grep {
     Grep {
@@ -73,9 +73,140 @@ fn literal_text_in_path_order_with_numbers() {
             files_searched: 3,
             files_matched: 2,
             files_skipped: 1,
+            hint: "1 file or directory not searched: 1 binary".to_owned(),
+            left_out: Some(LeftOut { ignored: 2, hidden: 2, special: 1, binary: 1, ..LeftOut::default() }),
             ..GrepResult::default()
         }
     );
+}
+
+#[test]
+fn a_search_that_found_nothing_says_what_it_left_out() {
+    let scene = tree();
+    scene.file("many.rs", "x");
+    symlink("a.rs", scene.inside.join("link")).unwrap();
+    let nothing = found(&scene, &request("nowhere"));
+    assert_eq!(
+        nothing.hint,
+        "7 files or directories not searched: 2 ignored, 2 hidden, 1 symbolic links, 1 no regular files, 1 binary; set \
+         include_ignored for hidden and ignored ones"
+    );
+    // Of the files that a filter passes over nothing is said.
+    let filtered = Grep { glob: Some("*.rs".to_owned()), ..request("nowhere") };
+    assert_eq!(
+        found(&scene, &filtered).hint,
+        "2 files or directories not searched: 1 ignored, 1 symbolic links; set include_ignored for hidden and ignored ones"
+    );
+    let all = Grep { include_ignored: true, ..request("nowhere") };
+    assert_eq!(
+        found(&scene, &all).hint,
+        "3 files or directories not searched: 1 symbolic links, 1 no regular files, 1 binary"
+    );
+    let true_nothing = Grep { path: path("a.rs"), ..request("nowhere") };
+    assert_eq!(found(&scene, &true_nothing).hint, "");
+}
+
+#[test]
+fn what_is_named_in_full_is_searched_though_it_is_ignored_hidden_or_reached_by_a_link() {
+    let scene = Scene::new();
+    let rules = "scripts/*\nbuilt/\n*.log\n/config/secret.yml\n/deep/**\n";
+    scene.file(".gitignore", rules);
+    for file in [
+        "scripts/a.sh",
+        "scripts/sub/b.sh",
+        "built/c.sh",
+        "built/d.log",
+        "config/secret.yml",
+        "deep/x/e.sh",
+        ".github/f.sh",
+        "node_modules/m/g.sh",
+        "src/h.sh",
+    ] {
+        scene.file(file, "needle\n");
+    }
+    symlink("src", scene.inside.join("linked")).unwrap();
+    for (at, glob, expected) in [
+        ("scripts", "", &["scripts/a.sh:1", "scripts/sub/b.sh:1"][..]),
+        ("scripts/sub", "", &["scripts/sub/b.sh:1"]),
+        ("built", "", &["built/c.sh:1"]),
+        ("deep", "", &["deep/x/e.sh:1"]),
+        ("built/d.log", "", &["built/d.log:1"]),
+        ("", "scripts/*.sh", &["scripts/a.sh:1"]),
+        ("", "@project/scripts/**", &["scripts/a.sh:1", "scripts/sub/b.sh:1"]),
+        ("", "built/*", &["built/c.sh:1"]),
+        ("", "built/d.log", &["built/d.log:1"]),
+        ("", "/workspace/config/secret.yml", &["config/secret.yml:1"]),
+        ("", ".github/**", &[".github/f.sh:1"]),
+        ("", "node_modules/m/**", &["node_modules/m/g.sh:1"]),
+        ("", "linked/*.sh", &["linked/h.sh:1"]),
+        ("", "linked/h.sh", &["linked/h.sh:1"]),
+        ("src", "@project/src/*.sh", &["src/h.sh:1"]),
+        ("", "*.sh", &["src/h.sh:1"]),
+    ] {
+        let at = if at.is_empty() { "@project" } else { at };
+        let glob = Some(glob.to_owned()).filter(|glob| !glob.is_empty());
+        assert_eq!(places(&scene, &Grep { path: path(at), glob, ..request("needle") }), expected, "{at}");
+    }
+    for (glob, hint) in [
+        ("src/src/*.sh", "there is no directory @project/src/src"),
+        ("src", "1 directories have that name, such as @project/src: end the pattern in /**"),
+        ("/src", "@project/src is a directory: end the pattern in /**"),
+        ("*.sh,*.py", "a comma outside of braces"),
+    ] {
+        let result = found(&scene, &Grep { glob: Some(glob.to_owned()), ..request("needle") });
+        assert!(result.matches.is_empty() && result.hint.contains(hint), "{glob}: {}", result.hint);
+    }
+}
+
+#[test]
+fn lines_end_where_they_are_shown_to_end() {
+    let scene = Scene::new();
+    let text = "\u{feff}one\r\ntwo \r\n\r\nTh\u{df}\rE \u{1f600}\r\nlast";
+    let utf16 = |to: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(to).collect::<Vec<u8>>();
+    let large = format!("{text}\r\n{}", "other\r\n".repeat(30_000));
+    let files = [
+        ("utf8", text.as_bytes().to_vec()),
+        ("utf16le", utf16(u16::to_le_bytes)),
+        ("utf16be", utf16(u16::to_be_bytes)),
+        ("large", large.into_bytes()),
+    ];
+    for (name, content) in files {
+        scene.file("f", content);
+        for (pattern, lines) in [
+            ("^one$", &[1][..]),
+            ("one$", &[1]),
+            (r"^one\s*$", &[1]),
+            (r"two\s*$", &[2]),
+            (r"two\s$", &[2]),
+            ("^two $", &[2]),
+            ("^$", &[3]),
+            (r"^\s*$", &[3]),
+            (r"one\r$", &[1]),
+            (r"one\r?$", &[1]),
+            (r"ß\rE", &[4]),
+            ("(?i)th.*\u{1f600}$", &[4]),
+            ("last$", &[5]),
+            (r"last\z", &[5]),
+            (r"\Atwo", &[2]),
+            (r"two \z", &[2]),
+            ("o.e$", &[1]),
+            ("[^x]ne$", &[1]),
+        ] {
+            let regex = Grep { regex: true, ..request(pattern) };
+            let found: Vec<u64> = found(&scene, &regex).matches.iter().map(|found| found.line).collect();
+            assert_eq!(found, lines, "{name} {pattern}");
+        }
+        let folded = Grep { case_insensitive: true, ..request("\u{1e9e}\re") };
+        assert_eq!(places(&scene, &folded), ["f:4"], "{name}");
+        assert_eq!(places(&scene, &request("e\r")), ["f:1"], "{name}");
+        for pattern in ["one\ntwo", "one\r\ntwo", "one\n"] {
+            for regex in [true, false] {
+                let failure = attempt(&scene, &Grep { regex, ..request(pattern) }).unwrap_err();
+                assert_eq!(failure.reason, Reason::InvalidArgument, "{failure:?}");
+                assert!(failure.message.contains("line by line"), "{failure:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -138,7 +269,10 @@ fn one_file_is_searched_whatever_its_name() {
     let of = |at: &str| Grep { path: path(at), ..request("f(x.y)") };
     assert_eq!(places(&scene, &of("ignored.txt")), ["ignored.txt:1"]);
     let result = found(&scene, &of("binary"));
-    assert_eq!((result.files_skipped, result.hint.as_str()), (1, "the file is binary or unreadable"));
+    assert_eq!(
+        (result.files_skipped, result.hint.as_str()),
+        (1, "1 file or directory not searched: 1 binary")
+    );
     assert_eq!(attempt(&scene, &of("pipe")).unwrap_err().reason, Reason::SandboxViolation);
     assert_eq!(attempt(&scene, &of("none")).unwrap_err().reason, Reason::NotFound);
 }

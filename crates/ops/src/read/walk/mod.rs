@@ -15,6 +15,7 @@ use self::level::{Level, Names, path_order};
 pub(super) use self::walked::Walked;
 use super::ignores::Ignores;
 use super::location::{below, in_mount};
+use super::pattern::Pattern;
 use crate::cancel::{Cancel, Stopped};
 
 /// Entries that one walk looks at.
@@ -49,6 +50,8 @@ pub(super) struct Walk<'a> {
     jail: &'a Jail,
     start: &'a SandboxPath,
     rules: Rules,
+    /// Files of other names are passed over.
+    filter: Option<&'a Pattern>,
     cancel: &'a Cancel,
     ignores: Ignores,
     /// From the top to where it is; empty when it is over.
@@ -68,12 +71,14 @@ impl<'a> Walk<'a> {
         start: &'a SandboxPath,
         dir: Dir,
         rules: Rules,
+        filter: Option<&'a Pattern>,
         cancel: &'a Cancel,
     ) -> Self {
         let mut walk = Self {
             jail,
             start,
             rules,
+            filter,
             cancel,
             ignores: Ignores::default(),
             levels: Vec::new(),
@@ -115,7 +120,8 @@ impl<'a> Walk<'a> {
         self.levels.clear();
     }
 
-    /// Ignore files count from the mount's root on, wherever the walk begins.
+    /// Ignore files count from the mount's root on, wherever the walk begins. Those above its beginning do not if they exclude
+    /// all that is in it by its path: it was asked for by name.
     fn enter_parents(&mut self) {
         let mut parents: Vec<_> = std::iter::successors(self.start.rel().parent(), RelPath::parent).collect();
         while let Some(parent) = parents.pop() {
@@ -123,6 +129,9 @@ impl<'a> Walk<'a> {
             if let Ok(Ok(dir)) = self.jail.readable(&path).map(|place| place.open_dir()) {
                 self.ignores.enter(&dir, &with_slash(&parent), |_| true);
             }
+        }
+        if self.ignores.exclude_all_in(&self.raw) {
+            self.ignores.forget();
         }
     }
 
@@ -140,7 +149,13 @@ impl<'a> Walk<'a> {
             };
             let Some(place) = self.admit(&entry) else { continue };
             if entry.kind == FileKind::File {
-                return Ok(Some(entry.name));
+                if self.is_wanted() {
+                    return Ok(Some(entry.name));
+                }
+                continue;
+            }
+            if self.filter.is_some_and(|filter| filter.matches(&self.shown)) {
+                self.walked.meet(&self.shown);
             }
             if self.levels.len() == MAX_DEPTH {
                 self.walked.bounded = true;
@@ -154,11 +169,7 @@ impl<'a> Walk<'a> {
     /// Puts the entry's name on the paths; its place when it is to be visited.
     fn admit(&mut self, entry: &Entry) -> Option<SandboxPath> {
         let (name, is_dir) = (entry.name.as_bytes(), entry.kind == FileKind::Directory);
-        let left_out = !(is_dir || entry.kind == FileKind::File)
-            || name == b".git"
-            || (!self.rules.hidden && name.starts_with(b"."))
-            || (!self.rules.node_modules && is_dir && name == b"node_modules");
-        if left_out {
+        if name == b".git" {
             return None;
         }
         let rel = below(self.levels.last()?.place.rel(), &entry.name)?;
@@ -166,7 +177,34 @@ impl<'a> Walk<'a> {
         self.jail.check(&place, Access::Read).ok()?;
         self.raw.extend_from_slice(name);
         self.shown.push_str(&entry.name.shown());
-        (self.rules.ignored || !self.ignores.excludes(&self.raw, is_dir)).then_some(place)
+        let wanted = is_dir || self.is_wanted();
+        let left_out = &mut self.walked.left_out;
+        let count = match entry.kind {
+            // It may lead to a directory.
+            FileKind::Symlink => {
+                left_out.links += 1;
+                return None;
+            }
+            FileKind::File | FileKind::Directory => {
+                if !self.rules.hidden && name.starts_with(b".") {
+                    &mut left_out.hidden
+                } else if !self.rules.node_modules && is_dir && name == b"node_modules"
+                    || !self.rules.ignored && self.ignores.excludes(&self.raw, is_dir)
+                {
+                    &mut left_out.ignored
+                } else {
+                    return Some(place);
+                }
+            }
+            FileKind::Fifo | FileKind::Socket | FileKind::Device | FileKind::Other => &mut left_out.special,
+        };
+        *count += u64::from(wanted);
+        None
+    }
+
+    /// Whether a file of the present path is one of those that are looked for.
+    fn is_wanted(&self) -> bool {
+        self.filter.is_none_or(|filter| filter.matches(&self.shown))
     }
 
     fn descend(&mut self, entry: &Entry, place: SandboxPath) -> Result<(), Stopped> {
@@ -183,7 +221,7 @@ impl<'a> Walk<'a> {
                     error.kind,
                     OpenErrorKind::NotFound | OpenErrorKind::NotADirectory | OpenErrorKind::Symlink
                 );
-                self.walked.unread += u64::from(!vanished);
+                self.walked.left_out.unreadable += u64::from(!vanished);
                 Ok(())
             }
         }
@@ -211,13 +249,13 @@ impl<'a> Walk<'a> {
     fn names(&mut self, dir: &Dir) -> Result<Names, Stopped> {
         let mut names = Names::default();
         let Ok(entries) = dir.entries() else {
-            self.walked.unread += 1;
+            self.walked.left_out.unreadable += 1;
             return Ok(Names { partial: true, ..names });
         };
         for entry in entries {
             self.cancel.check()?;
             let Ok(entry) = entry else {
-                self.walked.unread += 1;
+                self.walked.left_out.unreadable += 1;
                 names.partial = true;
                 break;
             };

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/operation.proto.
  */
 export const file_cofferdam_v1_operation: GenFile = /*@__PURE__*/
-  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEi/wQKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIABIvCgdwcm9jZXNzGA0gASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0SAASLwoHc2Vzc2lvbhgOIAEoCzIcLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVxdWVzdEgAQgYKBGtpbmQi7QQKBlJlc3VsdBIoCgRyZWFkGAEgASgLMhguY29mZmVyZGFtLnYxLlJlYWRSZXN1bHRIABIoCgRsaXN0GAIgASgLMhguY29mZmVyZGFtLnYxLkxpc3RSZXN1bHRIABIoCgRnbG9iGAMgASgLMhguY29mZmVyZGFtLnYxLkdsb2JSZXN1bHRIABIoCgRncmVwGAQgASgLMhguY29mZmVyZGFtLnYxLkdyZXBSZXN1bHRIABIoCgRleGVjGAUgASgLMhguY29mZmVyZGFtLnYxLkV4ZWNSZXN1bHRIABIpCgVzaGVsbBgGIAEoCzIYLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0SAASKgoFd3JpdGUYByABKAsyGS5jb2ZmZXJkYW0udjEuV3JpdGVSZXN1bHRIABIoCgRlZGl0GAggASgLMhguY29mZmVyZGFtLnYxLkVkaXRSZXN1bHRIABIqCgVwYXRjaBgJIAEoCzIZLmNvZmZlcmRhbS52MS5QYXRjaFJlc3VsdEgAEiwKBmRlbGV0ZRgKIAEoCzIaLmNvZmZlcmRhbS52MS5EZWxldGVSZXN1bHRIABImCgNnaXQYCyABKAsyFy5jb2ZmZXJkYW0udjEuR2l0UmVzdWx0SAASJgoDbWNwGAwgASgLMhcuY29mZmVyZGFtLnYxLk1jcFJlc3VsdEgAEi4KB3Byb2Nlc3MYDSABKAsyGy5jb2ZmZXJkYW0udjEuUHJvY2Vzc1Jlc3VsdEgAEi4KB3Nlc3Npb24YDiABKAsyGy5jb2ZmZXJkYW0udjEuU2Vzc2lvblJlc3VsdEgAQgYKBGtpbmQilwEKC1Rvb2xGYWlsdXJlEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEjcKB2RldGFpbHMYAyADKAsyJi5jb2ZmZXJkYW0udjEuVG9vbEZhaWx1cmUuRGV0YWlsc0VudHJ5Gi4KDERldGFpbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIoACCgtSZWFkUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKCnN0YXJ0X2xpbmUYAiABKARIAIgBARIVCghlbmRfbGluZRgDIAEoBEgBiAEBEhMKBm9mZnNldBgEIAEoBEgCiAEBEhIKBWxpbWl0GAUgASgESAOIAQESLwoIZW5jb2RpbmcYBiABKA4yHS5jb2ZmZXJkYW0udjEuQ29udGVudEVuY29kaW5nEigKCHRyYW5zZmVyGAcgASgOMhYuY29mZmVyZGFtLnYxLlRyYW5zZmVyQg0KC19zdGFydF9saW5lQgsKCV9lbmRfbGluZUIJCgdfb2Zmc2V0QggKBl9saW1pdCKjAgoKUmVhZFJlc3VsdBIMCgRwYXRoGAkgASgJEg8KB2NvbnRlbnQYASABKAkSLwoIZW5jb2RpbmcYCCABKA4yHS5jb2ZmZXJkYW0udjEuQ29udGVudEVuY29kaW5nEhIKCnNpemVfYnl0ZXMYAiABKAQSDgoGc2hhMjU2GAMgASgJEhMKC3RvdGFsX2xpbmVzGAQgASgEEhIKCnN0YXJ0X2xpbmUYCiABKAQSEAoIZW5kX2xpbmUYCyABKAQSEQoJdHJ1bmNhdGVkGAUgASgIEg4KBmJpbmFyeRgHIAEoCBIMCgRoaW50GAYgASgJEhIKCnNlbnRfYnl0ZXMYDCABKAQSDwoHZW50cmllcxgNIAEoBBIQCghsZWZ0X291dBgOIAEoBCKVAQoLTGlzdFJlcXVlc3QSDAoEcGF0aBgBIAEoCRISCgVkZXB0aBgCIAEoDUgAiAEBEhYKDmluY2x1ZGVfaGlkZGVuGAMgASgIEhgKEGluY2x1ZGVfc3ltbGlua3MYBCABKAgSGAoLbWF4X2VudHJpZXMYBSABKA1IAYgBAUIICgZfZGVwdGhCDgoMX21heF9lbnRyaWVzIs0BCgVFbnRyeRIMCgRwYXRoGAEgASgJEgwKBG5hbWUYAiABKAkSJgoEdHlwZRgDIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYBCABKAQSHQoVbW9kaWZpZWRfdW5peF9zZWNvbmRzGAUgASgDIk0KBFR5cGUSFAoQVFlQRV9VTlNQRUNJRklFRBAAEggKBEZJTEUQARINCglESVJFQ1RPUlkQAhILCgdTWU1MSU5LEAMSCQoFT1RIRVIQBCJ4CgpMaXN0UmVzdWx0EgwKBHBhdGgYASABKAkSJAoHZW50cmllcxgCIAMoCzITLmNvZmZlcmRhbS52MS5FbnRyeRIRCgl0cnVuY2F0ZWQYAyABKAgSFQoNdG90YWxfZW50cmllcxgFIAEoBBIMCgRoaW50GAQgASgJIm8KC0dsb2JSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHcGF0dGVybhgCIAEoCRIXCg9pbmNsdWRlX2lnbm9yZWQYAyABKAgSGAoLbWF4X3Jlc3VsdHMYBCABKA1IAIgBAUIOCgxfbWF4X3Jlc3VsdHMiPAoKR2xvYlJlc3VsdBINCgVwYXRocxgBIAMoCRIRCgl0cnVuY2F0ZWQYAiABKAgSDAoEaGludBgDIAEoCSL6AQoLR3JlcFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdwYXR0ZXJuGAIgASgJEg0KBXJlZ2V4GAMgASgIEhgKEGNhc2VfaW5zZW5zaXRpdmUYBCABKAgSEwoGYmVmb3JlGAUgASgNSACIAQESEgoFYWZ0ZXIYBiABKA1IAYgBARIMCgRnbG9iGAcgASgJEhgKC21heF9tYXRjaGVzGAggASgNSAKIAQESFwoPaW5jbHVkZV9pZ25vcmVkGAkgASgIEhQKDG9uZV9wZXJfZmlsZRgKIAEoCEIJCgdfYmVmb3JlQggKBl9hZnRlckIOCgxfbWF4X21hdGNoZXMiVAoJR3JlcE1hdGNoEgwKBHBhdGgYASABKAkSDAoEbGluZRgCIAEoBBIMCgR0ZXh0GAMgASgJEg4KBmJlZm9yZRgEIAMoCRINCgVhZnRlchgFIAMoCSKdAQoKR3JlcFJlc3VsdBIoCgdtYXRjaGVzGAEgAygLMhcuY29mZmVyZGFtLnYxLkdyZXBNYXRjaBIRCgl0cnVuY2F0ZWQYAiABKAgSDAoEaGludBgDIAEoCRIWCg5maWxlc19zZWFyY2hlZBgEIAEoBBIVCg1maWxlc19tYXRjaGVkGAUgASgEEhUKDWZpbGVzX3NraXBwZWQYBiABKAQi9QEKC0V4ZWNSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRILCgNjd2QYAyABKAkSLwoDZW52GAQgAygLMiIuY29mZmVyZGFtLnYxLkV4ZWNSZXF1ZXN0LkVudkVudHJ5Eg0KBXN0ZGluGAUgASgMEhcKCnRpbWVvdXRfbXMYBiABKARIAIgBARISCgpvbmx5X3JlYWRzGAcgASgIEhIKCnN0ZGluX2ZpbGUYCCABKAkaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfdGltZW91dF9tcyLUAQoMU2hlbGxSZXF1ZXN0Eg4KBnNjcmlwdBgBIAEoCRILCgNjd2QYAiABKAkSMAoDZW52GAMgAygLMiMuY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgEIAEoDBIXCgp0aW1lb3V0X21zGAUgASgESACIAQESEgoKc3RkaW5fZmlsZRgGIAEoCRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIq8CCg5Qcm9jZXNzUmVxdWVzdBIPCgdjb21tYW5kGAEgASgJEgwKBGFyZ3MYAiADKAkSDgoGc2NyaXB0GAMgASgJEgsKA2N3ZBgEIAEoCRIyCgNlbnYYBSADKAsyJS5jb2ZmZXJkYW0udjEuUHJvY2Vzc1JlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBiABKAgSLAoIdGVybWluYWwYByABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplEgsKA3RhZxgIIAEoCRIXCgp0aW1lb3V0X21zGAkgASgESACIAQESDwoHc2Vzc2lvbhgKIAEoCBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zIiMKDVByb2Nlc3NSZXN1bHQSEgoKcHJvY2Vzc19pZBgBIAEoCSJ8Cg5TZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB2NvbW1hbmQYAiABKAkSDQoFaW5wdXQYAyABKAkSDgoGZXhwZWN0GAQgAygJEhcKCnRpbWVvdXRfbXMYBSABKARIAIgBAUINCgtfdGltZW91dF9tcyLSAgoNU2Vzc2lvblJlc3VsdBIwCgVzdGF0ZRgBIAEoDjIhLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVzdWx0LlN0YXRlEg4KBm91dHB1dBgCIAEoCRIUCgxvdXRwdXRfYnl0ZXMYAyABKAQSFQoNb21pdHRlZF9ieXRlcxgEIAEoBBIVCg1vdXRwdXRfb2Zmc2V0GAUgASgEEhYKCWV4aXRfY29kZRgGIAEoBUgAiAEBEhQKB21hdGNoZWQYByABKA1IAYgBARIUCgxtYXRjaGVkX3RleHQYCCABKAkiXQoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABIICgRET05FEAESCwoHTUFUQ0hFRBACEgsKB1JVTk5JTkcQAxIJCgVFTkRFRBAEEg4KClVOQU5TV0VSRUQQBUIMCgpfZXhpdF9jb2RlQgoKCF9tYXRjaGVkIpEDCgpFeGVjUmVzdWx0Eg4KBnN0ZG91dBgBIAEoCRIOCgZzdGRlcnIYAiABKAkSFgoJZXhpdF9jb2RlGAMgASgFSACIAQESEwoGc2lnbmFsGAQgASgFSAGIAQESEQoJdGltZWRfb3V0GAUgASgIEhQKDHN0ZG91dF9ieXRlcxgGIAEoBBIUCgxzdGRlcnJfYnl0ZXMYByABKAQSHAoUc3Rkb3V0X29taXR0ZWRfYnl0ZXMYCCABKAQSHAoUc3RkZXJyX29taXR0ZWRfYnl0ZXMYCSABKAQSEwoLY3B1X3RpbWVfdXMYCiABKAQSGQoRcGVha19tZW1vcnlfYnl0ZXMYCyABKAQSFAoMd2FsbF90aW1lX3VzGAwgASgEEigKBGtpbGwYDSABKAsyGi5jb2ZmZXJkYW0udjEuS2lsbEV2aWRlbmNlEhAKCGVuZGVkX2J5GA4gASgJEhIKCmxpbWl0c19oaXQYDyADKAkSDAoEaGludBgQIAEoCUIMCgpfZXhpdF9jb2RlQgkKB19zaWduYWwiTAoMS2lsbEV2aWRlbmNlEg0KBWVuZGVkGAEgASgNEgwKBGxlZnQYAiABKA0SDgoGbWV0aG9kGAMgASgJEg8KB3Rvb2tfdXMYBCABKAQi2QEKDFdyaXRlUmVxdWVzdBIMCgRwYXRoGAEgASgJEg8KB2NvbnRlbnQYAiABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAMgASgJEhMKC2NyZWF0ZV9vbmx5GAQgASgIEi8KCGVuY29kaW5nGAUgASgOMh0uY29mZmVyZGFtLnYxLkNvbnRlbnRFbmNvZGluZxIvCgh1cGxvYWRlZBgGIAEoCzIdLmNvZmZlcmRhbS52MS5VcGxvYWRlZENvbnRlbnQSEQoEbW9kZRgHIAEoDUgAiAEBQgcKBV9tb2RlIlkKD1VwbG9hZGVkQ29udGVudBIRCgl1cGxvYWRfaWQYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoBBIOCgZzaGEyNTYYAyABKAkSDwoHYXJjaGl2ZRgEIAEoCCKBAQoLV3JpdGVSZXN1bHQSDAoEcGF0aBgBIAEoCRIVCg1ieXRlc193cml0dGVuGAIgASgEEhUKDXNoYTI1Nl9iZWZvcmUYAyABKAkSFAoMc2hhMjU2X2FmdGVyGAQgASgJEg8KB2NyZWF0ZWQYBSABKAgSDwoHZW50cmllcxgGIAEoBCLHAQoLRWRpdFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIvCgtzdHJfcmVwbGFjZRgCIAEoCzIYLmNvZmZlcmRhbS52MS5TdHJSZXBsYWNlSAASKgoGY3JlYXRlGAMgASgLMhguY29mZmVyZGFtLnYxLkNyZWF0ZUZpbGVIABIqCgZpbnNlcnQYBCABKAsyGC5jb2ZmZXJkYW0udjEuSW5zZXJ0VGV4dEgAEhcKD2lmX21hdGNoX3NoYTI1NhgFIAEoCUIICgZjaGFuZ2UiQwoKU3RyUmVwbGFjZRIPCgdvbGRfc3RyGAEgASgJEg8KB25ld19zdHIYAiABKAkSEwoLcmVwbGFjZV9hbGwYAyABKAgiHQoKQ3JlYXRlRmlsZRIPCgdjb250ZW50GAEgASgJIi4KCkluc2VydFRleHQSEgoKYWZ0ZXJfbGluZRgBIAEoBBIMCgR0ZXh0GAIgASgJIoMBCgpFZGl0UmVzdWx0EgwKBHBhdGgYASABKAkSDAoEZGlmZhgCIAEoCRIWCg5kaWZmX3RydW5jYXRlZBgDIAEoCBIVCg1zaGEyNTZfYmVmb3JlGAQgASgJEhQKDHNoYTI1Nl9hZnRlchgFIAEoCRIUCgxyZXBsYWNlbWVudHMYBiABKA0igwEKDFBhdGNoUmVxdWVzdBIWCgx1bmlmaWVkX2RpZmYYASABKAlIABISCghlbnZlbG9wZRgCIAEoCUgAEj0KEnVwZGF0ZV9mcm9udG1hdHRlchgDIAEoCzIfLmNvZmZlcmRhbS52MS5VcGRhdGVGcm9udG1hdHRlckgAQggKBmNoYW5nZSKMAgoRVXBkYXRlRnJvbnRtYXR0ZXISDAoEcGF0aBgBIAEoCRIXCg9pZl9tYXRjaF9zaGEyNTYYAiABKAkSHgoWc3RlcHNfY29tcGxldGVkX2FwcGVuZBgDIAMoCRIaChJ2YXJpYWJsZXNfc2V0X2pzb24YBCABKAkSIAoYZGVjaXNpb25fbG9nX2FwcGVuZF9qc29uGAUgAygJEhgKEGFydGlmYWN0c19hcHBlbmQYBiADKAkSHAoPY3VycmVudF9ub2RlX2lkGAcgASgJSACIAQESFwoKdXBkYXRlZF9hdBgIIAEoCUgBiAEBQhIKEF9jdXJyZW50X25vZGVfaWRCDQoLX3VwZGF0ZWRfYXQibAoLUGF0Y2hSZXN1bHQSKAoFZmlsZXMYASADKAsyGS5jb2ZmZXJkYW0udjEuUGF0Y2hlZEZpbGUSDQoFbm90ZXMYBCADKAkSDAoEZGlmZhgCIAEoCRIWCg5kaWZmX3RydW5jYXRlZBgDIAEoCCKOAgoLUGF0Y2hlZEZpbGUSDAoEcGF0aBgBIAEoCRIwCgZjaGFuZ2UYAiABKA4yIC5jb2ZmZXJkYW0udjEuUGF0Y2hlZEZpbGUuQ2hhbmdlEhIKCm1vdmVkX2Zyb20YAyABKAkSFQoNc2hhMjU2X2JlZm9yZRgEIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBSABKAkSFQoNYnl0ZXNfd3JpdHRlbhgGIAEoBBITCgt0cmFzaF9lbnRyeRgHIAEoCSJSCgZDaGFuZ2USFgoSQ0hBTkdFX1VOU1BFQ0lGSUVEEAASCwoHQ1JFQVRFRBABEgsKB1VQREFURUQQAhILCgdERUxFVEVEEAMSCQoFTU9WRUQQBCI2Cg1EZWxldGVSZXF1ZXN0EgwKBHBhdGgYASABKAkSFwoPaWZfbWF0Y2hfc2hhMjU2GAIgASgJIpQBCgxEZWxldGVSZXN1bHQSDAoEcGF0aBgBIAEoCRImCgR0eXBlGAIgASgOMhguY29mZmVyZGFtLnYxLkVudHJ5LlR5cGUSEgoKc2l6ZV9ieXRlcxgDIAEoBBIOCgZzaGEyNTYYBCABKAkSEwoLdHJhc2hfZW50cnkYBSABKAkSFQoNZ29uZV9mb3JfZ29vZBgGIAEoCCKFAgoKR2l0UmVxdWVzdBIpCgZzdGF0dXMYASABKAsyFy5jb2ZmZXJkYW0udjEuR2l0U3RhdHVzSAASJQoEZGlmZhgCIAEoCzIVLmNvZmZlcmRhbS52MS5HaXREaWZmSAASIwoDYWRkGAMgASgLMhQuY29mZmVyZGFtLnYxLkdpdEFkZEgAEikKBmNvbW1pdBgEIAEoCzIXLmNvZmZlcmRhbS52MS5HaXRDb21taXRIABIjCgNsb2cYBSABKAsyFC5jb2ZmZXJkYW0udjEuR2l0TG9nSAASJQoEc2hvdxgGIAEoCzIVLmNvZmZlcmRhbS52MS5HaXRTaG93SABCCQoHY29tbWFuZCILCglHaXRTdGF0dXMiJwoHR2l0RGlmZhINCgVmbGFncxgBIAMoCRINCgVwYXRocxgCIAMoCSJeCgZHaXRMb2cSDQoFZmxhZ3MYASADKAkSFgoJbWF4X2NvdW50GAIgASgNSACIAQESEAoIcmV2aXNpb24YAyABKAkSDQoFcGF0aHMYBCADKAlCDAoKX21heF9jb3VudCI5CgdHaXRTaG93Eg0KBWZsYWdzGAEgAygJEhAKCHJldmlzaW9uGAIgASgJEg0KBXBhdGhzGAMgAygJIhcKBkdpdEFkZBINCgVwYXRocxgBIAMoCSIcCglHaXRDb21taXQSDwoHbWVzc2FnZRgBIAEoCSJVCglHaXRSZXN1bHQSDgoGb3V0cHV0GAEgASgJEhEKCXRydW5jYXRlZBgCIAEoCBIVCg1vbWl0dGVkX2J5dGVzGAMgASgEEg4KBmNvbW1pdBgEIAEoCSprCg9Db250ZW50RW5jb2RpbmcSIAocQ09OVEVOVF9FTkNPRElOR19VTlNQRUNJRklFRBAAEhkKFUNPTlRFTlRfRU5DT0RJTkdfVVRGOBABEhsKF0NPTlRFTlRfRU5DT0RJTkdfQkFTRTY0EAIqYAoIVHJhbnNmZXISGAoUVFJBTlNGRVJfVU5TUEVDSUZJRUQQABIRCg1UUkFOU0ZFUl9OT05FEAESEQoNVFJBTlNGRVJfRklMRRACEhQKEFRSQU5TRkVSX0FSQ0hJVkUQA2IGcHJvdG8z", [file_cofferdam_v1_mcp, file_cofferdam_v1_terminal]);
+  fileDesc("Chxjb2ZmZXJkYW0vdjEvb3BlcmF0aW9uLnByb3RvEgxjb2ZmZXJkYW0udjEi/wQKCU9wZXJhdGlvbhIpCgRyZWFkGAEgASgLMhkuY29mZmVyZGFtLnYxLlJlYWRSZXF1ZXN0SAASKQoEbGlzdBgCIAEoCzIZLmNvZmZlcmRhbS52MS5MaXN0UmVxdWVzdEgAEikKBGdsb2IYAyABKAsyGS5jb2ZmZXJkYW0udjEuR2xvYlJlcXVlc3RIABIpCgRncmVwGAQgASgLMhkuY29mZmVyZGFtLnYxLkdyZXBSZXF1ZXN0SAASKQoEZXhlYxgFIAEoCzIZLmNvZmZlcmRhbS52MS5FeGVjUmVxdWVzdEgAEisKBXNoZWxsGAYgASgLMhouY29mZmVyZGFtLnYxLlNoZWxsUmVxdWVzdEgAEisKBXdyaXRlGAcgASgLMhouY29mZmVyZGFtLnYxLldyaXRlUmVxdWVzdEgAEikKBGVkaXQYCCABKAsyGS5jb2ZmZXJkYW0udjEuRWRpdFJlcXVlc3RIABIrCgVwYXRjaBgJIAEoCzIaLmNvZmZlcmRhbS52MS5QYXRjaFJlcXVlc3RIABItCgZkZWxldGUYCiABKAsyGy5jb2ZmZXJkYW0udjEuRGVsZXRlUmVxdWVzdEgAEicKA2dpdBgLIAEoCzIYLmNvZmZlcmRhbS52MS5HaXRSZXF1ZXN0SAASJwoDbWNwGAwgASgLMhguY29mZmVyZGFtLnYxLk1jcFJlcXVlc3RIABIvCgdwcm9jZXNzGA0gASgLMhwuY29mZmVyZGFtLnYxLlByb2Nlc3NSZXF1ZXN0SAASLwoHc2Vzc2lvbhgOIAEoCzIcLmNvZmZlcmRhbS52MS5TZXNzaW9uUmVxdWVzdEgAQgYKBGtpbmQi7QQKBlJlc3VsdBIoCgRyZWFkGAEgASgLMhguY29mZmVyZGFtLnYxLlJlYWRSZXN1bHRIABIoCgRsaXN0GAIgASgLMhguY29mZmVyZGFtLnYxLkxpc3RSZXN1bHRIABIoCgRnbG9iGAMgASgLMhguY29mZmVyZGFtLnYxLkdsb2JSZXN1bHRIABIoCgRncmVwGAQgASgLMhguY29mZmVyZGFtLnYxLkdyZXBSZXN1bHRIABIoCgRleGVjGAUgASgLMhguY29mZmVyZGFtLnYxLkV4ZWNSZXN1bHRIABIpCgVzaGVsbBgGIAEoCzIYLmNvZmZlcmRhbS52MS5FeGVjUmVzdWx0SAASKgoFd3JpdGUYByABKAsyGS5jb2ZmZXJkYW0udjEuV3JpdGVSZXN1bHRIABIoCgRlZGl0GAggASgLMhguY29mZmVyZGFtLnYxLkVkaXRSZXN1bHRIABIqCgVwYXRjaBgJIAEoCzIZLmNvZmZlcmRhbS52MS5QYXRjaFJlc3VsdEgAEiwKBmRlbGV0ZRgKIAEoCzIaLmNvZmZlcmRhbS52MS5EZWxldGVSZXN1bHRIABImCgNnaXQYCyABKAsyFy5jb2ZmZXJkYW0udjEuR2l0UmVzdWx0SAASJgoDbWNwGAwgASgLMhcuY29mZmVyZGFtLnYxLk1jcFJlc3VsdEgAEi4KB3Byb2Nlc3MYDSABKAsyGy5jb2ZmZXJkYW0udjEuUHJvY2Vzc1Jlc3VsdEgAEi4KB3Nlc3Npb24YDiABKAsyGy5jb2ZmZXJkYW0udjEuU2Vzc2lvblJlc3VsdEgAQgYKBGtpbmQilwEKC1Rvb2xGYWlsdXJlEg4KBnJlYXNvbhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEjcKB2RldGFpbHMYAyADKAsyJi5jb2ZmZXJkYW0udjEuVG9vbEZhaWx1cmUuRGV0YWlsc0VudHJ5Gi4KDERldGFpbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIoACCgtSZWFkUmVxdWVzdBIMCgRwYXRoGAEgASgJEhcKCnN0YXJ0X2xpbmUYAiABKARIAIgBARIVCghlbmRfbGluZRgDIAEoBEgBiAEBEhMKBm9mZnNldBgEIAEoBEgCiAEBEhIKBWxpbWl0GAUgASgESAOIAQESLwoIZW5jb2RpbmcYBiABKA4yHS5jb2ZmZXJkYW0udjEuQ29udGVudEVuY29kaW5nEigKCHRyYW5zZmVyGAcgASgOMhYuY29mZmVyZGFtLnYxLlRyYW5zZmVyQg0KC19zdGFydF9saW5lQgsKCV9lbmRfbGluZUIJCgdfb2Zmc2V0QggKBl9saW1pdCKjAgoKUmVhZFJlc3VsdBIMCgRwYXRoGAkgASgJEg8KB2NvbnRlbnQYASABKAkSLwoIZW5jb2RpbmcYCCABKA4yHS5jb2ZmZXJkYW0udjEuQ29udGVudEVuY29kaW5nEhIKCnNpemVfYnl0ZXMYAiABKAQSDgoGc2hhMjU2GAMgASgJEhMKC3RvdGFsX2xpbmVzGAQgASgEEhIKCnN0YXJ0X2xpbmUYCiABKAQSEAoIZW5kX2xpbmUYCyABKAQSEQoJdHJ1bmNhdGVkGAUgASgIEg4KBmJpbmFyeRgHIAEoCBIMCgRoaW50GAYgASgJEhIKCnNlbnRfYnl0ZXMYDCABKAQSDwoHZW50cmllcxgNIAEoBBIQCghsZWZ0X291dBgOIAEoBCKVAQoLTGlzdFJlcXVlc3QSDAoEcGF0aBgBIAEoCRISCgVkZXB0aBgCIAEoDUgAiAEBEhYKDmluY2x1ZGVfaGlkZGVuGAMgASgIEhgKEGluY2x1ZGVfc3ltbGlua3MYBCABKAgSGAoLbWF4X2VudHJpZXMYBSABKA1IAYgBAUIICgZfZGVwdGhCDgoMX21heF9lbnRyaWVzIs0BCgVFbnRyeRIMCgRwYXRoGAEgASgJEgwKBG5hbWUYAiABKAkSJgoEdHlwZRgDIAEoDjIYLmNvZmZlcmRhbS52MS5FbnRyeS5UeXBlEhIKCnNpemVfYnl0ZXMYBCABKAQSHQoVbW9kaWZpZWRfdW5peF9zZWNvbmRzGAUgASgDIk0KBFR5cGUSFAoQVFlQRV9VTlNQRUNJRklFRBAAEggKBEZJTEUQARINCglESVJFQ1RPUlkQAhILCgdTWU1MSU5LEAMSCQoFT1RIRVIQBCKhAQoKTGlzdFJlc3VsdBIMCgRwYXRoGAEgASgJEiQKB2VudHJpZXMYAiADKAsyEy5jb2ZmZXJkYW0udjEuRW50cnkSEQoJdHJ1bmNhdGVkGAMgASgIEhUKDXRvdGFsX2VudHJpZXMYBSABKAQSDAoEaGludBgEIAEoCRInCghsZWZ0X291dBgGIAEoCzIVLmNvZmZlcmRhbS52MS5MZWZ0T3V0Im8KC0dsb2JSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHcGF0dGVybhgCIAEoCRIXCg9pbmNsdWRlX2lnbm9yZWQYAyABKAgSGAoLbWF4X3Jlc3VsdHMYBCABKA1IAIgBAUIOCgxfbWF4X3Jlc3VsdHMiZQoKR2xvYlJlc3VsdBINCgVwYXRocxgBIAMoCRIRCgl0cnVuY2F0ZWQYAiABKAgSDAoEaGludBgDIAEoCRInCghsZWZ0X291dBgEIAEoCzIVLmNvZmZlcmRhbS52MS5MZWZ0T3V0IoIBCgdMZWZ0T3V0Eg8KB2lnbm9yZWQYASABKAQSDgoGaGlkZGVuGAIgASgEEg0KBWxpbmtzGAMgASgEEg8KB3NwZWNpYWwYBCABKAQSDgoGYmluYXJ5GAUgASgEEhIKCnVucmVhZGFibGUYBiABKAQSEgoKdW5maW5pc2hlZBgHIAEoBCL6AQoLR3JlcFJlcXVlc3QSDAoEcGF0aBgBIAEoCRIPCgdwYXR0ZXJuGAIgASgJEg0KBXJlZ2V4GAMgASgIEhgKEGNhc2VfaW5zZW5zaXRpdmUYBCABKAgSEwoGYmVmb3JlGAUgASgNSACIAQESEgoFYWZ0ZXIYBiABKA1IAYgBARIMCgRnbG9iGAcgASgJEhgKC21heF9tYXRjaGVzGAggASgNSAKIAQESFwoPaW5jbHVkZV9pZ25vcmVkGAkgASgIEhQKDG9uZV9wZXJfZmlsZRgKIAEoCEIJCgdfYmVmb3JlQggKBl9hZnRlckIOCgxfbWF4X21hdGNoZXMiVAoJR3JlcE1hdGNoEgwKBHBhdGgYASABKAkSDAoEbGluZRgCIAEoBBIMCgR0ZXh0GAMgASgJEg4KBmJlZm9yZRgEIAMoCRINCgVhZnRlchgFIAMoCSLGAQoKR3JlcFJlc3VsdBIoCgdtYXRjaGVzGAEgAygLMhcuY29mZmVyZGFtLnYxLkdyZXBNYXRjaBIRCgl0cnVuY2F0ZWQYAiABKAgSDAoEaGludBgDIAEoCRIWCg5maWxlc19zZWFyY2hlZBgEIAEoBBIVCg1maWxlc19tYXRjaGVkGAUgASgEEhUKDWZpbGVzX3NraXBwZWQYBiABKAQSJwoIbGVmdF9vdXQYByABKAsyFS5jb2ZmZXJkYW0udjEuTGVmdE91dCL1AQoLRXhlY1JlcXVlc3QSDwoHY29tbWFuZBgBIAEoCRIMCgRhcmdzGAIgAygJEgsKA2N3ZBgDIAEoCRIvCgNlbnYYBCADKAsyIi5jb2ZmZXJkYW0udjEuRXhlY1JlcXVlc3QuRW52RW50cnkSDQoFc3RkaW4YBSABKAwSFwoKdGltZW91dF9tcxgGIAEoBEgAiAEBEhIKCm9ubHlfcmVhZHMYByABKAgSEgoKc3RkaW5fZmlsZRgIIAEoCRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQg0KC190aW1lb3V0X21zItQBCgxTaGVsbFJlcXVlc3QSDgoGc2NyaXB0GAEgASgJEgsKA2N3ZBgCIAEoCRIwCgNlbnYYAyADKAsyIy5jb2ZmZXJkYW0udjEuU2hlbGxSZXF1ZXN0LkVudkVudHJ5Eg0KBXN0ZGluGAQgASgMEhcKCnRpbWVvdXRfbXMYBSABKARIAIgBARISCgpzdGRpbl9maWxlGAYgASgJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX3RpbWVvdXRfbXMirwIKDlByb2Nlc3NSZXF1ZXN0Eg8KB2NvbW1hbmQYASABKAkSDAoEYXJncxgCIAMoCRIOCgZzY3JpcHQYAyABKAkSCwoDY3dkGAQgASgJEjIKA2VudhgFIAMoCzIlLmNvZmZlcmRhbS52MS5Qcm9jZXNzUmVxdWVzdC5FbnZFbnRyeRINCgVzdGRpbhgGIAEoCBIsCgh0ZXJtaW5hbBgHIAEoCzIaLmNvZmZlcmRhbS52MS5UZXJtaW5hbFNpemUSCwoDdGFnGAggASgJEhcKCnRpbWVvdXRfbXMYCSABKARIAIgBARIPCgdzZXNzaW9uGAogASgIGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX3RpbWVvdXRfbXMiIwoNUHJvY2Vzc1Jlc3VsdBISCgpwcm9jZXNzX2lkGAEgASgJInwKDlNlc3Npb25SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHY29tbWFuZBgCIAEoCRINCgVpbnB1dBgDIAEoCRIOCgZleHBlY3QYBCADKAkSFwoKdGltZW91dF9tcxgFIAEoBEgAiAEBQg0KC190aW1lb3V0X21zItICCg1TZXNzaW9uUmVzdWx0EjAKBXN0YXRlGAEgASgOMiEuY29mZmVyZGFtLnYxLlNlc3Npb25SZXN1bHQuU3RhdGUSDgoGb3V0cHV0GAIgASgJEhQKDG91dHB1dF9ieXRlcxgDIAEoBBIVCg1vbWl0dGVkX2J5dGVzGAQgASgEEhUKDW91dHB1dF9vZmZzZXQYBSABKAQSFgoJZXhpdF9jb2RlGAYgASgFSACIAQESFAoHbWF0Y2hlZBgHIAEoDUgBiAEBEhQKDG1hdGNoZWRfdGV4dBgIIAEoCSJdCgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEggKBERPTkUQARILCgdNQVRDSEVEEAISCwoHUlVOTklORxADEgkKBUVOREVEEAQSDgoKVU5BTlNXRVJFRBAFQgwKCl9leGl0X2NvZGVCCgoIX21hdGNoZWQikQMKCkV4ZWNSZXN1bHQSDgoGc3Rkb3V0GAEgASgJEg4KBnN0ZGVychgCIAEoCRIWCglleGl0X2NvZGUYAyABKAVIAIgBARITCgZzaWduYWwYBCABKAVIAYgBARIRCgl0aW1lZF9vdXQYBSABKAgSFAoMc3Rkb3V0X2J5dGVzGAYgASgEEhQKDHN0ZGVycl9ieXRlcxgHIAEoBBIcChRzdGRvdXRfb21pdHRlZF9ieXRlcxgIIAEoBBIcChRzdGRlcnJfb21pdHRlZF9ieXRlcxgJIAEoBBITCgtjcHVfdGltZV91cxgKIAEoBBIZChFwZWFrX21lbW9yeV9ieXRlcxgLIAEoBBIUCgx3YWxsX3RpbWVfdXMYDCABKAQSKAoEa2lsbBgNIAEoCzIaLmNvZmZlcmRhbS52MS5LaWxsRXZpZGVuY2USEAoIZW5kZWRfYnkYDiABKAkSEgoKbGltaXRzX2hpdBgPIAMoCRIMCgRoaW50GBAgASgJQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbCJMCgxLaWxsRXZpZGVuY2USDQoFZW5kZWQYASABKA0SDAoEbGVmdBgCIAEoDRIOCgZtZXRob2QYAyABKAkSDwoHdG9va191cxgEIAEoBCLZAQoMV3JpdGVSZXF1ZXN0EgwKBHBhdGgYASABKAkSDwoHY29udGVudBgCIAEoCRIXCg9pZl9tYXRjaF9zaGEyNTYYAyABKAkSEwoLY3JlYXRlX29ubHkYBCABKAgSLwoIZW5jb2RpbmcYBSABKA4yHS5jb2ZmZXJkYW0udjEuQ29udGVudEVuY29kaW5nEi8KCHVwbG9hZGVkGAYgASgLMh0uY29mZmVyZGFtLnYxLlVwbG9hZGVkQ29udGVudBIRCgRtb2RlGAcgASgNSACIAQFCBwoFX21vZGUiWQoPVXBsb2FkZWRDb250ZW50EhEKCXVwbG9hZF9pZBgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgEEg4KBnNoYTI1NhgDIAEoCRIPCgdhcmNoaXZlGAQgASgIIoEBCgtXcml0ZVJlc3VsdBIMCgRwYXRoGAEgASgJEhUKDWJ5dGVzX3dyaXR0ZW4YAiABKAQSFQoNc2hhMjU2X2JlZm9yZRgDIAEoCRIUCgxzaGEyNTZfYWZ0ZXIYBCABKAkSDwoHY3JlYXRlZBgFIAEoCBIPCgdlbnRyaWVzGAYgASgEIscBCgtFZGl0UmVxdWVzdBIMCgRwYXRoGAEgASgJEi8KC3N0cl9yZXBsYWNlGAIgASgLMhguY29mZmVyZGFtLnYxLlN0clJlcGxhY2VIABIqCgZjcmVhdGUYAyABKAsyGC5jb2ZmZXJkYW0udjEuQ3JlYXRlRmlsZUgAEioKBmluc2VydBgEIAEoCzIYLmNvZmZlcmRhbS52MS5JbnNlcnRUZXh0SAASFwoPaWZfbWF0Y2hfc2hhMjU2GAUgASgJQggKBmNoYW5nZSJDCgpTdHJSZXBsYWNlEg8KB29sZF9zdHIYASABKAkSDwoHbmV3X3N0chgCIAEoCRITCgtyZXBsYWNlX2FsbBgDIAEoCCIdCgpDcmVhdGVGaWxlEg8KB2NvbnRlbnQYASABKAkiLgoKSW5zZXJ0VGV4dBISCgphZnRlcl9saW5lGAEgASgEEgwKBHRleHQYAiABKAkigwEKCkVkaXRSZXN1bHQSDAoEcGF0aBgBIAEoCRIMCgRkaWZmGAIgASgJEhYKDmRpZmZfdHJ1bmNhdGVkGAMgASgIEhUKDXNoYTI1Nl9iZWZvcmUYBCABKAkSFAoMc2hhMjU2X2FmdGVyGAUgASgJEhQKDHJlcGxhY2VtZW50cxgGIAEoDSKDAQoMUGF0Y2hSZXF1ZXN0EhYKDHVuaWZpZWRfZGlmZhgBIAEoCUgAEhIKCGVudmVsb3BlGAIgASgJSAASPQoSdXBkYXRlX2Zyb250bWF0dGVyGAMgASgLMh8uY29mZmVyZGFtLnYxLlVwZGF0ZUZyb250bWF0dGVySABCCAoGY2hhbmdlIowCChFVcGRhdGVGcm9udG1hdHRlchIMCgRwYXRoGAEgASgJEhcKD2lmX21hdGNoX3NoYTI1NhgCIAEoCRIeChZzdGVwc19jb21wbGV0ZWRfYXBwZW5kGAMgAygJEhoKEnZhcmlhYmxlc19zZXRfanNvbhgEIAEoCRIgChhkZWNpc2lvbl9sb2dfYXBwZW5kX2pzb24YBSADKAkSGAoQYXJ0aWZhY3RzX2FwcGVuZBgGIAMoCRIcCg9jdXJyZW50X25vZGVfaWQYByABKAlIAIgBARIXCgp1cGRhdGVkX2F0GAggASgJSAGIAQFCEgoQX2N1cnJlbnRfbm9kZV9pZEINCgtfdXBkYXRlZF9hdCJsCgtQYXRjaFJlc3VsdBIoCgVmaWxlcxgBIAMoCzIZLmNvZmZlcmRhbS52MS5QYXRjaGVkRmlsZRINCgVub3RlcxgEIAMoCRIMCgRkaWZmGAIgASgJEhYKDmRpZmZfdHJ1bmNhdGVkGAMgASgIIo4CCgtQYXRjaGVkRmlsZRIMCgRwYXRoGAEgASgJEjAKBmNoYW5nZRgCIAEoDjIgLmNvZmZlcmRhbS52MS5QYXRjaGVkRmlsZS5DaGFuZ2USEgoKbW92ZWRfZnJvbRgDIAEoCRIVCg1zaGEyNTZfYmVmb3JlGAQgASgJEhQKDHNoYTI1Nl9hZnRlchgFIAEoCRIVCg1ieXRlc193cml0dGVuGAYgASgEEhMKC3RyYXNoX2VudHJ5GAcgASgJIlIKBkNoYW5nZRIWChJDSEFOR0VfVU5TUEVDSUZJRUQQABILCgdDUkVBVEVEEAESCwoHVVBEQVRFRBACEgsKB0RFTEVURUQQAxIJCgVNT1ZFRBAEIjYKDURlbGV0ZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIXCg9pZl9tYXRjaF9zaGEyNTYYAiABKAkilAEKDERlbGV0ZVJlc3VsdBIMCgRwYXRoGAEgASgJEiYKBHR5cGUYAiABKA4yGC5jb2ZmZXJkYW0udjEuRW50cnkuVHlwZRISCgpzaXplX2J5dGVzGAMgASgEEg4KBnNoYTI1NhgEIAEoCRITCgt0cmFzaF9lbnRyeRgFIAEoCRIVCg1nb25lX2Zvcl9nb29kGAYgASgIIoUCCgpHaXRSZXF1ZXN0EikKBnN0YXR1cxgBIAEoCzIXLmNvZmZlcmRhbS52MS5HaXRTdGF0dXNIABIlCgRkaWZmGAIgASgLMhUuY29mZmVyZGFtLnYxLkdpdERpZmZIABIjCgNhZGQYAyABKAsyFC5jb2ZmZXJkYW0udjEuR2l0QWRkSAASKQoGY29tbWl0GAQgASgLMhcuY29mZmVyZGFtLnYxLkdpdENvbW1pdEgAEiMKA2xvZxgFIAEoCzIULmNvZmZlcmRhbS52MS5HaXRMb2dIABIlCgRzaG93GAYgASgLMhUuY29mZmVyZGFtLnYxLkdpdFNob3dIAEIJCgdjb21tYW5kIgsKCUdpdFN0YXR1cyInCgdHaXREaWZmEg0KBWZsYWdzGAEgAygJEg0KBXBhdGhzGAIgAygJIl4KBkdpdExvZxINCgVmbGFncxgBIAMoCRIWCgltYXhfY291bnQYAiABKA1IAIgBARIQCghyZXZpc2lvbhgDIAEoCRINCgVwYXRocxgEIAMoCUIMCgpfbWF4X2NvdW50IjkKB0dpdFNob3cSDQoFZmxhZ3MYASADKAkSEAoIcmV2aXNpb24YAiABKAkSDQoFcGF0aHMYAyADKAkiFwoGR2l0QWRkEg0KBXBhdGhzGAEgAygJIhwKCUdpdENvbW1pdBIPCgdtZXNzYWdlGAEgASgJIlUKCUdpdFJlc3VsdBIOCgZvdXRwdXQYASABKAkSEQoJdHJ1bmNhdGVkGAIgASgIEhUKDW9taXR0ZWRfYnl0ZXMYAyABKAQSDgoGY29tbWl0GAQgASgJKmsKD0NvbnRlbnRFbmNvZGluZxIgChxDT05URU5UX0VOQ09ESU5HX1VOU1BFQ0lGSUVEEAASGQoVQ09OVEVOVF9FTkNPRElOR19VVEY4EAESGwoXQ09OVEVOVF9FTkNPRElOR19CQVNFNjQQAipgCghUcmFuc2ZlchIYChRUUkFOU0ZFUl9VTlNQRUNJRklFRBAAEhEKDVRSQU5TRkVSX05PTkUQARIRCg1UUkFOU0ZFUl9GSUxFEAISFAoQVFJBTlNGRVJfQVJDSElWRRADYgZwcm90bzM", [file_cofferdam_v1_mcp, file_cofferdam_v1_terminal]);
 
 /**
  * One thing an agent may ask for. Exactly one field is set.
@@ -677,11 +677,18 @@ export type ListResult = Message<"cofferdam.v1.ListResult"> & {
   totalEntries: bigint;
 
   /**
-   * What to do when `truncated`.
+   * What to do when `truncated`, and what was left out when there is no entry.
    *
    * @generated from field: string hint = 4;
    */
   hint: string;
+
+  /**
+   * What is not among the entries. Absent: nothing.
+   *
+   * @generated from field: cofferdam.v1.LeftOut left_out = 6;
+   */
+  leftOut?: LeftOut | undefined;
 };
 
 /**
@@ -705,7 +712,9 @@ export type GlobRequest = Message<"cofferdam.v1.GlobRequest"> & {
   path: string;
 
   /**
-   * `*`, `**`, `?`, `{a,b}`, `[…]`, matched against the path relative to `path`.
+   * `*`, `**`, `?`, `{a,b}`, `[…]`, matched against the path relative to `path`; case counts. Without a slash it is for a name
+   * at any depth. A pattern that begins with `@project/`, `/workspace/` or another mount's root is for the path from there. The
+   * directories that it names in full before its first `*` are searched even if they are hidden, ignored or links.
    *
    * @generated from field: string pattern = 2;
    */
@@ -754,11 +763,18 @@ export type GlobResult = Message<"cofferdam.v1.GlobResult"> & {
   truncated: boolean;
 
   /**
-   * What to do when `truncated`.
+   * What to do when `truncated`, and what was left out when nothing matched.
    *
    * @generated from field: string hint = 3;
    */
   hint: string;
+
+  /**
+   * What was not looked at. Absent: nothing.
+   *
+   * @generated from field: cofferdam.v1.LeftOut left_out = 4;
+   */
+  leftOut?: LeftOut | undefined;
 };
 
 /**
@@ -767,6 +783,71 @@ export type GlobResult = Message<"cofferdam.v1.GlobResult"> & {
  */
 export const GlobResultSchema: GenMessage<GlobResult> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_operation, 9);
+
+/**
+ * What a search or a list did not look at, so that an empty answer is not taken for a complete one. Numbers are of files and
+ * directories; what is below a directory that was left out is not counted. With `max_matches` or `max_results` reached, those
+ * met before.
+ *
+ * @generated from message cofferdam.v1.LeftOut
+ */
+export type LeftOut = Message<"cofferdam.v1.LeftOut"> & {
+  /**
+   * Excluded by an ignore file, or named `node_modules` (`grep` alone).
+   *
+   * @generated from field: uint64 ignored = 1;
+   */
+  ignored: bigint;
+
+  /**
+   * Named with a dot in front, but for `.git`.
+   *
+   * @generated from field: uint64 hidden = 2;
+   */
+  hidden: bigint;
+
+  /**
+   * Symbolic links, which are not followed.
+   *
+   * @generated from field: uint64 links = 3;
+   */
+  links: bigint;
+
+  /**
+   * FIFOs, sockets and devices.
+   *
+   * @generated from field: uint64 special = 4;
+   */
+  special: bigint;
+
+  /**
+   * Files with NUL bytes.
+   *
+   * @generated from field: uint64 binary = 5;
+   */
+  binary: bigint;
+
+  /**
+   * Could not be opened or read.
+   *
+   * @generated from field: uint64 unreadable = 6;
+   */
+  unreadable: bigint;
+
+  /**
+   * Files that were searched in part: a line is too long, or they could not be read to their end.
+   *
+   * @generated from field: uint64 unfinished = 7;
+   */
+  unfinished: bigint;
+};
+
+/**
+ * Describes the message cofferdam.v1.LeftOut.
+ * Use `create(LeftOutSchema)` to create a new message.
+ */
+export const LeftOutSchema: GenMessage<LeftOut> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_operation, 10);
 
 /**
  * Find text in files below a directory, or in one file.
@@ -817,7 +898,7 @@ export type GrepRequest = Message<"cofferdam.v1.GrepRequest"> & {
   after?: number | undefined;
 
   /**
-   * Only files whose path matches this glob.
+   * Only files whose path matches this pattern, as in `GlobRequest`.
    *
    * @generated from field: string glob = 7;
    */
@@ -831,7 +912,7 @@ export type GrepRequest = Message<"cofferdam.v1.GrepRequest"> & {
   maxMatches?: number | undefined;
 
   /**
-   * Search hidden files, `.git`, `node_modules` and what ignore files exclude, too.
+   * Search hidden files, `node_modules` and what ignore files exclude, too. `.git` is searched only as the `path`.
    *
    * @generated from field: bool include_ignored = 9;
    */
@@ -850,7 +931,7 @@ export type GrepRequest = Message<"cofferdam.v1.GrepRequest"> & {
  * Use `create(GrepRequestSchema)` to create a new message.
  */
 export const GrepRequestSchema: GenMessage<GrepRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 10);
+  messageDesc(file_cofferdam_v1_operation, 11);
 
 /**
  * One matching line.
@@ -899,7 +980,7 @@ export type GrepMatch = Message<"cofferdam.v1.GrepMatch"> & {
  * Use `create(GrepMatchSchema)` to create a new message.
  */
 export const GrepMatchSchema: GenMessage<GrepMatch> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 11);
+  messageDesc(file_cofferdam_v1_operation, 12);
 
 /**
  * Matches, by path and line.
@@ -948,6 +1029,13 @@ export type GrepResult = Message<"cofferdam.v1.GrepResult"> & {
    * @generated from field: uint64 files_skipped = 6;
    */
   filesSkipped: bigint;
+
+  /**
+   * What was not searched. Absent: nothing.
+   *
+   * @generated from field: cofferdam.v1.LeftOut left_out = 7;
+   */
+  leftOut?: LeftOut | undefined;
 };
 
 /**
@@ -955,7 +1043,7 @@ export type GrepResult = Message<"cofferdam.v1.GrepResult"> & {
  * Use `create(GrepResultSchema)` to create a new message.
  */
 export const GrepResultSchema: GenMessage<GrepResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 12);
+  messageDesc(file_cofferdam_v1_operation, 13);
 
 /**
  * Run one command: argv, never a shell string. Everything that it started ends with it; what should stay is started with
@@ -1028,7 +1116,7 @@ export type ExecRequest = Message<"cofferdam.v1.ExecRequest"> & {
  * Use `create(ExecRequestSchema)` to create a new message.
  */
 export const ExecRequestSchema: GenMessage<ExecRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 13);
+  messageDesc(file_cofferdam_v1_operation, 14);
 
 /**
  * Run a shell script: `bash -lc SCRIPT`, or `sh -lc SCRIPT` where the image has no bash.
@@ -1085,7 +1173,7 @@ export type ShellRequest = Message<"cofferdam.v1.ShellRequest"> & {
  * Use `create(ShellRequestSchema)` to create a new message.
  */
 export const ShellRequestSchema: GenMessage<ShellRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 14);
+  messageDesc(file_cofferdam_v1_operation, 15);
 
 /**
  * Start a process that stays: until its first program ends, it is killed, its timeout passes or its run ends. Speak with it
@@ -1172,7 +1260,7 @@ export type ProcessRequest = Message<"cofferdam.v1.ProcessRequest"> & {
  * Use `create(ProcessRequestSchema)` to create a new message.
  */
 export const ProcessRequestSchema: GenMessage<ProcessRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 15);
+  messageDesc(file_cofferdam_v1_operation, 16);
 
 /**
  * A process that was started.
@@ -1193,7 +1281,7 @@ export type ProcessResult = Message<"cofferdam.v1.ProcessResult"> & {
  * Use `create(ProcessResultSchema)` to create a new message.
  */
 export const ProcessResultSchema: GenMessage<ProcessResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 16);
+  messageDesc(file_cofferdam_v1_operation, 17);
 
 /**
  * Give a session a command, or something to read, or go on waiting for what runs in it. Answered when the command is over, when
@@ -1245,7 +1333,7 @@ export type SessionRequest = Message<"cofferdam.v1.SessionRequest"> & {
  * Use `create(SessionRequestSchema)` to create a new message.
  */
 export const SessionRequestSchema: GenMessage<SessionRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 17);
+  messageDesc(file_cofferdam_v1_operation, 18);
 
 /**
  * What a session showed, and whether its command is over.
@@ -1317,7 +1405,7 @@ export type SessionResult = Message<"cofferdam.v1.SessionResult"> & {
  * Use `create(SessionResultSchema)` to create a new message.
  */
 export const SessionResultSchema: GenMessage<SessionResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 18);
+  messageDesc(file_cofferdam_v1_operation, 19);
 
 /**
  * How it came to the answer.
@@ -1372,7 +1460,7 @@ export enum SessionResult_State {
  * Describes the enum cofferdam.v1.SessionResult.State.
  */
 export const SessionResult_StateSchema: GenEnum<SessionResult_State> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 18, 0);
+  enumDesc(file_cofferdam_v1_operation, 19, 0);
 
 /**
  * How a command ended, and what it wrote. Given on failure, too.
@@ -1505,7 +1593,7 @@ export type ExecResult = Message<"cofferdam.v1.ExecResult"> & {
  * Use `create(ExecResultSchema)` to create a new message.
  */
 export const ExecResultSchema: GenMessage<ExecResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 19);
+  messageDesc(file_cofferdam_v1_operation, 20);
 
 /**
  * Proof that nothing of a command is left.
@@ -1548,7 +1636,7 @@ export type KillEvidence = Message<"cofferdam.v1.KillEvidence"> & {
  * Use `create(KillEvidenceSchema)` to create a new message.
  */
 export const KillEvidenceSchema: GenMessage<KillEvidence> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 20);
+  messageDesc(file_cofferdam_v1_operation, 21);
 
 /**
  * Create or overwrite one file.
@@ -1611,7 +1699,7 @@ export type WriteRequest = Message<"cofferdam.v1.WriteRequest"> & {
  * Use `create(WriteRequestSchema)` to create a new message.
  */
 export const WriteRequestSchema: GenMessage<WriteRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 21);
+  messageDesc(file_cofferdam_v1_operation, 22);
 
 /**
  * Content that the daemon has from an upload.
@@ -1653,7 +1741,7 @@ export type UploadedContent = Message<"cofferdam.v1.UploadedContent"> & {
  * Use `create(UploadedContentSchema)` to create a new message.
  */
 export const UploadedContentSchema: GenMessage<UploadedContent> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 22);
+  messageDesc(file_cofferdam_v1_operation, 23);
 
 /**
  * What was written.
@@ -1709,7 +1797,7 @@ export type WriteResult = Message<"cofferdam.v1.WriteResult"> & {
  * Use `create(WriteResultSchema)` to create a new message.
  */
 export const WriteResultSchema: GenMessage<WriteResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 23);
+  messageDesc(file_cofferdam_v1_operation, 24);
 
 /**
  * Change one file.
@@ -1768,7 +1856,7 @@ export type EditRequest = Message<"cofferdam.v1.EditRequest"> & {
  * Use `create(EditRequestSchema)` to create a new message.
  */
 export const EditRequestSchema: GenMessage<EditRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 24);
+  messageDesc(file_cofferdam_v1_operation, 25);
 
 /**
  * Replace `old_str` by `new_str`.
@@ -1803,7 +1891,7 @@ export type StrReplace = Message<"cofferdam.v1.StrReplace"> & {
  * Use `create(StrReplaceSchema)` to create a new message.
  */
 export const StrReplaceSchema: GenMessage<StrReplace> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 25);
+  messageDesc(file_cofferdam_v1_operation, 26);
 
 /**
  * Create the file with this content.
@@ -1824,7 +1912,7 @@ export type CreateFile = Message<"cofferdam.v1.CreateFile"> & {
  * Use `create(CreateFileSchema)` to create a new message.
  */
 export const CreateFileSchema: GenMessage<CreateFile> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 26);
+  messageDesc(file_cofferdam_v1_operation, 27);
 
 /**
  * Insert text.
@@ -1852,7 +1940,7 @@ export type InsertText = Message<"cofferdam.v1.InsertText"> & {
  * Use `create(InsertTextSchema)` to create a new message.
  */
 export const InsertTextSchema: GenMessage<InsertText> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 27);
+  messageDesc(file_cofferdam_v1_operation, 28);
 
 /**
  * What an edit did.
@@ -1908,7 +1996,7 @@ export type EditResult = Message<"cofferdam.v1.EditResult"> & {
  * Use `create(EditResultSchema)` to create a new message.
  */
 export const EditResultSchema: GenMessage<EditResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 28);
+  messageDesc(file_cofferdam_v1_operation, 29);
 
 /**
  * Change several files, all or none of them.
@@ -1953,7 +2041,7 @@ export type PatchRequest = Message<"cofferdam.v1.PatchRequest"> & {
  * Use `create(PatchRequestSchema)` to create a new message.
  */
 export const PatchRequestSchema: GenMessage<PatchRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 29);
+  messageDesc(file_cofferdam_v1_operation, 30);
 
 /**
  * Changes to the YAML front matter of one Markdown file. Its body stays as it is, byte for byte. Not valid YAML is
@@ -2024,7 +2112,7 @@ export type UpdateFrontmatter = Message<"cofferdam.v1.UpdateFrontmatter"> & {
  * Use `create(UpdateFrontmatterSchema)` to create a new message.
  */
 export const UpdateFrontmatterSchema: GenMessage<UpdateFrontmatter> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 30);
+  messageDesc(file_cofferdam_v1_operation, 31);
 
 /**
  * What a patch did.
@@ -2067,7 +2155,7 @@ export type PatchResult = Message<"cofferdam.v1.PatchResult"> & {
  * Use `create(PatchResultSchema)` to create a new message.
  */
 export const PatchResultSchema: GenMessage<PatchResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 31);
+  messageDesc(file_cofferdam_v1_operation, 32);
 
 /**
  * One file of a patch.
@@ -2130,7 +2218,7 @@ export type PatchedFile = Message<"cofferdam.v1.PatchedFile"> & {
  * Use `create(PatchedFileSchema)` to create a new message.
  */
 export const PatchedFileSchema: GenMessage<PatchedFile> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 32);
+  messageDesc(file_cofferdam_v1_operation, 33);
 
 /**
  * What became of a file.
@@ -2178,7 +2266,7 @@ export enum PatchedFile_Change {
  * Describes the enum cofferdam.v1.PatchedFile.Change.
  */
 export const PatchedFile_ChangeSchema: GenEnum<PatchedFile_Change> = /*@__PURE__*/
-  enumDesc(file_cofferdam_v1_operation, 32, 0);
+  enumDesc(file_cofferdam_v1_operation, 33, 0);
 
 /**
  * Remove one file or an empty directory. What it was is kept in the run's trash until the run is deleted.
@@ -2206,7 +2294,7 @@ export type DeleteRequest = Message<"cofferdam.v1.DeleteRequest"> & {
  * Use `create(DeleteRequestSchema)` to create a new message.
  */
 export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 33);
+  messageDesc(file_cofferdam_v1_operation, 34);
 
 /**
  * What was removed.
@@ -2262,7 +2350,7 @@ export type DeleteResult = Message<"cofferdam.v1.DeleteResult"> & {
  * Use `create(DeleteResultSchema)` to create a new message.
  */
 export const DeleteResultSchema: GenMessage<DeleteResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 34);
+  messageDesc(file_cofferdam_v1_operation, 35);
 
 /**
  * Git in the workspace's own repository: no hooks, no filters, no network.
@@ -2331,7 +2419,7 @@ export type GitRequest = Message<"cofferdam.v1.GitRequest"> & {
  * Use `create(GitRequestSchema)` to create a new message.
  */
 export const GitRequestSchema: GenMessage<GitRequest> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 35);
+  messageDesc(file_cofferdam_v1_operation, 36);
 
 /**
  * `git status --porcelain=v1 --branch`.
@@ -2346,7 +2434,7 @@ export type GitStatus = Message<"cofferdam.v1.GitStatus"> & {
  * Use `create(GitStatusSchema)` to create a new message.
  */
 export const GitStatusSchema: GenMessage<GitStatus> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 36);
+  messageDesc(file_cofferdam_v1_operation, 37);
 
 /**
  * `git diff`.
@@ -2374,7 +2462,7 @@ export type GitDiff = Message<"cofferdam.v1.GitDiff"> & {
  * Use `create(GitDiffSchema)` to create a new message.
  */
 export const GitDiffSchema: GenMessage<GitDiff> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 37);
+  messageDesc(file_cofferdam_v1_operation, 38);
 
 /**
  * `git log`: commits from a revision back, the newest first.
@@ -2417,7 +2505,7 @@ export type GitLog = Message<"cofferdam.v1.GitLog"> & {
  * Use `create(GitLogSchema)` to create a new message.
  */
 export const GitLogSchema: GenMessage<GitLog> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 38);
+  messageDesc(file_cofferdam_v1_operation, 39);
 
 /**
  * `git show`: a commit, a tag, or a file or directory as it was. Of a merge: what it changed in its first parent.
@@ -2453,7 +2541,7 @@ export type GitShow = Message<"cofferdam.v1.GitShow"> & {
  * Use `create(GitShowSchema)` to create a new message.
  */
 export const GitShowSchema: GenMessage<GitShow> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 39);
+  messageDesc(file_cofferdam_v1_operation, 40);
 
 /**
  * `git add`.
@@ -2474,7 +2562,7 @@ export type GitAdd = Message<"cofferdam.v1.GitAdd"> & {
  * Use `create(GitAddSchema)` to create a new message.
  */
 export const GitAddSchema: GenMessage<GitAdd> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 40);
+  messageDesc(file_cofferdam_v1_operation, 41);
 
 /**
  * `git commit`.
@@ -2495,7 +2583,7 @@ export type GitCommit = Message<"cofferdam.v1.GitCommit"> & {
  * Use `create(GitCommitSchema)` to create a new message.
  */
 export const GitCommitSchema: GenMessage<GitCommit> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 41);
+  messageDesc(file_cofferdam_v1_operation, 42);
 
 /**
  * What git said.
@@ -2537,7 +2625,7 @@ export type GitResult = Message<"cofferdam.v1.GitResult"> & {
  * Use `create(GitResultSchema)` to create a new message.
  */
 export const GitResultSchema: GenMessage<GitResult> = /*@__PURE__*/
-  messageDesc(file_cofferdam_v1_operation, 42);
+  messageDesc(file_cofferdam_v1_operation, 43);
 
 /**
  * How bytes of a file are put into a string.

@@ -1,0 +1,46 @@
+//! What is said after the findings of a search or a list.
+
+use ops::beside_more;
+use text::one_line;
+
+/// Adds `more`, which says that there are more findings than are shown, and the result's hint on everything else.
+pub(crate) fn remark(text: &mut String, hint: &str, is_empty: bool, more: Option<String>) {
+    let more = more.filter(|_| !is_empty || hint.is_empty());
+    let rest = if more.is_some() { beside_more(hint) } else { hint };
+    let rest = (!rest.is_empty()).then(|| format!("[{}]", one_line(rest)));
+    for said in more.into_iter().chain(rest) {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&said);
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_findings_and_other_hints_are_told_once_each() {
+        let more = || Some("[stopped after 2 matches]".to_owned());
+        for (findings, hint, more, expected) in [
+            ("", "", None, ""),
+            ("a\n", "", None, "a\n"),
+            ("(none)", "3 left out", None, "(none)\n[3 left out]\n"),
+            ("(none)", "the tree is large", more(), "(none)\n[the tree is large]\n"),
+            ("a\n", "stopped: ask for more", more(), "a\n[stopped after 2 matches]\n"),
+            (
+                "a\n",
+                "stopped: ask for more; 3 left out",
+                more(),
+                "a\n[stopped after 2 matches]\n[3 left out]\n",
+            ),
+            ("a\n", "3 left out", None, "a\n[3 left out]\n"),
+        ] {
+            let mut text = findings.to_owned();
+            remark(&mut text, hint, findings == "(none)", more);
+            assert_eq!(text, expected, "{findings} {hint}");
+        }
+    }
+}
