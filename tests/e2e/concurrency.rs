@@ -263,3 +263,25 @@ async fn whoever_has_waited_for_as_long_as_the_profile_says_is_refused() {
     assert_eq!(late.get_error_details().error_info().unwrap().metadata["waited_s"], "1");
     assert_eq!(of_run(&mut run).await, (1, 0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_one_file_at_once_are_all_made() {
+    let daemon = Daemon::start().await;
+    let lines = |word: &str| (0..36).map(|n| format!("{word} {n:02}\n")).collect::<Vec<_>>().concat();
+    let workspace = daemon.workspace("w", &[("f", lines("old").as_str())]);
+    let run = daemon.run("build", &workspace).await;
+    let changes: Vec<_> = (0..36)
+        .map(|n| {
+            let (old, new) = (format!("old {n:02}"), format!("new {n:02}"));
+            let envelope = format!("*** Begin Patch\n*** Update File: f\n-{old}\n+{new}\n*** End Patch\n");
+            let change = if n % 2 == 0 { calls::replace("f", &old, &new) } else { calls::patch(&envelope) };
+            let mut run = run.clone();
+            tokio::spawn(async move { run.call(change).await })
+        })
+        .collect();
+    for change in changes {
+        let response = change.await.unwrap().unwrap();
+        assert_eq!(response.status(), Status::Succeeded, "{response:?}");
+    }
+    assert_eq!(std::fs::read_to_string(workspace.join("f")).unwrap(), lines("new"));
+}

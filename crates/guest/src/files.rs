@@ -42,18 +42,30 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, operation: Operation) -> (
     let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());
     let stop = Cancel::new(Some(call.deadline.into_std()));
     let asked = stop.clone();
+    let deadline = call.deadline;
+    let timed_out = || ToolFailure::new(Reason::TimedOut, "not done before the call's deadline");
+    let cancelled = || ToolFailure::new(Reason::Cancelled, "cancelled");
+    let _turn = if operation.has_effect() {
+        tokio::select! {
+            biased;
+            turn = lane.outside.lock() => Some(turn),
+            () = sleep_until(deadline) => return (Err(timed_out()), None),
+            () = call.cancelled() => return (Err(cancelled()), None),
+        }
+    } else {
+        None
+    };
     let mut work = lane.threads.run(move || {
         measured(|| {
             let jail = jail_for(&mounts, operation.outside().is_some(), &bounds)?;
             execute(&jail, &operation, &bounds, &asked)
         })
     });
-    let deadline = call.deadline;
     let failure = tokio::select! {
         biased;
         done = &mut work => return done.map_or_else(|_| (Err(ending()), None), told),
-        () = sleep_until(deadline) => ToolFailure::new(Reason::TimedOut, "not done before the call's deadline"),
-        () = call.cancelled() => ToolFailure::new(Reason::Cancelled, "cancelled"),
+        () = sleep_until(deadline) => timed_out(),
+        () = call.cancelled() => cancelled(),
     };
     stop.cancel();
     // Its own word says how far it came.

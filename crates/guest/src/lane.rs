@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
 use ops::{Bounds, Environment};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::args::Mounts;
 use crate::call::Calls;
@@ -25,6 +25,8 @@ pub(crate) struct Lane {
     pub(crate) threads: Threads,
     /// Places for downloads.
     pub(crate) transfers: Semaphore,
+    /// The turn of a write outside of the mounts, in order of arrival: links may lead two paths to one file there.
+    pub(crate) outside: Mutex<()>,
 }
 
 impl Lane {

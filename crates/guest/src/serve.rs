@@ -12,7 +12,7 @@ use rustix::process::{Pid, set_child_subreaper};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use wire::worker::v1::{Start, ToWorker, to_worker::Body};
 use worker_protocol::convert::bounds_from_wire;
 use worker_protocol::frame::{FrameBuffer, encode};
@@ -52,6 +52,7 @@ pub(crate) fn run(serve: Serve) -> Result<(), Fault> {
         preforks: Preforks::default(),
         threads,
         transfers: Semaphore::new(TRANSFERS),
+        outside: Mutex::new(()),
     });
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(attend(lane, serve.relayed));

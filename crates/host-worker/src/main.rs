@@ -11,6 +11,7 @@ mod recovery;
 mod serve;
 mod setup;
 mod sys;
+mod turns;
 mod worker_pool;
 
 use std::io;

@@ -21,8 +21,9 @@ use worker_protocol::convert::outcome_to_wire;
 use worker_protocol::frame::{FrameBuffer, FrameError, encode};
 
 use crate::child::Terms;
-use crate::job::{Job, Stop, writes_repository};
+use crate::job::{Job, Stop};
 use crate::setup::SetupError;
+use crate::turns::Turn;
 use crate::worker_pool::WorkerPool;
 
 /// Calls that wait for their turn.
@@ -56,6 +57,7 @@ impl From<Errno> for ServeError {
 struct Call {
     id: u64,
     start: Start,
+    turn: Turn,
     deadline: Instant,
 }
 
@@ -194,14 +196,15 @@ impl Server<'_> {
         }
     }
 
-    fn enqueue(&mut self, id: u64, start: Start) -> Result<(), ServeError> {
+    fn enqueue(&mut self, id: u64, mut start: Start) -> Result<(), ServeError> {
         if self.waiting.len() >= WAITING {
             let failure =
                 ToolFailure::new(Reason::Overloaded, "too many calls at once for this run; try again");
             return self.answer(id, outcome_to_wire(Err(failure)));
         }
         let time = Duration::from_millis(start.deadline_ms).min(LONGEST);
-        self.waiting.push_back(Call { id, start, deadline: Instant::now() + time });
+        let turn = Turn::of(&mut start);
+        self.waiting.push_back(Call { id, start, turn, deadline: Instant::now() + time });
         Ok(())
     }
 
@@ -226,25 +229,22 @@ impl Server<'_> {
         self.worker_pool.collect().into_iter().try_for_each(|answer| self.answer(answer.id, *answer.outcome))
     }
 
-    /// Begins what may begin: calls that write the repository one after the other, since git's own lock would fail the
-    /// second, everything else at once.
+    /// Begins the calls that there is room for: those that change one file, or the repository, one after the other in the
+    /// order in which they came, and all others at once.
     fn begin(&mut self) -> Result<(), ServeError> {
         let now = Instant::now();
+        let due = self.due(now);
         let mut later = VecDeque::new();
-        for call in std::mem::take(&mut self.waiting) {
+        for (call, due) in std::mem::take(&mut self.waiting).into_iter().zip(due) {
             if call.deadline <= now {
                 self.answer(call.id, Stop::TimedOut.outcome())?;
                 continue;
             }
-            let alone = writes_repository(&call.start);
-            let turn_of_another = alone
-                && (self.worker_pool.writes_repository()
-                    || later.iter().any(|call: &Call| writes_repository(&call.start)));
-            if !self.worker_pool.has_room() || turn_of_another {
+            if !due {
                 later.push_back(call);
                 continue;
             }
-            if let Err(error) = self.worker_pool.begin(call.id, call.start, call.deadline) {
+            if let Err(error) = self.worker_pool.begin(call.id, call.start, call.turn, call.deadline) {
                 let failure =
                     ToolFailure::new(Reason::Overloaded, format!("cannot start the operation: {error}"));
                 self.answer(call.id, outcome_to_wire(Err(failure)))?;
@@ -252,6 +252,22 @@ impl Server<'_> {
         }
         self.waiting = later;
         Ok(())
+    }
+
+    /// Says of each call that waits if it may begin.
+    fn due(&self, now: Instant) -> Vec<bool> {
+        let (mut turns, mut room) = (self.worker_pool.turns(), self.worker_pool.room());
+        let mut due = Vec::with_capacity(self.waiting.len());
+        for call in &self.waiting {
+            let lives = call.deadline > now;
+            let may = lives && room > 0 && turns.admit(&call.turn);
+            room -= usize::from(may);
+            if lives {
+                turns.take(&call.turn);
+            }
+            due.push(may);
+        }
+        due
     }
 
     fn answer(&mut self, id: u64, outcome: Outcome) -> Result<(), ServeError> {

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use wire::worker::v1::{Start, Usage};
 
 use crate::child::Terms;
-use crate::job::{Job, Stop, leaves_traces, writes_repository};
+use crate::job::{Job, Stop, leaves_traces};
 use crate::ready::Ready;
 use crate::recovery::{self, Answer, Progress, Recovery};
+use crate::turns::{Turn, Turns};
 
 /// Operations at work at the same time.
 const AT_WORK: usize = 16;
@@ -32,7 +33,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A call at work.
 struct Current {
     id: u64,
-    writes_repository: bool,
+    turn: Turn,
     leaves_traces: bool,
     job: Job,
 }
@@ -40,7 +41,8 @@ struct Current {
 /// All processes of the host worker.
 pub(crate) struct WorkerPool {
     current: Vec<Current>,
-    recoveries: Vec<Recovery>,
+    /// Each keeps the turn of the operation that it puts right.
+    recoveries: Vec<(Recovery, Turn)>,
     /// Wait for the next operations, until they are not worth their memory any longer.
     ready: VecDeque<Ready>,
     /// When an operation began or ended last. `None`: none has since they were given up.
@@ -61,32 +63,37 @@ impl WorkerPool {
     pub(crate) fn recover_everything(&mut self) -> io::Result<()> {
         if recovery::is_needed() {
             let number = self.next_number();
-            self.recoveries.push(Recovery::of_everyone(number, &self.terms)?);
+            self.recoveries.push((Recovery::of_everyone(number, &self.terms)?, Turn::default()));
         }
         Ok(())
     }
 
-    /// Whether another operation may begin now.
-    pub(crate) fn has_room(&self) -> bool {
-        self.current.len() < AT_WORK && !self.recoveries.iter().any(Recovery::is_of_everyone)
+    /// Returns how many more operations may begin now.
+    pub(crate) fn room(&self) -> usize {
+        let closed = self.recoveries.iter().any(|(recovery, _)| recovery.is_of_everyone());
+        if closed { 0 } else { AT_WORK.saturating_sub(self.current.len()) }
     }
 
-    /// Whether an operation that writes the repository is at work.
-    pub(crate) fn writes_repository(&self) -> bool {
-        self.current.iter().any(|call| call.writes_repository)
+    /// Returns what the operations at work have for themselves, and what is put right after others.
+    pub(crate) fn turns(&self) -> Turns<'_> {
+        let mut turns = Turns::default();
+        self.current.iter().for_each(|call| turns.take(&call.turn));
+        self.recoveries.iter().for_each(|(_, turn)| turns.take(turn));
+        turns
     }
 
     pub(crate) fn is_idle(&self) -> bool {
         self.current.is_empty() && self.recoveries.is_empty()
     }
 
-    pub(crate) fn begin(&mut self, id: u64, start: Start, deadline: Instant) -> io::Result<()> {
-        let (writes_repository, leaves_traces) = (writes_repository(&start), leaves_traces(&start));
+    /// Begins an operation whose turn it is.
+    pub(crate) fn begin(&mut self, id: u64, start: Start, turn: Turn, deadline: Instant) -> io::Result<()> {
+        let leaves_traces = leaves_traces(&start);
         let number = self.next_number();
         let ready = self.ready.pop_front();
         self.last = Some(Instant::now());
         let job = Job::begin_call(number, start, deadline, &self.terms, ready)?;
-        self.current.push(Current { id, writes_repository, leaves_traces, job });
+        self.current.push(Current { id, turn, leaves_traces, job });
         Ok(())
     }
 
@@ -155,7 +162,7 @@ impl WorkerPool {
                 call.job.stop(Stop::TimedOut);
             }
         }
-        self.recoveries.iter_mut().for_each(|recovery| recovery.expire(now));
+        self.recoveries.iter_mut().for_each(|(recovery, _)| recovery.expire(now));
     }
 
     /// Reads what the processes wrote; what is to be answered now.
@@ -173,20 +180,20 @@ impl WorkerPool {
             if ended || !call.leaves_traces {
                 answers.push(answer);
             } else {
-                dead.push((call.job.number(), answer));
+                dead.push((call.job.number(), std::mem::take(&mut call.turn), answer));
             }
             false
         });
         if !answers.is_empty() {
             self.last = Some(Instant::now());
         }
-        for (job, answer) in dead {
+        for (job, turn, answer) in dead {
             match Recovery::of_job(self.next_number(), job, answer, &self.terms) {
-                Ok(recovery) => self.recoveries.push(recovery),
+                Ok(recovery) => self.recoveries.push((recovery, turn)),
                 Err(answer) => answers.push(answer),
             }
         }
-        self.recoveries.retain_mut(|recovery| match recovery.advance() {
+        self.recoveries.retain_mut(|(recovery, _)| match recovery.advance() {
             Progress::AtWork => true,
             Progress::Over(answer) => {
                 answers.extend(answer);
@@ -198,7 +205,10 @@ impl WorkerPool {
 
     /// All of them, to be waited for.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &Job> {
-        self.current.iter().map(|call| &call.job).chain(self.recoveries.iter().map(Recovery::job))
+        self.current
+            .iter()
+            .map(|call| &call.job)
+            .chain(self.recoveries.iter().map(|(recovery, _)| recovery.job()))
     }
 
     fn next_number(&mut self) -> u64 {
@@ -228,7 +238,7 @@ mod tests {
         pool.expire(until);
         pool.prepare(until);
         assert!(pool.ready.is_empty() && pool.ready_until().is_none());
-        pool.begin(1, Start::default(), until).unwrap();
+        pool.begin(1, Start::default(), Turn::default(), until).unwrap();
         while pool.collect().is_empty() {
             std::thread::yield_now();
         }

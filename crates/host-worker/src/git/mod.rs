@@ -32,6 +32,9 @@ mod repository;
 mod show;
 mod status;
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use git2::{Oid, Repository};
 use jail::Jail;
 use ops::{Bound, Bounds, Git, GitResult, OpResult, Outcome, Preview, ToolFailure};
@@ -45,8 +48,19 @@ use diff::FIRST;
 use error::GitError;
 use output::Output;
 
+/// How long a lock of another git is waited for. One that stays longer is taken for a crashed one's.
+const LOCKED: Duration = Duration::from_secs(3);
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Executes the command. Where another git holds a lock it is given a moment.
 pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds) -> Outcome {
-    execute(jail, command, bounds).map(OpResult::Git).map_err(Into::into)
+    let until = Instant::now() + LOCKED;
+    loop {
+        match execute(jail, command, bounds) {
+            Err(GitError::Locked(_)) if Instant::now() < until => sleep(AGAIN),
+            done => return done.map(OpResult::Git).map_err(Into::into),
+        }
+    }
 }
 
 /// What it would do, and what a consent to it is bound to. Changes nothing.

@@ -15,6 +15,7 @@ use jail::{Change, Jail, Metadata, Parents, Removable, Removal, RemoveError, San
 
 use super::location::{bind_lineage, bind_owner, is_still};
 use super::trash::{self, Kept, NotKept};
+use super::when::{Undone, when};
 use crate::{
     Binder, Bound, Bounds, Delete, DeleteResult, EntryType, FileState, Held, OpResult, Outcome, Preview,
     Reason, ToolFailure, before_effect,
@@ -28,8 +29,12 @@ struct Going {
     kept: Option<Kept>,
 }
 
-/// Removes it.
+/// Removes it. Where it has changed since the look, it is looked at again.
 pub fn delete(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Outcome {
+    when(|_| attempt(jail, delete, bounds), None)
+}
+
+fn attempt(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Result<OpResult, Undone> {
     let held_to = bounds.held_to.as_ref();
     let look = || Ok(jail.writable(&delete.path)?).and_then(|writable| Ok((writable, writable.removal()?)));
     let (writable, removal) = look().map_err(|failure| before_effect(held_to, failure))?;
@@ -37,6 +42,7 @@ pub fn delete(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Outcome {
     let going = prepare(jail, &delete.path, removal.what(), held_to.is_some())
         .map_err(|failure| before_effect(held_to, failure))?;
     let gone = held(delete, &writable, removal.what(), &going, held_to)
+        .map_err(Undone::from)
         .and_then(|change| remove(jail, removal, change, going.kept.is_none()));
     let trash_entry = going.kept.as_ref().map(Kept::entry).unwrap_or_default();
     match gone {
@@ -54,12 +60,12 @@ pub fn delete(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Outcome {
             Ok(OpResult::Delete(result))
         }
         // It is gone all the same.
-        Ok(Some(not_durable)) => Err(not_durable.with("trash_entry", trash_entry)),
-        Err(failure) => {
+        Ok(Some(not_durable)) => Err(not_durable.with("trash_entry", trash_entry).into()),
+        Err(undone) => {
             if let Some(kept) = going.kept {
                 kept.forget();
             }
-            Err(failure)
+            Err(undone)
         }
     }
 }
@@ -70,19 +76,20 @@ fn remove(
     removal: Removal,
     change: Option<Change<'_>>,
     for_good: bool,
-) -> Result<Option<ToolFailure>, ToolFailure> {
+) -> Result<Option<ToolFailure>, Undone> {
     if let Some(change) = change {
         match jail.commit(vec![change]).map_err(ToolFailure::from) {
             Ok(()) => return Ok(None),
             // The disk has no room for the change's notes either, and nothing was begun: what makes room must not need any.
             Err(failure) if for_good && failure.reason == Reason::WriteLimit => {}
-            Err(failure) => return Err(failure),
+            Err(failure) => return Err(failure.into()),
         }
     }
     match removal.remove() {
         Ok(()) => Ok(None),
         Err(error @ RemoveError::NotDurable { .. }) => Ok(Some(error.into())),
-        Err(error) => Err(error.into()),
+        Err(RemoveError::Changed { .. }) if !for_good => Err(Undone::Stale),
+        Err(error) => Err(ToolFailure::from(error).into()),
     }
 }
 

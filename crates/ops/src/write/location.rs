@@ -143,10 +143,7 @@ impl<'j> Location<'j> {
             (None, None) => {
                 let target = writable.target(Parents::Create).map_err(ToolFailure::from)?;
                 if target.found() != Found::Absent {
-                    return Err(Undone::Failed(ToolFailure::new(
-                        Reason::PreconditionFailed,
-                        format!("{} was created by someone else in the meantime", self.path.excerpt()),
-                    )));
+                    return Err(Undone::Stale);
                 }
                 target.write_from(filling, permissions, mode)?
             }

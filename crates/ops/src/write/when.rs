@@ -1,8 +1,11 @@
 //! An effect that waits until it may come: all that can be prepared is, and what was looked at counts only if it is still so.
 
-use jail::WriteError;
+use jail::{CommitError, WriteError};
 
 use crate::{OpResult, Outcome, Reason, ToolFailure};
+
+/// Looks at a file that another changes all the time, before it is left to that one.
+const MAX_ATTEMPTS: u32 = 50;
 
 /// Waits until the effect may come. After an error it never may.
 pub type Go<'g> = &'g mut dyn FnMut() -> Result<(), ToolFailure>;
@@ -11,7 +14,7 @@ pub type Go<'g> = &'g mut dyn FnMut() -> Result<(), ToolFailure>;
 #[derive(Debug)]
 pub(super) enum Undone {
     Failed(ToolFailure),
-    /// What was looked at has changed while the effect waited.
+    /// The file has changed since the look.
     Stale,
 }
 
@@ -23,7 +26,21 @@ impl From<ToolFailure> for Undone {
 
 impl From<WriteError> for Undone {
     fn from(error: WriteError) -> Self {
-        Self::Failed(error.into())
+        match error {
+            WriteError::Changed { .. } => Self::Stale,
+            error => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl From<CommitError> for Undone {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError { cause: WriteError::Changed { .. }, left, undone: true } if left.is_empty() => {
+                Self::Stale
+            }
+            error => Self::Failed(error.into()),
+        }
     }
 }
 
@@ -33,20 +50,24 @@ impl Undone {
             Self::Failed(failure) => failure,
             Self::Stale => ToolFailure::new(
                 Reason::PreconditionFailed,
-                "the file was changed by someone else; try again",
+                "the file was changed by someone else each time; no file was changed; try again",
             ),
         }
     }
 }
 
-/// Attempts it, and begins again after `go` where the first look is stale by then: as though it had begun only now.
+/// Attempts it, and begins again where the file has changed since the look: as though it had begun only now.
+///
+/// Calls that change one file take turns, so that only others are met here: a command, or a second name of the file. Each
+/// attempt fails because another's change has succeeded.
 pub(super) fn when(
     mut attempt: impl FnMut(Option<Go<'_>>) -> Result<OpResult, Undone>,
     go: Option<Go<'_>>,
 ) -> Outcome {
-    match attempt(go) {
-        Err(Undone::Stale) => attempt(None),
-        done => done,
+    let mut done = attempt(go);
+    for _ in 1..MAX_ATTEMPTS {
+        let Err(Undone::Stale) = done else { break };
+        done = attempt(None);
     }
-    .map_err(Undone::failure)
+    done.map_err(Undone::failure)
 }

@@ -23,21 +23,34 @@ use jail::{Change, Fill, Jail, Then, WriteMode};
 
 use super::location::Location;
 use super::trash::{self, Kept};
-use super::when::Undone;
-use crate::{Binder, Bound, Bounds, OpResult, Outcome, Patch, Preview, Reason, ToolFailure, before_effect};
+use super::when::{Undone, when};
+use crate::{Binder, Bound, Bounds, OpResult, Outcome, Patch, Preview, ToolFailure, before_effect};
 
 use plan::{Planned, plan};
 use report::report;
 
-/// Applies the patch.
+/// Applies the patch. Where a file has changed since the look, it is applied to what the file is then.
 pub fn patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Outcome {
+    if bounds.held_to.is_none() {
+        return when(|_| attempt(jail, patch, bounds), None);
+    }
+    attempt(jail, patch, bounds).map_err(|undone| match undone {
+        Undone::Failed(failure) => failure,
+        Undone::Stale => before_effect(bounds.held_to.as_ref(), Undone::Stale.failure()),
+    })
+}
+
+fn attempt(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Result<OpResult, Undone> {
     let held_to = bounds.held_to.as_ref();
     let mut planned = plan(jail, patch, bounds).map_err(|failure| before_effect(held_to, failure))?;
     if held_to.is_some() {
         bound(&planned)?.demand(held_to)?;
     }
     let mut result = report(&planned, bounds);
-    let kept = keep(jail, &mut planned).map_err(|failure| before_effect(held_to, failure))?;
+    let kept = keep(jail, &mut planned).map_err(|undone| match undone {
+        Undone::Failed(failure) => Undone::Failed(before_effect(held_to, failure)),
+        Undone::Stale => Undone::Stale,
+    })?;
     for (file, kept) in result.files.iter_mut().zip(&kept) {
         file.trash_entry = kept.as_ref().map(Kept::entry).unwrap_or_default();
     }
@@ -71,7 +84,7 @@ fn bound(planned: &[Planned<'_>]) -> Result<Bound, ToolFailure> {
 }
 
 /// Copies of the files that are deleted, one for each file of the patch or none.
-fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<Kept>>, ToolFailure> {
+fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<Kept>>, Undone> {
     let mut all: Vec<Option<Kept>> = Vec::new();
     for file in planned {
         let kept = if file.is_deletion() { keep_one(jail, file).map(Some) } else { Ok(None) };
@@ -90,28 +103,19 @@ fn change(place: Location<'_>, then: Then, held: bool) -> Change<'_> {
     if held { place.into_held_change(then) } else { place.into_change(then) }
 }
 
-fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<Kept, ToolFailure> {
-    let changed = || {
-        ToolFailure::new(
-            Reason::PreconditionFailed,
-            format!(
-                "{} was changed by someone else in the meantime; no file was changed",
-                file.path.excerpt()
-            ),
-        )
-    };
+fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<Kept, Undone> {
     let seen = file.place.sha256_before();
-    let found = file.place.reopen()?.ok_or_else(changed)?;
-    let kept = trash::keep(jail, file.path, &found)?;
+    let found = file.place.reopen()?.ok_or(Undone::Stale)?;
+    let kept = trash::keep(jail, file.path, &found).map_err(ToolFailure::from)?;
     if kept.record().sha256 == seen {
         return Ok(kept);
     }
     kept.forget();
-    Err(changed())
+    Err(Undone::Stale)
 }
 
 /// Makes the changes. `held`: only if they displace what was bound.
-fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>, held: bool) -> Result<(), ToolFailure> {
+fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>, held: bool) -> Result<(), Undone> {
     planned.retain(|file| !file.is_unchanged());
     if !held
         && let [file] = &planned[..]
@@ -121,8 +125,7 @@ fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>, held: bool) -> Result<(
         let Some(file) = planned.pop() else { return Ok(()) };
         let content = file.content.unwrap_or_default();
         let mut whole = Fill::new(move |new| new.write_all(&content));
-        let done = file.place.put(whole.filling(), None, WriteMode::ReplaceUnchanged, None);
-        return done.map_err(Undone::failure);
+        return file.place.put(whole.filling(), None, WriteMode::ReplaceUnchanged, None);
     }
     let mut changes = Vec::new();
     for file in planned {
@@ -138,5 +141,10 @@ fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>, held: bool) -> Result<(
             (_, None) => changes.push(file.place.into_change(Then::Gone)),
         }
     }
-    if changes.is_empty() { Ok(()) } else { Ok(jail.commit(changes)?) }
+    match changes.is_empty() {
+        true => Ok(()),
+        // A consent was given to one state of the files, and to no other.
+        false if held => Ok(jail.commit(changes).map_err(ToolFailure::from)?),
+        false => Ok(jail.commit(changes)?),
+    }
 }
