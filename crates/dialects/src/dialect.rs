@@ -39,7 +39,10 @@ pub trait Dialect: Sync {
     /// How a caller of `tool` sees what it left out, in the caller's own names.
     fn left_out(&self, tool: &str) -> String {
         let argument = |name| self.tool(tool).ok().and_then(|tool| tool.argument(name));
-        match (argument("path"), argument("glob").or_else(|| argument("pattern"))) {
+        match (
+            argument("path").or_else(|| argument("file_path")),
+            argument("glob").or_else(|| argument("pattern")),
+        ) {
             (Some(path), _) => format!("to see one, give its own path as {path}"),
             (None, Some(pattern)) => format!("to see one, begin {pattern} with its directory"),
             (None, None) => "to see one, name it".to_owned(),

@@ -3,11 +3,13 @@
 use ops::beside_more;
 use text::one_line;
 
-/// Adds `more`, which says that there are more findings than are shown, and the result's hint on everything else.
-pub(crate) fn remark(text: &mut String, hint: &str, is_empty: bool, more: Option<String>) {
+/// Adds `more`, which says that there are more findings than are shown, and the result's hint on everything else. Returns whether
+/// there was anything to add.
+pub(crate) fn remark(text: &mut String, hint: &str, is_empty: bool, more: Option<String>) -> bool {
     let more = more.filter(|_| !is_empty || hint.is_empty());
     let rest = if more.is_some() { beside_more(hint) } else { hint };
     let rest = (!rest.is_empty()).then(|| format!("[{}]", one_line(rest)));
+    let any = more.is_some() || rest.is_some();
     for said in more.into_iter().chain(rest) {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -15,6 +17,7 @@ pub(crate) fn remark(text: &mut String, hint: &str, is_empty: bool, more: Option
         text.push_str(&said);
         text.push('\n');
     }
+    any
 }
 
 #[cfg(test)]
@@ -39,8 +42,8 @@ mod tests {
             ("a\n", "3 left out", None, "a\n[3 left out]\n"),
         ] {
             let mut text = findings.to_owned();
-            remark(&mut text, hint, findings == "(none)", more);
-            assert_eq!(text, expected, "{findings} {hint}");
+            let any = remark(&mut text, hint, findings == "(none)", more);
+            assert_eq!((text.as_str(), any), (expected, expected != findings), "{findings} {hint}");
         }
     }
 }

@@ -11,6 +11,7 @@ pub fn beside_more(hint: &str) -> &str {
 }
 
 /// Adds to the hint of a result that what was left out, in the names of the API.
+#[cfg(any(test, feature = "read"))]
 pub(crate) fn noted(mut result: OpResult) -> OpResult {
     let note = note(&result, None);
     if let (false, Some(hint)) = (note.is_empty(), hint(&mut result)) {

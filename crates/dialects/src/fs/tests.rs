@@ -239,6 +239,7 @@ fn a_directory_is_entries_or_a_preview() {
         truncated: false,
         total_entries: 2,
         hint: String::new(),
+        left_out: None,
     };
     let shown = json!([
         {"name": "a", "path": "@project/a", "type": "file", "bytes": 5},

@@ -67,7 +67,9 @@ fn list(result: &ListResult) -> String {
         let (shown, all) = (result.entries.len(), result.total_entries);
         format!("[truncated: {shown} of {all} or more entries; list a subdirectory, or use grep]")
     });
-    remark(&mut text, &result.hint, result.entries.is_empty(), more);
+    if remark(&mut text, &result.hint, result.entries.is_empty(), more) {
+        text.pop();
+    }
     text
 }
 
@@ -84,7 +86,9 @@ fn grep(result: &GrepResult) -> String {
     let count = result.matches.len();
     let more =
         result.truncated.then(|| format!("[stopped after {count} matches; narrow the pattern or the path]"));
-    remark(&mut text, &result.hint, result.matches.is_empty(), more);
+    if remark(&mut text, &result.hint, result.matches.is_empty(), more) {
+        text.pop();
+    }
     text
 }
 
