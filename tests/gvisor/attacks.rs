@@ -126,7 +126,7 @@ async fn v3_no_namespace_and_no_socket_of_another_family_can_be_had() {
         format!("clone:{},{}", libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD),
         format!("chroot:{},0", libc::SYS_chroot),
         format!("mount:{},0,0,0,0,0", libc::SYS_mount),
-        format!("netlink:{},{},{},0", libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW),
+        format!("netlink:{},{},{},16", libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW),
         format!("packet:{},{},{},0", libc::SYS_socket, libc::AF_PACKET, libc::SOCK_RAW),
         format!("keyctl:{},0,0", libc::SYS_keyctl),
     ];

@@ -108,6 +108,18 @@ async fn v1_no_exchange_of_a_directory_leads_a_read_out() {
 }
 
 #[tokio::test]
+async fn v1_shared_memory_names_of_hosts_and_interfaces_are_there() {
+    let (_daemon, mut inside) = enter().await;
+    let script = "grep -w localhost /etc/hosts; cat /etc/hostname; echo shared >/dev/shm/x && cat /dev/shm/x; ip -o link | grep -c lo:";
+    let result = inside.run.ran(calls::shell(script)).await;
+    let hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
+    assert_eq!(result.stdout, format!("{hosts}cofferdam\nshared\n1\n"), "{result:?}");
+    let full = "head -c 200000000 /dev/zero >/dev/shm/full; wc -c </dev/shm/full; : >/dev/shm/full";
+    let filled = inside.run.ran(calls::shell(full)).await;
+    assert!(filled.stdout.trim().parse::<u64>().unwrap() <= 64 << 20, "{filled:?}");
+}
+
+#[tokio::test]
 async fn v1_a_command_inherits_nothing_and_has_no_network() {
     let (_daemon, mut inside) = enter().await;
     let result = inside.run.ran(calls::shell("ls /proc/self/fd; cat /proc/net/dev | tail -n +3")).await;

@@ -80,7 +80,10 @@ pub(crate) async fn no_other_socket(inside: &mut Inside) {
     };
     let attempts = [
         socket("vsock", libc::AF_VSOCK, stream, 0),
-        socket("netlink route", libc::AF_NETLINK, raw, libc::NETLINK_ROUTE),
+        socket("netlink netfilter", libc::AF_NETLINK, raw, libc::NETLINK_NETFILTER),
+        socket("netlink generic", libc::AF_NETLINK, raw, libc::NETLINK_GENERIC),
+        socket("netlink xfrm", libc::AF_NETLINK, raw, libc::NETLINK_XFRM),
+        socket("netlink diagnosis", libc::AF_NETLINK, raw, libc::NETLINK_SOCK_DIAG),
         socket("netlink audit", libc::AF_NETLINK, raw, libc::NETLINK_AUDIT),
         socket("netlink uevents", libc::AF_NETLINK, raw, libc::NETLINK_KOBJECT_UEVENT),
         socket("alg", libc::AF_ALG, libc::SOCK_SEQPACKET, 0),

@@ -24,7 +24,7 @@ async fn c5_nothing_can_be_written_but_the_run_s_own_places() {
         let (mut changed, mut own): (Vec<_>, Vec<_>) =
             writable.into_iter().partition(|path| layer.contains(&&*top(path)));
         own.sort();
-        assert_eq!(own, ["/state", "/tmp", "/workspace"]);
+        assert_eq!(own, ["/dev/shm", "/state", "/tmp", "/workspace"]);
         // What the engine and the daemon put into the image's directories is not the run's.
         let theirs = ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"];
         changed.retain(|path| theirs.contains(&&**path));
@@ -45,7 +45,7 @@ async fn c5_a_read_only_workspace_cannot_be_written_by_commands() {
     let mut inside = Inside::enter(&daemon, "w").await;
     let mut writable = inside.probe(&["writable"]).await;
     writable.sort();
-    assert_eq!(writable, ["/state", "/tmp"]);
+    assert_eq!(writable, ["/dev/shm", "/state", "/tmp"]);
 }
 
 #[tokio::test]

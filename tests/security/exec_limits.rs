@@ -160,6 +160,22 @@ async fn c4_a_full_tmp_is_told_and_leaves_room_for_the_next_command() {
 }
 
 #[tokio::test]
+async fn c4_full_shared_memory_is_told_and_leaves_room_for_the_next_command() {
+    let (_daemon, runs) = enter(v1::Limits { memory_bytes: 64 * MIB, ..Default::default() }).await;
+    for mut inside in runs {
+        let agent = agent_pid(&inside);
+        // Both file systems in memory, as far as they go.
+        let script = "head -c 2000000000 /dev/zero >/tmp/full; head -c 2000000000 /dev/zero >/dev/shm/full";
+        let result = inside.exec(shell(script)).await;
+        assert_eq!(why(&result), ("", vec!["tmp-space", "shm-space"], true), "{result:?}");
+        assert!(result.hint.contains("/dev/shm is full: delete"), "{}", result.hint);
+        as_before(&mut inside, agent).await;
+        let result = inside.exec(shell(": >/tmp/full; : >/dev/shm/full")).await;
+        assert_eq!((why(&result).0, result.limits_hit.len()), ("", 0), "{result:?}");
+    }
+}
+
+#[tokio::test]
 async fn x3_a_flood_of_gigabytes_ends_with_its_reason() {
     let (_daemon, runs) = enter(v1::Limits::default()).await;
     for mut inside in runs {

@@ -135,7 +135,10 @@ async fn c2_the_engine_confirms_it() {
         let mut expected = vec![
             ("/.cofferdam/guest", false),
             ("/etc/group", false),
+            ("/etc/hostname", false),
+            ("/etc/hosts", false),
             ("/etc/passwd", false),
+            ("/etc/resolv.conf", false),
             ("/state", true),
             ("/state/logs", false),
             ("/workspace", true),

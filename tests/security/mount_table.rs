@@ -56,7 +56,10 @@ fn expected(workspace: Option<&str>) -> Vec<(String, String)> {
     let every = [
         ("/.cofferdam/guest", "/state/bin/coffer-guest"),
         ("/etc/group", "/state/bin/group"),
+        ("/etc/hostname", "/state/bin/hostname"),
+        ("/etc/hosts", "/state/bin/hosts"),
         ("/etc/passwd", "/state/bin/passwd"),
+        ("/etc/resolv.conf", "/state/bin/resolv.conf"),
         ("/state", "/state/runs/RUN"),
         ("/state/logs", "/state/logs/RUN"),
     ];

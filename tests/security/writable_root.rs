@@ -35,7 +35,7 @@ async fn c6_nothing_but_the_layer_and_the_run_s_own_places_can_be_written() {
     // The probe itself cannot be opened for writing while it runs.
     assert_eq!(
         tops.into_iter().collect::<Vec<_>>(),
-        ["bin", "etc", "home", "state", "tmp", "usr", "workspace"]
+        ["bin", "dev", "etc", "home", "state", "tmp", "usr", "workspace"]
     );
 
     let mut inside = enter(&daemon, "debian", &debian()).await;

@@ -32,6 +32,20 @@ async fn u5_processes_of_every_user_end_with_their_command_and_with_the_run() {
     assert_eq!(daemon.left_by_runs(), (vec![], vec![]));
 }
 
+/// As in other containers, where root is root of all files.
+#[tokio::test(flavor = "multi_thread")]
+async fn u6_a_root_has_shared_memory_and_can_give_names_to_hosts() {
+    let daemon = daemon().await;
+    let mut run = daemon.run_on(rooted(requests::managed("rooted"))).await;
+    let names = "hostname && getent hosts cofferdam && echo 127.0.0.1 api.example.org >>/etc/hosts && getent hosts api.example.org";
+    let found = "cofferdam\n127.0.0.1       cofferdam\n127.0.0.1       api.example.org\n";
+    assert_eq!(script(&mut run, names).await, found);
+    assert_eq!(
+        script(&mut run, "echo shared >/dev/shm/x && cat /dev/shm/x && ! touch /dev/x").await,
+        "shared\n"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn u5_a_run_outlives_its_daemon_as_root_of_its_namespace() {
     let mut daemon = daemon().await;

@@ -31,6 +31,9 @@ async fn u6_cold_and_warm_runs_with_and_without_a_writable_root() {
     is_mapped(&mut run, &harness).await;
     let root = "echo x >/etc/mine && rm /bin/vi && cd && pwd && stat -c %u /etc /etc/mine /bin/sh";
     assert_eq!(script(&mut run, root).await, "/home/agent\n1001\n1001\n1001\n");
+    let offers =
+        "grep cofferdam /etc/hosts && echo shared >/dev/shm/x && cat /dev/shm/x && test -e /etc/mtab";
+    assert_eq!(script(&mut run, offers).await, "127.0.0.1\tcofferdam\nshared\n");
     run.stop().await;
 
     daemon.pool_is_full(1).await;

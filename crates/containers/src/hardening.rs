@@ -1,17 +1,17 @@
 //! Hardening: from a profile and the facts of a run to a container, as a pure function.
 //!
 //! Invariants of every container that leaves here: no network, no capability, no new privilege, no root of the host, our seccomp
-//! profile, a root file system of the engine's that cannot be written, and nothing writable but the run's own mounts and a
-//! small `/tmp`. A writable root is directories of the run's own layer, mounted over those of the image. Who asks for less must change this file, and the snapshot beside it.
+//! profile, a root file system of the engine's that cannot be written, and nothing writable but the run's own mounts and
+//! small file systems in memory at `/tmp` and `/dev/shm`. A writable root is directories of the run's own layer, mounted over those of the image. Who asks for less must change this file, and the snapshot beside it.
 
 mod paths;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::accounts::Accounts;
 use crate::boundary::Boundary;
 use crate::engine::UsableImage;
+use crate::etc::{EtcFiles, HOSTNAME};
 use crate::ids::RunUser;
 use crate::run_as::RunAs;
 use crate::seccomp::{SeccompError, seccomp_profile, seccomp_profile_of_root};
@@ -23,9 +23,6 @@ pub const LABEL_RUN: &str = "io.cofferdam.run";
 pub const LABEL_SPEC: &str = "io.cofferdam.spec";
 /// Where the guest is mounted in every container.
 pub const GUEST_PATH: &str = "/.cofferdam/guest";
-/// Where programs look for the names of users.
-pub const PASSWD_PATH: &str = "/etc/passwd";
-pub const GROUP_PATH: &str = "/etc/group";
 
 /// Whether programs in `/tmp` can be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +54,7 @@ impl Root {
 /// What an operator can choose. What is not here cannot be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hardening {
-    /// Memory, in bytes; `/tmp` counts towards it. There is no swap beyond it.
+    /// Memory, in bytes; `/tmp` and `/dev/shm` count towards it. There is no swap beyond it.
     pub memory_bytes: u64,
     /// Processor time, in thousandths of a processor.
     pub cpu_millis: u32,
@@ -69,6 +66,8 @@ pub struct Hardening {
     pub file_size_bytes: u64,
     /// Size of `/tmp`, in bytes; half of the memory at most.
     pub tmp_bytes: u64,
+    /// Size of `/dev/shm`, in bytes; a quarter of the memory at most.
+    pub shm_bytes: u64,
     pub tmp: Tmp,
     /// The mounts of a writable root are among the run's own.
     pub root: Root,
@@ -88,6 +87,7 @@ impl Default for Hardening {
             open_files: 1024,
             file_size_bytes: 1 << 30,
             tmp_bytes: 64 << 20,
+            shm_bytes: 64 << 20,
             tmp: Tmp::NoExec,
             root: Root::ReadOnly,
             run_as: RunAs::Agent,
@@ -106,9 +106,11 @@ impl Hardening {
         }
     }
 
-    /// Whether the names of users and groups are the daemon's files. Packages add names of their own, so that a root has the image's:
-    /// a command that becomes one of them is nobody on the host.
-    pub fn has_own_accounts(&self) -> bool {
+    /// Returns true if the files in `/etc` of users and hosts are the daemon's, mounted read-only.
+    ///
+    /// A root has those of its image and its layer, and can change them: packages add names of users. A command that becomes
+    /// one of these users has no rights on the host.
+    pub fn has_own_etc(&self) -> bool {
         self.run_as == RunAs::Agent
     }
 }
@@ -126,12 +128,12 @@ pub struct RunFacts {
     pub instance_id: String,
     pub image: UsableImage,
     pub user: RunUser,
-    /// The run's mounts. The guest and the accounts are added by themselves.
+    /// The run's mounts. The guest and the files in `/etc` are added here.
     pub mounts: Vec<MountSpec>,
     /// The guest's binary on the host: root's, mode 0711.
     pub guest: PathBuf,
-    /// The users and groups that the container knows, for the same user.
-    pub accounts: Accounts,
+    /// The daemon's files in `/etc`, for the same user.
+    pub etc: EtcFiles,
     /// Further labels; they cannot replace our own.
     pub labels: BTreeMap<String, String>,
 }
@@ -152,9 +154,8 @@ pub enum HardeningError {
 
 pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<ContainerSpec, HardeningError> {
     let mut mounts = facts.mounts.clone();
-    let accounts = [(&facts.accounts.passwd, PASSWD_PATH), (&facts.accounts.group, GROUP_PATH)];
-    let accounts = accounts.into_iter().filter(|_| profile.has_own_accounts());
-    for (source, target) in [(&facts.guest, GUEST_PATH)].into_iter().chain(accounts) {
+    let etc = facts.etc.iter().filter(|_| profile.has_own_etc()).map(|(target, source)| (source, *target));
+    for (source, target) in [(&facts.guest, GUEST_PATH)].into_iter().chain(etc) {
         mounts.push(MountSpec::own(source, target).map_err(|source| HardeningError::Own { target, source })?);
     }
     mounts.sort_by(|a, b| a.target.cmp(&b.target));
@@ -169,12 +170,15 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
             ("HOME", profile.home()),
             ("LANG", "C.UTF-8"),
         ]),
-        hostname: "cofferdam".into(),
+        hostname: HOSTNAME.into(),
         labels: facts.labels.clone(),
         mounts,
-        tmpfs: strings([("/tmp", tmp_options(profile).as_str())]),
+        tmpfs: strings([
+            ("/tmp", tmp_options(profile).as_str()),
+            ("/dev/shm", shm_options(profile).as_str()),
+        ]),
         network: "none".into(),
-        // An IPC namespace of its own without /dev/shm, which would be one more writable place.
+        // An IPC namespace of its own. The engine would give it a /dev/shm without a bound of files, and a /dev/mqueue.
         ipc: "none".into(),
         cgroup_namespace: "private".into(),
         pid_namespace: String::new(),
@@ -232,6 +236,13 @@ fn tmp_options(profile: &Hardening) -> String {
     format!("rw,{exec},nosuid,nodev,mode=1777,size={size},nr_inodes={files}")
 }
 
+/// Shared memory, as `shm_open` makes it. It is bounded like `/tmp`, so that both together leave room for the next command.
+fn shm_options(profile: &Hardening) -> String {
+    let size = profile.shm_bytes.min(profile.memory_bytes / 4);
+    let files = (profile.memory_bytes / 32 / 1024).min(16_384);
+    format!("rw,noexec,nosuid,nodev,mode=1777,size={size},nr_inodes={files}")
+}
+
 fn strings<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
@@ -244,6 +255,7 @@ fn owned(paths: &[&str]) -> Vec<String> {
 pub(crate) mod tests {
     use super::*;
     use crate::engine::ImageFacts;
+    use crate::etc::etc_files;
     use crate::ids::ImageId;
     use crate::spec::Propagation;
     use std::path::Path;
@@ -266,7 +278,10 @@ pub(crate) mod tests {
                 MountSpec::new(Path::new("/srv/p"), "/pkg", true, Propagation::Slave).unwrap(),
             ],
             guest: "/usr/lib/cofferdam/coffer-guest".into(),
-            accounts: Accounts { passwd: "/var/lib/passwd".into(), group: "/var/lib/group".into() },
+            etc: etc_files(RunUser::DEFAULT, "/tmp")
+                .into_iter()
+                .map(|(path, _)| (path, Path::new("/var/lib").join(path.trim_start_matches("/etc/"))))
+                .collect(),
             labels: strings([("team", "red"), (LABEL_RUN, "forged")]),
         }
     }
@@ -310,13 +325,18 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn tmp_leaves_room_in_memory() {
-        let tmp = |memory_bytes, tmp_bytes| {
-            let profile = Hardening { memory_bytes, tmp_bytes, ..Hardening::default() };
-            container_spec(&profile, &facts()).unwrap().tmpfs["/tmp"].clone()
+    fn tmp_and_shared_memory_leave_room_in_memory() {
+        let of = |memory_bytes, bytes| {
+            let profile =
+                Hardening { memory_bytes, tmp_bytes: bytes, shm_bytes: bytes, ..Hardening::default() };
+            let tmpfs = container_spec(&profile, &facts()).unwrap().tmpfs;
+            ["/tmp", "/dev/shm"].map(|path| tmpfs[path].split_once("mode=1777,").unwrap().1.to_owned())
         };
-        assert!(tmp(1 << 30, 64 << 20).ends_with("size=67108864,nr_inodes=65536"));
-        assert!(tmp(64 << 20, 1 << 30).ends_with("size=33554432,nr_inodes=8192"));
+        assert_eq!(of(1 << 30, 64 << 20), ["size=67108864,nr_inodes=65536", "size=67108864,nr_inodes=16384"]);
+        assert_eq!(of(64 << 20, 1 << 30), ["size=33554432,nr_inodes=8192", "size=16777216,nr_inodes=2048"]);
+        let exec = Hardening { tmp: Tmp::Exec, ..Hardening::default() };
+        let shm = container_spec(&exec, &facts()).unwrap().tmpfs["/dev/shm"].clone();
+        assert!(shm.starts_with("rw,noexec,nosuid,nodev,"), "{shm}");
     }
 
     #[test]
@@ -343,7 +363,7 @@ pub(crate) mod tests {
         assert_eq!(spec.capabilities_added, added);
         assert_eq!(RunAs::MappedRoot.capability_set(), 0xeb);
         assert_eq!(spec.capabilities_dropped, ["ALL"]);
-        assert!(!spec.mounts.iter().any(|mount| mount.target.starts_with("/etc")), "{:?}", spec.mounts);
+        assert!(!spec.mounts.iter().any(|mount| mount.target.starts_with("/etc/")), "{:?}", spec.mounts);
         // And nothing else differs.
         spec.mounts.clone_from(&usual.mounts);
         assert!(

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use crate::accounts;
 use crate::busybox::Busybox;
 use crate::engine::{Engine, EngineError, ImageFacts, ImageRefused, ImportChanges, UsableImage};
+use crate::etc;
 use crate::hardening::Root;
 use crate::ids::{ImageReference, RunUser};
 
@@ -90,7 +90,7 @@ fn write_tar<W: Write>(busybox: &Busybox, to: W) -> io::Result<W> {
     }
     // For who starts it without a daemon, which mounts the same.
     let (group, passwd) =
-        (accounts::group(RunUser::DEFAULT), accounts::passwd(RunUser::DEFAULT, Root::ReadOnly.home()));
+        (etc::group(RunUser::DEFAULT), etc::passwd(RunUser::DEFAULT, Root::ReadOnly.home()));
     entry(&mut tar, "etc/group", EntryType::Regular, 0o644, group.as_bytes())?;
     entry(&mut tar, "etc/passwd", EntryType::Regular, 0o644, passwd.as_bytes())?;
     link(&mut tar, "usr/bin", "../bin")?;

@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 
-pub mod accounts;
 mod advisories;
 mod boundary;
 mod busybox;
 mod cgroups;
 mod docker;
 mod engine;
+mod etc;
 mod exec;
 mod hardening;
 mod ids;
@@ -33,10 +33,11 @@ pub use engine::{
     BuildNetwork, ContainerListing, ContainerState, Engine, EngineError, EngineFacts, ImageBuild, ImageFacts,
     ImageListing, ImageRefused, ImportChanges, Inspection, TarStream, UsableImage,
 };
+pub use etc::{EtcFiles, GROUP_PATH, PASSWD_PATH, etc_files, host_files};
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
 pub use hardening::{
-    GROUP_PATH, GUEST_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, PASSWD_PATH,
-    Root, RunFacts, Tmp, container_spec, cpu_limit,
+    GUEST_PATH, Hardening, HardeningError, LABEL_INSTANCE, LABEL_RUN, LABEL_SPEC, Root, RunFacts, Tmp,
+    container_spec, cpu_limit,
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
 pub use image::{DefaultImage, DefaultImageError, ensure_default};

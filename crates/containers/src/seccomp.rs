@@ -3,7 +3,7 @@
 //! `images/README.md` says why each rule is there. The engine parses the profile when a container is created; here
 //! it is only made compact, because it travels inside the request.
 
-use libc::{AF_NETLINK, EAFNOSUPPORT};
+use libc::{AF_NETLINK, EAFNOSUPPORT, NETLINK_ROUTE};
 use serde_json::{Value, json};
 
 const PROFILE: &str = include_str!("../../../images/seccomp.json");
@@ -25,12 +25,15 @@ pub(crate) fn seccomp_profile_of_root() -> Result<String, SeccompError> {
         // Programs that take another user's rights give up root's groups first. It changes the caller's own, to those that the
         // namespace has.
         rules.push(json!({ "names": ["setgroups"], "action": "SCMP_ACT_ALLOW" }));
-        // As of a kernel without netlink, where `useradd` goes on: at EPERM it ends, for want of the kernel's audit.
+        // As in a kernel without the audit's protocol, where `useradd` goes on: at EPERM it ends.
         rules.push(json!({
             "names": ["socket"],
             "action": "SCMP_ACT_ERRNO",
             "errnoRet": EAFNOSUPPORT,
-            "args": [{ "index": 0, "value": AF_NETLINK, "op": "SCMP_CMP_EQ" }],
+            "args": [
+                { "index": 0, "value": AF_NETLINK, "op": "SCMP_CMP_EQ" },
+                { "index": 2, "value": NETLINK_ROUTE, "op": "SCMP_CMP_NE" },
+            ],
         }));
     }
     Ok(profile.to_string())
@@ -198,20 +201,30 @@ mod tests {
     }
 
     #[test]
-    fn only_unix_and_internet_sockets_can_be_made() {
+    fn only_unix_internet_and_route_sockets_can_be_made() {
         let profile = profile();
-        let families: BTreeSet<u64> = profile["syscalls"]
+        let sockets: BTreeSet<(i64, Option<i64>)> = profile["syscalls"]
             .as_array()
             .unwrap()
             .iter()
             .filter(|rule| rule["names"][0] == "socket")
             .map(|rule| {
-                assert_eq!(rule["args"][0]["index"], 0);
-                assert_eq!(rule["args"][0]["op"], "SCMP_CMP_EQ");
-                rule["args"][0]["value"].as_u64().unwrap()
+                let equals = |at: usize, index: i64| {
+                    let condition = rule["args"].get(at)?;
+                    assert_eq!(
+                        (&condition["index"], &condition["op"]),
+                        (&index.into(), &"SCMP_CMP_EQ".into())
+                    );
+                    condition["value"].as_i64()
+                };
+                (equals(0, 0).unwrap(), equals(1, 2))
             })
             .collect();
-        let wanted = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|f| u64::from(f.cast_unsigned()));
-        assert_eq!(families, BTreeSet::from(wanted));
+        let of = |family: i32, protocol: Option<i32>| (i64::from(family), protocol.map(i64::from));
+        let tcp_and_udp = |family| [0, 6, 17].map(|protocol| of(family, Some(protocol)));
+        let mut wanted = BTreeSet::from([of(libc::AF_UNIX, None), of(AF_NETLINK, Some(NETLINK_ROUTE))]);
+        wanted.extend(tcp_and_udp(libc::AF_INET));
+        wanted.extend(tcp_and_udp(libc::AF_INET6));
+        assert_eq!(sockets, wanted);
     }
 }

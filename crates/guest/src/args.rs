@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use jail::Mount;
 use thiserror::Error;
 
+/// Directories beside the mounts that every run can write to.
+pub(crate) const IN_MEMORY: [&str; 2] = ["/tmp", "/dev/shm"];
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// PID 1 of a container.

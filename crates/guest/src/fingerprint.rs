@@ -22,7 +22,7 @@ use ops::{
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat, statfs};
 use rustix::io::Errno;
 
-use crate::args::Mounts;
+use crate::args::{IN_MEMORY, Mounts};
 use crate::call::Call;
 use crate::lane::Lane;
 
@@ -36,8 +36,6 @@ const TICK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 5;
 /// Changes that a refusal names.
 const NAMED: usize = 10;
-/// Where a run can write beside its mounts.
-const TMP: &str = "/tmp";
 /// Linux's magic number of overlay file systems, such as a writable root.
 const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 
@@ -109,7 +107,8 @@ type Place<'p> = (&'p str, &'p Path);
 
 /// Where a run can write, and what is mounted as @pkg, which somebody else may write to.
 fn places<'p>(mounts: &'p Mounts, image: &'p [String]) -> Vec<Place<'p>> {
-    let known = mounts.iter().map(|(mount, at)| (mount.alias(), at.as_path())).chain([(TMP, Path::new(TMP))]);
+    let in_memory = IN_MEMORY.map(|path| (path, Path::new(path)));
+    let known = mounts.iter().map(|(mount, at)| (mount.alias(), at.as_path())).chain(in_memory);
     let known: Vec<Place<'_>> = known.collect();
     let image = image.iter().map(|path| (path.as_str(), Path::new(path)));
     let image = image.filter(|(_, path)| known.iter().all(|(_, at)| at != path));

@@ -33,6 +33,8 @@ pub enum Limit {
     FileSize,
     /// `/tmp` is full.
     TmpSpace,
+    /// `/dev/shm` is full.
+    ShmSpace,
     /// The file system of `@project` is full.
     ProjectSpace,
     /// The file system of `@state` is full.
@@ -69,12 +71,13 @@ impl EndedBy {
 }
 
 impl Limit {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Memory,
         Self::Processes,
         Self::Output,
         Self::FileSize,
         Self::TmpSpace,
+        Self::ShmSpace,
         Self::ProjectSpace,
         Self::StateSpace,
         Self::DiskQuota,
@@ -88,6 +91,7 @@ impl Limit {
             Self::Output => "output",
             Self::FileSize => "file-size",
             Self::TmpSpace => "tmp-space",
+            Self::ShmSpace => "shm-space",
             Self::ProjectSpace => "project-space",
             Self::StateSpace => "state-space",
             Self::DiskQuota => "disk-quota",
@@ -99,16 +103,16 @@ impl Limit {
         Self::ALL.into_iter().find(|limit| limit.as_str() == name)
     }
 
-    /// Whether it is about a place that has no room left, which only those inside can see.
+    /// Returns true for a place without room, which only processes of the container can see.
     pub const fn is_space(self) -> bool {
-        matches!(self, Self::TmpSpace | Self::ProjectSpace | Self::StateSpace)
+        matches!(self, Self::TmpSpace | Self::ShmSpace | Self::ProjectSpace | Self::StateSpace)
     }
 
     /// What happened and what to do.
     const fn advice(self) -> &'static str {
         match self {
             Self::Memory => {
-                "the run was out of memory and the kernel killed a process of it: work on less at a time, with fewer processes at once, and keep large files out of /tmp, which counts as memory"
+                "the run was out of memory and the kernel killed a process of it: work on less at a time, with fewer processes at once, and keep large files out of /tmp and /dev/shm, which count as memory"
             }
             Self::Processes => {
                 "the run's limit of processes and threads was reached: start fewer at once (such as make -j2)"
@@ -120,6 +124,9 @@ impl Limit {
                 "a file would have become larger than files may in this run: write smaller ones"
             }
             Self::TmpSpace => "/tmp is full: delete what is not needed there, or use @project or @state",
+            Self::ShmSpace => {
+                "/dev/shm is full: delete what earlier commands left there, or tell the program to use less shared memory or a directory in @project"
+            }
             Self::ProjectSpace => "the disk of @project is full: delete what is not needed",
             Self::StateSpace => "the disk of @state is full: delete what is not needed",
             Self::DiskQuota => {

@@ -166,19 +166,17 @@ impl Launcher {
             Boundary::OwnKernel => block_in_place(|| boundary::file_server(&inspection, &container))
                 .map_err(|refusal| refusal.message)?,
         };
-        let accounts = self.own_accounts(user, hardening).map_err(|refusal| refusal.message)?;
+        let etc = self.own_etc(user, hardening).map_err(|refusal| refusal.message)?;
         let arrived = |pid| {
             let arrived = block_in_place(|| {
-                arrived(pid, &directories, accounts.as_ref(), root)?;
+                arrived(pid, &directories, &etc, root)?;
                 if fingerprint.warm.is_some() { are_restricted(pid, &directories) } else { Ok(()) }
             });
             arrived.map_err(|refusal| refusal.message)
         };
         arrived(pid)?;
         // The daemon takes no calls until all former runs have been looked at.
-        if !hardening.has_own_accounts()
-            && root.is_some_and(|root| !block_in_place(|| root.users_are_files()))
-        {
+        if !hardening.has_own_etc() && root.is_some_and(|root| !block_in_place(|| root.users_are_files())) {
             return Err("its /etc/passwd or /etc/group is no file".to_owned());
         }
         let environment = wanted.environment.clone();

@@ -3,10 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use containers::accounts::Accounts;
 use containers::{
-    Access, Boundary, GROUP_PATH, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, PASSWD_PATH,
-    Propagation, RunUser, UserMap,
+    Access, Boundary, EtcFiles, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, Propagation,
+    RunUser, UserMap,
 };
 use executor::Directory;
 use jail::Mount;
@@ -185,11 +184,11 @@ pub(crate) fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result
 ///
 /// The engine binds by path, in its own view of the host's mounts. Where that view differs from ours (a daemon in a
 /// container whose state directory is not shared with the host), the bind finds an empty directory and says nothing.
-/// `host_pid` is of a process that has the container's root. `accounts`: where the daemon's are mounted.
+/// `host_pid` is of a process that has the container's root. `etc` has the daemon's files that are mounted there.
 pub(crate) fn arrived(
     host_pid: u32,
     directories: &[Shown<'_>],
-    accounts: Option<&Accounts>,
+    etc: &EtcFiles,
     writable: Option<&RootLayer>,
 ) -> Result<(), Refusal> {
     let failed = |error: Errno| Refusal::internal("looking at the container's mounts", &error);
@@ -218,8 +217,7 @@ pub(crate) fn arrived(
     if let Some(writable) = writable {
         writable.arrived(&root)?;
     }
-    let accounts = accounts.map(|of| [(PASSWD_PATH, &of.passwd), (GROUP_PATH, &of.group)]);
-    for (target, source) in accounts.into_iter().flatten() {
+    for (target, source) in etc {
         // An image may have links there, which the engine has followed within the container as this does. Nobody in it can take
         // a mount away, or move it.
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;

@@ -1,5 +1,4 @@
-//! Files of the daemon's own: the guest's binary and the names of users and groups, which containers have, and the host worker's
-//! binary.
+//! Files of the daemon's own: the guest's binary and files in `/etc`, which containers have, and the host worker's binary.
 
 #![expect(clippy::disallowed_methods, reason = "files of the daemon's own in the state directory")]
 
@@ -9,8 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use containers::accounts::{self, Accounts};
-use containers::{Boundary, RunUser};
+use containers::{Boundary, EtcFiles, RunUser, etc_files};
 use rustix::fs::{Mode, OFlags, open};
 use sha2::{Digest as _, Sha256};
 
@@ -59,16 +57,13 @@ pub fn place_host_worker(directory: &Path, binary: Carried) -> io::Result<OwnedF
     Ok(open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Makes sure that the files of users and groups for containers that run as `user` are in `directory`.
-pub(crate) fn place_accounts(directory: &Path, user: RunUser, home: &str) -> io::Result<Accounts> {
-    Ok(Accounts {
-        passwd: place(directory, "passwd", accounts::passwd(user, home).as_bytes(), 0o644)?,
-        group: place(directory, "group", accounts::group(user).as_bytes(), 0o644)?,
-    })
-}
-
-fn place(directory: &Path, name: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
-    place_named(directory, name, &hex::encode(Sha256::digest(content)), content, mode)
+/// Makes sure that the files in `/etc` for containers that run as `user` are in `directory`.
+pub(crate) fn place_etc(directory: &Path, user: RunUser, home: &str) -> io::Result<EtcFiles> {
+    let place = |(target, content): (&'static str, String)| {
+        let (name, sha256) = (target.trim_start_matches("/etc/"), hex::encode(Sha256::digest(&content)));
+        Ok((target, place_named(directory, name, &sha256, content.as_bytes(), 0o644)?))
+    };
+    etc_files(user, home).into_iter().map(place).collect()
 }
 
 /// A file with this content, by whose digest it is named: containers that have it mounted keep theirs when it changes.
@@ -98,7 +93,7 @@ mod tests {
 
     use containers::Boundary;
 
-    use super::{Carried, GuestBinary, place_accounts};
+    use super::{Carried, GuestBinary, place_etc};
 
     const GUEST: Carried = Carried { bytes: b"a program", sha256: "0123456789abcdef0123456789abcdef" };
 
@@ -121,16 +116,21 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_users_are_placed_for_each_user_by_itself() {
+    fn the_files_in_etc_are_placed_once_for_each_content() {
         use containers::RunUser;
         let directory = tempfile::tempdir().unwrap();
-        let mine = place_accounts(directory.path(), RunUser::DEFAULT, "/tmp").unwrap();
-        let other = place_accounts(directory.path(), RunUser::new(77, 88).unwrap(), "/tmp").unwrap();
-        assert_eq!(place_accounts(directory.path(), RunUser::DEFAULT, "/tmp").unwrap(), mine);
-        assert!(std::fs::read_to_string(&mine.passwd).unwrap().contains(":1001:1001:"));
-        let at_home = place_accounts(directory.path(), RunUser::DEFAULT, "/home/agent").unwrap();
-        assert!(at_home.passwd != mine.passwd && at_home.group == mine.group);
-        assert!(std::fs::read_to_string(&other.group).unwrap().contains(":88:"));
-        assert_eq!(std::fs::metadata(&mine.passwd).unwrap().mode() & 0o7777, 0o644);
+        let place = |user, home| place_etc(directory.path(), user, home).unwrap();
+        let mine = place(RunUser::DEFAULT, "/tmp");
+        let targets: Vec<_> = mine.iter().map(|(target, _)| *target).collect();
+        assert_eq!(targets, ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"]);
+        assert_eq!(place(RunUser::DEFAULT, "/tmp"), mine);
+        assert!(std::fs::read_to_string(&mine[0].1).unwrap().contains(":1001:1001:"));
+        let at_home = place(RunUser::DEFAULT, "/home/agent");
+        assert!(at_home[0] != mine[0] && at_home[1..] == mine[1..]);
+        let other = place(RunUser::new(77, 88).unwrap(), "/tmp");
+        assert!(std::fs::read_to_string(&other[1].1).unwrap().contains(":88:"));
+        for (target, path) in mine {
+            assert_eq!(std::fs::metadata(path).unwrap().mode() & 0o7777, 0o644, "{target}");
+        }
     }
 }

@@ -8,10 +8,12 @@
 //! these directories, the workspace, the guest. All paths in the layer are resolved here before the container starts, when
 //! nobody else can change it.
 
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH};
+use containers::{GROUP_PATH, HostUser, MountError, MountSlot, MountSpec, PASSWD_PATH, host_files};
 use ops::Reason;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, StatVfsMountFlags, Uid};
@@ -157,21 +159,47 @@ fn directories(root: &OwnedFd) -> Result<Vec<String>, Errno> {
     Ok(names)
 }
 
-/// Makes sure that the engine mounts the files of users and groups in `/etc` itself. The engine reads them for each program that
-/// it starts in the container, and gives it the groups that they name. Through a link of the image they would be mounted where the
-/// link leads, and a command could make another one in its place.
-pub(crate) fn own_accounts(etc: &OwnedFd) -> Result<(), Errno> {
-    for name in [PASSWD_PATH, GROUP_PATH].map(|path| path.trim_start_matches("/etc/")) {
-        match rustix::fs::statat(etc, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => continue,
-            Ok(_) => rustix::fs::unlinkat(etc, name, AtFlags::empty())?,
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
+/// Makes sure that the daemon's files are mounted in `/etc` itself, on files.
+///
+/// The engine reads the files of users and groups for each program that it starts in the container, and gives it the groups that
+/// they name. Through a link of the image they would be mounted where the link leads, and a command could replace the link.
+pub(crate) fn mount_points(etc: &OwnedFd) -> Result<(), Errno> {
+    let hosts = host_files().map(|(path, _)| path);
+    for name in [PASSWD_PATH, GROUP_PATH].iter().chain(&hosts).map(|path| path.trim_start_matches("/etc/")) {
+        let found = rustix::fs::statat(etc, name, AtFlags::SYMLINK_NOFOLLOW);
+        if !found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
+            replace(etc, name)?;
         }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(etc, name, flags, Mode::from_raw_mode(0o644))?;
     }
-    Ok(())
+    link_mounts(etc)
+}
+
+/// Makes the link to the table of mounts that engines make in a layer of their own, and that `df` reads.
+fn link_mounts(etc: &OwnedFd) -> Result<(), Errno> {
+    match rustix::fs::symlinkat("/proc/mounts", etc, "mtab") {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
+    }
+}
+
+/// Writes the files of hosts where a root may change them, in place of those of its image, as engines do.
+pub(crate) fn write_host_files(etc: &OwnedFd, user: HostUser) -> io::Result<()> {
+    for (path, content) in host_files() {
+        let mut file = File::from(replace(etc, path.trim_start_matches("/etc/"))?);
+        file.write_all(content.as_bytes())?;
+        rustix::fs::fchown(&file, Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)))?;
+    }
+    Ok(link_mounts(etc)?)
+}
+
+/// Makes an empty file, and removes the file or link that has its name.
+fn replace(etc: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    match rustix::fs::unlinkat(etc, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(etc, name, flags, Mode::from_raw_mode(0o644))
 }
 
 /// The two directories of a layer, of which the upper one looks as the root of a container does.

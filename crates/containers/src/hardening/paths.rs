@@ -1,12 +1,11 @@
 //! Paths of `/proc`, `/sys` and `/dev` that a run has no business with.
 
 /// Covered by an empty read-only file or directory: what tells about the host, its hardware and its other tenants, and
-/// `/dev/mqueue`, which would be one more writable place. A path that the kernel does not have is skipped.
+/// `/dev/mqueue`: its queues count for a uid across all containers. A path that the kernel does not have is skipped.
 ///
 /// The engine's own list is in here: a list of one's own replaces it.
 pub(super) const MASKED: &[&str] = &[
     "/dev/mqueue",
-    "/dev/shm",
     "/proc/acpi",
     "/proc/asound",
     "/proc/buddyinfo",

@@ -23,7 +23,8 @@ fn refused_calls() -> Vec<Call> {
     let mut calls = vec![
         call("io_uring_setup", libc::SYS_io_uring_setup, &["8", "0"], EPERM),
         call("socket vsock", libc::SYS_socket, &[&n(AF_VSOCK), &n(SOCK_STREAM)], EPERM),
-        call("socket netlink", libc::SYS_socket, &[&n(AF_NETLINK), &n(SOCK_RAW)], EPERM),
+        call("socket netlink audit", libc::SYS_socket, &[&n(AF_NETLINK), &n(SOCK_RAW), "9"], EPERM),
+        call("socket netlink netfilter", libc::SYS_socket, &[&n(AF_NETLINK), &n(SOCK_RAW), "12"], EPERM),
         call("socket alg", libc::SYS_socket, &[&n(AF_ALG), "5"], EPERM),
         call("socket packet", libc::SYS_socket, &[&n(AF_PACKET), &n(SOCK_RAW)], EPERM),
         call("socket sctp", libc::SYS_socket, &["2", &n(SOCK_STREAM), "132"], EPERM),
@@ -92,6 +93,7 @@ fn allowed_calls() -> Vec<Call> {
     vec![
         call("socket unix", libc::SYS_socket, &["1", &n(libc::SOCK_STREAM)], 0),
         call("socket tcp", libc::SYS_socket, &["2", &n(libc::SOCK_STREAM), "6"], 0),
+        call("socket netlink route", libc::SYS_socket, &["16", &n(libc::SOCK_RAW), "0"], 0),
         call("socket udp6", libc::SYS_socket, &["10", &n(libc::SOCK_DGRAM)], 0),
         call("openat create", libc::SYS_openat, &["-100", "@/tmp/f", "65", "420"], 0),
         // Without O_CREAT the mode is not read; programs leave anything in it.

@@ -92,11 +92,13 @@ async fn only_the_run_s_mounts_and_tmp_are_writable() {
     .await;
     let mut found = test.probe(&["writable"]).await;
     found.sort();
-    assert_eq!(found, ["/state", "/tmp", "/workspace"]);
-    let tmp = test.probe(&["read", "/proc/self/mountinfo"]).await;
-    let tmp = tmp.iter().find(|line| line.contains(" /tmp ")).unwrap();
-    for option in ["nosuid", "nodev", "noexec", "size=65536k"] {
-        assert!(tmp.contains(option), "{option} is not in {tmp}");
+    assert_eq!(found, ["/dev/shm", "/state", "/tmp", "/workspace"]);
+    let mounts = test.probe(&["read", "/proc/self/mountinfo"]).await;
+    for place in [" /tmp ", " /dev/shm "] {
+        let mount = mounts.iter().find(|line| line.contains(place)).unwrap();
+        for option in ["nosuid", "nodev", "noexec", "size=65536k"] {
+            assert!(mount.contains(option), "{option} is not in {mount}");
+        }
     }
 }
 

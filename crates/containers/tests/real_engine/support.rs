@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use cofferdam_containers::accounts::{self, Accounts};
 use cofferdam_containers::{
-    Busybox, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine, ExecStream,
+    Busybox, ContainerId, ContainerName, ContainerSpec, DockerEngine, Endpoint, Engine, EtcFiles, ExecStream,
     GUEST_PATH, Hardening, ImageId, ImageReference, MountSpec, Root, RunFacts, RunUser, container_spec,
-    cpu_limit, ensure_default,
+    cpu_limit, ensure_default, etc_files,
 };
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -58,12 +57,14 @@ fn guest(dir: &Path) -> PathBuf {
     guest
 }
 
-/// The names of users, as the daemon places them.
-fn accounts(dir: &Path) -> Accounts {
-    let of = Accounts { passwd: dir.join("passwd"), group: dir.join("group") };
-    std::fs::write(&of.passwd, accounts::passwd(RunUser::DEFAULT, Root::ReadOnly.home())).unwrap();
-    std::fs::write(&of.group, accounts::group(RunUser::DEFAULT)).unwrap();
-    of
+/// The files in `/etc`, as the daemon places them.
+fn etc(dir: &Path) -> EtcFiles {
+    let place = |(target, content): (&'static str, String)| {
+        let path = dir.join(target.trim_start_matches("/etc/"));
+        std::fs::write(&path, content).unwrap();
+        (target, path)
+    };
+    etc_files(RunUser::DEFAULT, Root::ReadOnly.home()).into_iter().map(place).collect()
 }
 
 /// The host's busybox with a few bytes more, other ones each time.
@@ -145,7 +146,7 @@ impl TestContainer {
             user: RunUser::DEFAULT,
             mounts: mounts(dir.path()),
             guest: guest(dir.path()),
-            accounts: accounts(dir.path()),
+            etc: etc(dir.path()),
             labels: BTreeMap::new(),
         };
         let hardening = Hardening::default();

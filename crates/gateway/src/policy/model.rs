@@ -145,6 +145,9 @@ pub struct ContainerLimits {
     pub open_files: u64,
     /// Size of `/tmp`, MiB. It counts as memory.
     pub tmp_mib: u64,
+    /// Size of `/dev/shm`, MiB. It counts as memory.
+    #[serde(skip_serializing_if = "is_usual_shm")]
+    pub shm_mib: u64,
     /// What the daemon keeps for a run on its disk, MiB: `/state`, a managed or cloned workspace, the layers of an overlay and of
     /// a writable root.
     pub disk_mib: u64,
@@ -158,6 +161,14 @@ pub struct ContainerLimits {
 impl ContainerLimits {
     /// Most kept output of a run whose profile does not say, MiB.
     pub const OUTPUT_MIB: u64 = 1_024;
+    /// Size of `/dev/shm` where a profile does not say, MiB: that of other containers.
+    pub const SHM_MIB: u64 = 64;
+}
+
+/// A policy that does not say keeps its digest.
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
+fn is_usual_shm(mib: &u64) -> bool {
+    *mib == ContainerLimits::SHM_MIB
 }
 
 /// A policy that does not say has the digest that it had before there was this limit.

@@ -115,13 +115,14 @@ fn root_in_user_namespace(at: &At<'_>, root: RootMode) {
     }
 }
 
-const LIMITS: [&str; 9] = [
+const LIMITS: [&str; 10] = [
     "memory_mib",
     "cpu_millis",
     "pids",
     "file_size_mib",
     "open_files",
     "tmp_mib",
+    "shm_mib",
     "disk_mib",
     "disk_files",
     "output_mib",
@@ -205,6 +206,7 @@ fn limits(section: &Section<'_>) -> ContainerLimits {
         file_size_mib: section.number_or("file_size_mib", 1..=1_048_576, 256),
         open_files: section.number_or("open_files", 64..=1_048_576, 1_024),
         tmp_mib: section.number_or("tmp_mib", 1..=65_536, 64),
+        shm_mib: section.number_or("shm_mib", 1..=65_536, ContainerLimits::SHM_MIB),
         disk_mib: section.number_or("disk_mib", 1..=16_777_216, 1_024),
         disk_files: section.number_or("disk_files", 100..=100_000_000, 50_000),
         output_mib: section.number_or("output_mib", 8..=1_048_576, ContainerLimits::OUTPUT_MIB),

@@ -617,10 +617,10 @@ profiles: {p: {operations: {exec: allow, write: allow}, exec: {read_only_command
 #[test]
 fn thresholds_of_zero_are_refused() {
     let zeros = format!(
-        "{ROLES}profiles:\n  p:\n    operations: {{}}\n    limits: {{memory_mib: 0, cpu_millis: 0, pids: 0, file_size_mib: 0, open_files: 0, tmp_mib: 0, disk_mib: 0, disk_files: 0, output_mib: 0}}\n    exec: {{default_timeout_s: 0, max_timeout_s: 0}}\n    bounds: {{max_read_bytes: 0, max_write_bytes: 0, max_output_bytes: 0, max_spool_bytes: 0}}\n    approvals: {{timeout_s: 0}}\n"
+        "{ROLES}profiles:\n  p:\n    operations: {{}}\n    limits: {{memory_mib: 0, cpu_millis: 0, pids: 0, file_size_mib: 0, open_files: 0, tmp_mib: 0, shm_mib: 0, disk_mib: 0, disk_files: 0, output_mib: 0}}\n    exec: {{default_timeout_s: 0, max_timeout_s: 0}}\n    bounds: {{max_read_bytes: 0, max_write_bytes: 0, max_output_bytes: 0, max_spool_bytes: 0}}\n    approvals: {{timeout_s: 0}}\n"
     );
     let found = problems(&zeros);
-    assert_eq!(found.len(), 16, "{found:#?}");
+    assert_eq!(found.len(), 17, "{found:#?}");
     assert!(found.iter().all(|problem| problem.contains("must be a whole number from")), "{found:#?}");
 }
 

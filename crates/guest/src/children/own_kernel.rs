@@ -1,7 +1,7 @@
 //! What a command may not ask of gVisor's kernel. The engine's profile reaches no process there but the first, so what matters
 //! of it is in the commands' own filter; the rest gVisor does not have, or gives to nobody without capabilities.
 
-use libc::{AF_INET, AF_INET6, AF_UNIX};
+use libc::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, NETLINK_ROUTE};
 use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 /// Namespaces, mounts, keys, other ways into the kernel.
@@ -39,7 +39,7 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWNET,
     libc::CLONE_NEWCGROUP,
 ];
-const FAMILIES: [i32; 3] = [AF_UNIX, AF_INET, AF_INET6];
+const FAMILIES: [i32; 4] = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK];
 
 /// System calls, and the arguments with which each is refused; without any it always is.
 pub(super) fn refused() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
@@ -51,8 +51,13 @@ pub(super) fn refused() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
     refused.push((libc::SYS_clone, namespaces.collect::<Result<_, _>>()?));
     let others = FAMILIES.into_iter().map(|family| first(SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
     let others = SeccompRule::new(others.collect::<Result<_, _>>()?)?;
+    // Programs list their interfaces by this one protocol.
+    let protocols = SeccompRule::new(vec![
+        first(SeccompCmpOp::Eq, u64::from(AF_NETLINK.unsigned_abs()))?,
+        compare(2, SeccompCmpOp::Ne, u64::from(NETLINK_ROUTE.unsigned_abs()))?,
+    ])?;
     for number in [libc::SYS_socket, libc::SYS_socketpair] {
-        refused.push((number, vec![others.clone()]));
+        refused.push((number, vec![others.clone(), protocols.clone()]));
     }
     // A process's own limits are those of process 0. Here those of a non-dumpable one could be changed, too.
     let other = SeccompRule::new(vec![first(SeccompCmpOp::Ne, 0)?])?;
@@ -60,8 +65,12 @@ pub(super) fn refused() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
     Ok(refused)
 }
 
-fn first(compare: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
-    SeccompCondition::new(0, SeccompCmpArgLen::Dword, compare, value)
+fn first(operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    compare(0, operator, value)
+}
+
+fn compare(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
 
 #[cfg(test)]
@@ -69,7 +78,7 @@ mod tests {
     use std::thread;
 
     use rustix::io::Errno;
-    use rustix::net::{AddressFamily, SocketType, socket};
+    use rustix::net::{AddressFamily, SocketType, netlink, socket};
     use rustix::process::{Resource, getpid, getrlimit, prlimit};
 
     use crate::children::{Kernel, filters};
@@ -81,13 +90,15 @@ mod tests {
             for program in filters(Kernel::Own).unwrap() {
                 seccompiler::apply_filter(&program).unwrap();
             }
-            for (family, expected) in [
-                (AddressFamily::NETLINK, Some(Errno::PERM)),
-                (AddressFamily::PACKET, Some(Errno::PERM)),
-                (AddressFamily::UNIX, None),
-                (AddressFamily::INET, None),
+            for (family, protocol, expected) in [
+                (AddressFamily::NETLINK, Some(netlink::AUDIT), Some(Errno::PERM)),
+                (AddressFamily::NETLINK, Some(netlink::NETFILTER), Some(Errno::PERM)),
+                (AddressFamily::NETLINK, None, None),
+                (AddressFamily::PACKET, None, Some(Errno::PERM)),
+                (AddressFamily::UNIX, None, None),
+                (AddressFamily::INET, None, None),
             ] {
-                assert_eq!(socket(family, SocketType::DGRAM, None).err(), expected, "{family:?}");
+                assert_eq!(socket(family, SocketType::DGRAM, protocol).err(), expected, "{family:?}");
             }
             let limit = getrlimit(Resource::Nofile);
             assert_eq!(prlimit(Some(getpid()), Resource::Nofile, limit).unwrap_err(), Errno::PERM);

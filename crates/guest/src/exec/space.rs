@@ -17,7 +17,7 @@ pub(super) fn full(mounts: &Mounts) -> Vec<Limit> {
         Mount::Pkg | Mount::Container => None,
     });
     places
-        .chain([(Limit::TmpSpace, Path::new("/tmp"))])
+        .chain([(Limit::TmpSpace, Path::new("/tmp")), (Limit::ShmSpace, Path::new("/dev/shm"))])
         .filter(|(_, at)| is_full(at))
         .map(|(limit, _)| limit)
         .collect()

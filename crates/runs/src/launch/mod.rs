@@ -17,9 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use containers::accounts::Accounts;
 use containers::{
-    Access, Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, Hardening,
+    Access, Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
     ImageReference, Inspection, MountSpec, Root, RunAs, RunFacts, RunUser, Tmp, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
@@ -273,8 +272,8 @@ impl Launcher {
         let guest =
             GuestLane::connect(self.engine.clone(), container.clone(), user, environment, boundary).await?;
         if let Some(pid) = file_server.or_else(|| guest.host_pid()) {
-            let accounts = self.own_accounts(user, hardening)?;
-            block_in_place(|| arrived(pid, shown, accounts.as_ref(), resources.root.as_ref()))?;
+            let etc = self.own_etc(user, hardening)?;
+            block_in_place(|| arrived(pid, shown, &etc, resources.root.as_ref()))?;
         }
         for pid in [inspection.host_pid, guest.host_pid()] {
             self.has_users(pid, hardening)?;
@@ -333,26 +332,22 @@ impl Launcher {
             user,
             mounts,
             guest,
-            accounts: self.accounts(user, &wanted.hardening)?,
+            etc: self.etc(user, &wanted.hardening)?,
             labels: std::collections::BTreeMap::new(),
         };
         containers::container_spec(&wanted.hardening, &facts)
             .map_err(|error| Refusal::internal("describing the container", &error))
     }
 
-    /// The names of users and groups of a container that runs as `user`.
-    pub(crate) fn accounts(&self, user: RunUser, hardening: &Hardening) -> Result<Accounts, Refusal> {
-        block_in_place(|| placed::place_accounts(&self.directories.bin(), user, hardening.home()))
-            .map_err(|error| Refusal::internal("writing the container's users and groups", &error))
+    /// Returns the daemon's files for the `/etc` of a container that runs as `user`.
+    fn etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
+        block_in_place(|| placed::place_etc(&self.directories.bin(), user, hardening.home()))
+            .map_err(|error| Refusal::internal("writing the container's files in /etc", &error))
     }
 
-    /// The same where the container has them, and not those of its image.
-    pub(crate) fn own_accounts(
-        &self,
-        user: RunUser,
-        hardening: &Hardening,
-    ) -> Result<Option<Accounts>, Refusal> {
-        hardening.has_own_accounts().then(|| self.accounts(user, hardening)).transpose()
+    /// Returns those of them that are mounted in the container.
+    pub(crate) fn own_etc(&self, user: RunUser, hardening: &Hardening) -> Result<EtcFiles, Refusal> {
+        if hardening.has_own_etc() { self.etc(user, hardening) } else { Ok(EtcFiles::new()) }
     }
 
     /// The image, and of the default image what it is made of.
@@ -415,6 +410,7 @@ pub(crate) fn wanted(
             open_files: u64::from(limits.open_files),
             file_size_bytes: limits.file_size_bytes,
             tmp_bytes: profile.limits.tmp_mib << 20,
+            shm_bytes: profile.limits.shm_mib << 20,
             tmp: match profile.tmp {
                 TmpMode::NoExec => Tmp::NoExec,
                 TmpMode::Exec => Tmp::Exec,

@@ -16,7 +16,7 @@ use tokio::task::block_in_place;
 
 use super::Launcher;
 use crate::resources::RunResources;
-use crate::root_layer::{RootLayer, empty_layer, own_accounts};
+use crate::root_layer::{RootLayer, empty_layer, mount_points, write_host_files};
 use crate::workspace;
 
 impl Launcher {
@@ -76,9 +76,12 @@ impl Launcher {
         let root = RootLayer::of(slot, path).map_err(|error| Refusal::internal("opening a root", &error))?;
         root.make("image", hardening.home(), user)?;
         let etc = root.make("image", "/etc", user)?;
-        if hardening.has_own_accounts() {
-            own_accounts(&etc).map_err(|error| Refusal::internal("making the users of a root", &error))?;
-        }
+        let prepared = if hardening.has_own_etc() {
+            mount_points(&etc).map_err(std::io::Error::from)
+        } else {
+            write_host_files(&etc, user)
+        };
+        prepared.map_err(|error| Refusal::internal("making the files of a root in /etc", &error))?;
         for wanted in &record.spec.writable_paths {
             root.make("writable_paths", wanted, user)?;
         }

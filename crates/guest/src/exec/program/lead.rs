@@ -13,14 +13,14 @@ use ops::{Bounds, Reason, ToolFailure, deny};
 use rustix::fs::OFlags;
 use text::excerpt;
 
+use crate::args::IN_MEMORY;
+
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
 /// As many scripts that are interpreted by scripts.
 const MAX_INTERPRETERS: usize = 5;
 /// As much of a first line as the kernel reads.
 const FIRST_LINE: u64 = 256;
-/// Places besides the mounts that a run can write to: only the image's own links are what they are called.
-const WRITABLE: [&str; 2] = ["/tmp", "/dev/shm"];
 
 /// What everything is judged by.
 pub(super) struct Rules<'r> {
@@ -83,7 +83,8 @@ impl Rules<'_> {
     fn multi_call(&self, path: &Path, args: &[String]) -> Result<(), ToolFailure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.name(name.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())?;
-        let made = WRITABLE.iter().any(|place| path.starts_with(place))
+        // Only the image's own links are what they are called.
+        let made = IN_MEMORY.iter().any(|place| path.starts_with(place))
             || path.to_str().is_some_and(|path| SandboxPath::parse(path).is_ok());
         if !made {
             return Ok(());

@@ -213,9 +213,9 @@ impl Launcher {
             return Err(refused(format!("its container is not as it was made ({fields})")));
         }
         let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest is not seen".to_owned()))?;
-        let accounts = self.accounts(RunUser::DEFAULT, &wanted.hardening)?;
+        let etc = self.own_etc(RunUser::DEFAULT, &wanted.hardening)?;
         block_in_place(|| {
-            arrived(pid, shown, Some(&accounts), None)?;
+            arrived(pid, shown, &etc, None)?;
             are_restricted(pid, shown)?;
             has_no_network(pid).map_err(refused)
         })?;

@@ -1,0 +1,81 @@
+//! The files in `/etc` that a container has from the daemon, whatever its image says.
+//!
+//! The run's uid has no name in most images, and programs need one: git, ssh, `whoami`, Python's `getpass`. `localhost` and
+//! the container's own name have to resolve in images without a file of hosts, too. So the daemon's files are mounted read-only.
+//! They do not extend the image's: reading those from the host means to follow an image's links (CVE-2018-15664). A container
+//! has no use for names of users that it can never become, or for servers of names that it can never reach.
+
+use std::path::PathBuf;
+
+use crate::ids::RunUser;
+
+/// Where programs look for the names of users.
+pub const PASSWD_PATH: &str = "/etc/passwd";
+pub const GROUP_PATH: &str = "/etc/group";
+/// The host name of every container: one that waits for its run has it before the run is known.
+pub(crate) const HOSTNAME: &str = "cofferdam";
+
+/// The run's user by name.
+const USER: &str = "agent";
+/// The kernel's overflow id, as which files of unknown owners appear.
+const NOBODY: u32 = 65_534;
+/// Without a server the libraries ask this machine. It refuses at once, but musl waits all its time for an answer.
+const RESOLV_CONF: &str = "# There is no network.\noptions timeout:1 attempts:1\n";
+
+/// Where each of the files is on the host, by its path in a container: root's, readable for all.
+pub type EtcFiles = Vec<(&'static str, PathBuf)>;
+
+/// The content of each file, by its path in a container that runs as `user`.
+pub fn etc_files(user: RunUser, home: &str) -> Vec<(&'static str, String)> {
+    let accounts = [(PASSWD_PATH, passwd(user, home)), (GROUP_PATH, group(user))];
+    accounts.into_iter().chain(host_files()).collect()
+}
+
+/// The content of those files that tell of hosts and not of users.
+pub fn host_files() -> [(&'static str, String); 3] {
+    let hosts =
+        format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n");
+    [
+        ("/etc/hosts", hosts),
+        ("/etc/hostname", format!("{HOSTNAME}\n")),
+        ("/etc/resolv.conf", RESOLV_CONF.to_owned()),
+    ]
+}
+
+/// `/etc/passwd`: root, nobody, and the run's user with its home.
+pub(crate) fn passwd(user: RunUser, home: &str) -> String {
+    let mut text = String::from("root:x:0:0:root:/:/bin/false\n");
+    if user.uid() != NOBODY {
+        text.push_str("nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n");
+    }
+    text + &format!("{USER}:x:{}:{}:{USER}:{home}:/bin/sh\n", user.uid(), user.gid())
+}
+
+pub(crate) fn group(user: RunUser) -> String {
+    let mut text = String::from("root:x:0:\n");
+    if user.gid() != NOBODY {
+        text.push_str("nogroup:x:65534:\n");
+    }
+    text + &format!("{USER}:x:{}:\n", user.gid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_id_has_one_name() {
+        for user in [RunUser::DEFAULT, RunUser::new(NOBODY, NOBODY).unwrap(), RunUser::new(1, 7).unwrap()] {
+            for text in [passwd(user, "/tmp"), group(user)] {
+                let mut ids: Vec<&str> = text.lines().map(|line| line.split(':').nth(2).unwrap()).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                assert_eq!(ids.len(), text.lines().count(), "{text}");
+            }
+            let entry = format!("agent:x:{}:{}:agent:/tmp:/bin/sh\n", user.uid(), user.gid());
+            assert!(passwd(user, "/tmp").ends_with(&entry));
+            let entry = entry.replace("/tmp", "/home/agent");
+            assert!(passwd(user, "/home/agent").ends_with(&entry));
+        }
+    }
+}
