@@ -29,6 +29,7 @@ mod images;
 mod lasting;
 mod life;
 mod main_job;
+mod offers;
 mod oidc;
 mod overlay;
 mod patch;

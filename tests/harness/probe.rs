@@ -1,4 +1,5 @@
-//! Programs for inside of containers: the attacker's, `tests/probe`, and an MCP server, `tests/mcp_server`. Compiled
+//! Programs for inside of containers: the attacker's, `tests/probe`, one that finds out what there is, `tests/offers`, and an MCP
+//! server, `tests/mcp_server`. Compiled
 //! statically with plain `rustc`, once for each version of their source.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -8,6 +9,11 @@ use std::process::Command;
 /// Where the attacker's program is.
 pub fn probe() -> PathBuf {
     compiled("probe")
+}
+
+/// Returns the path of the program that finds out what a container offers.
+pub fn offers() -> PathBuf {
+    compiled("offers")
 }
 
 /// Where the MCP server is.
