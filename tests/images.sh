@@ -2,7 +2,7 @@
 # Builds an image of images/ for the tests, unless it is in the engine, and prints its name. The name holds a digest of
 # what it is built from, so that a changed Dockerfile is another image.
 #
-#   tests/images.sh dev|rust
+#   tests/images.sh dev|rust|programs
 set -euo pipefail
 
 REPOSITORY=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,8 +15,8 @@ done
 
 # ensure NAME BASE: sets IMAGE. The builder uses the host's network, for a mirror may be reached from there alone.
 ensure() {
-    local context=$REPOSITORY/images/$1 base=$2 digest
-    digest=$({ engine image inspect --format '{{.Id}}' "$base" && cat "$context"/*; } | sha256sum)
+    local context=${3-$REPOSITORY/images/$1} base=$2 digest
+    digest=$({ engine image inspect --format '{{.Id}}' "$base" && cat "$REPOSITORY/images/$1"/*; } | sha256sum)
     IMAGE=cofferdam-test/$1:${digest:0:16}
     if engine image inspect "$IMAGE" >/dev/null 2>&1; then return 0; fi
     step "Building images/$1 (once, takes minutes)" engine build --force-rm --network host \
@@ -24,8 +24,18 @@ ensure() {
         die "images/$1 could not be built; can Debian's packages be fetched? http_proxy names a proxy, and COFFERDAM_DEBIAN_MIRROR a mirror for a base that is yet to be made."
 }
 
+# The programs, from Debian and from npm's registry. Its client runs here, where it is set up, and no script of a package does.
+programs() {
+    local context=$REPOSITORY/target/programs
+    mkdir -p "$context"
+    cp "$REPOSITORY"/images/programs/* "$context"
+    step "Fetching Vite and Next.js" npm install --prefix "$context" --ignore-scripts --no-audit --no-fund ||
+        die "npm's registry did not give Vite and Next.js; the lines above say why."
+    ensure programs "$IMAGE" "$context"
+}
+
 case ${1:-} in
-dev | rust) ;;
+dev | rust | programs) ;;
 *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
 esac
 
@@ -35,5 +45,8 @@ flock 8
 
 BASE=$("$REPOSITORY/images/debian-base.sh")
 ensure dev "$BASE"
-if [[ $1 == rust ]]; then ensure rust "$IMAGE"; fi
+case $1 in
+rust) ensure rust "$IMAGE" ;;
+programs) programs ;;
+esac
 printf '%s\n' "$IMAGE"

@@ -39,6 +39,7 @@ mod permissions;
 mod previews;
 mod processes;
 mod profile_table;
+mod programs;
 mod rate_limits;
 mod real_job;
 mod receiver;

@@ -89,6 +89,11 @@ pub fn rust_image() -> String {
     work_image("rust")
 }
 
+/// The image of `images/programs`, made if it is not there.
+pub fn programs_image() -> String {
+    work_image("programs")
+}
+
 fn work_image(name: &str) -> String {
     let failed = std::env::var_os("COFFERDAM_NO_IMAGES").is_some();
     assert!(!failed, "tests/run.sh could not make the images; target/images.log says why");

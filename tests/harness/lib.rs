@@ -23,7 +23,7 @@ pub use client::{Clients, as_user, reason, record};
 pub use container::{in_pid_namespace, inspect, inspect_all, memory, pid_namespace, pid_of, processes};
 pub use daemon::{Daemon, Setup, binary, git, own};
 pub use engine::use_mapped_engine;
-pub use image::{Image, debian, dev_image, rust_image};
+pub use image::{Image, debian, dev_image, programs_image, rust_image};
 pub use issuer::Issuer;
 pub use probe::{mcp_server, offers, probe};
 pub use remote::{Bearer, Certificates};
