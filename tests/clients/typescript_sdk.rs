@@ -80,7 +80,8 @@ async fn pass_with(node: &Path, file: &str) {
     let image = tokio::task::spawn_blocking(dev_image).await.unwrap();
     let daemon = Daemon::start().await;
     let tests = tokio::process::Command::new(node)
-        .args(["--test", "--test-reporter=tap", &format!("dist/tests/{file}.test.js")])
+        // Without `--test` it is one process, which can be ended.
+        .args(["--test-reporter=tap", &format!("dist/tests/{file}.test.js")])
         .current_dir(SDK)
         .env("COFFERDAM_TEST_COFFERD", binary("cofferd"))
         .env("COFFERDAM_TEST_ENDPOINT", format!("unix:{}", daemon.socket().display()))

@@ -406,3 +406,65 @@ async fn bad_requests_are_told_so_and_leave_nothing() {
     assert_eq!(reason(&other), "NOT_FOUND", "another run's process");
     tokio::time::timeout(Duration::from_secs(30), run.stop()).await.unwrap();
 }
+
+/// Ends with the value.
+struct Busy(std::process::Child);
+
+impl Busy {
+    fn new() -> Self {
+        Self(std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two hundred with `COFFERDAM_LONG`, fifty in each of four runs. They take turns, and none fails for want of time.
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_starts_at_once_beside_busy_loops_all_succeed() {
+    let daemon = Daemon::start().await;
+    let _busy = [Busy::new(), Busy::new()];
+    let mut starts = Vec::new();
+    for _ in 0..effort::cases(1, 4) {
+        let run = harness_run(&daemon).await;
+        starts.extend((0..50).map(|number| {
+            let mut run = run.clone();
+            tokio::spawn(async move {
+                let id = run.start(script(&format!("echo {number}; exit 3"))).await.process_id;
+                let read = run.all_of(&id).await;
+                assert_eq!((read.text(), read.process.unwrap().exit_code), (format!("{number}\n"), Some(3)));
+            })
+        }));
+    }
+    for start in starts {
+        start.await.unwrap();
+    }
+}
+
+/// Keepers are killed as they come up, by a command that looks for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keeper_that_is_lost_at_its_start_is_started_again() {
+    let daemon = Daemon::start().await;
+    let mut run = harness_run(&daemon).await;
+    let container = run.run.container_id.clone();
+    let killed = tokio::task::spawn_blocking(move || {
+        for _ in 0..200_000 {
+            if let Some(keeper) = harness::pid_of(&container, "/.cofferdam/guest keep") {
+                let keeper = rustix::process::Pid::from_raw(i32::try_from(keeper).unwrap()).unwrap();
+                let _ = rustix::process::kill_process(keeper, rustix::process::Signal::KILL);
+                return true;
+            }
+        }
+        false
+    });
+    let id = run.start(script("echo up")).await.process_id;
+    assert!(killed.await.unwrap(), "no keeper was seen");
+    let read = run.all_of(&id).await;
+    // Killed after its process ran, it is lost; before that, another one comes up.
+    let process = read.process.as_ref().unwrap();
+    assert!(read.text() == "up\n" || process.state() == State::Interrupted, "{process:?}");
+}

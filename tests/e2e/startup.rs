@@ -239,3 +239,51 @@ async fn without_a_jail_the_daemon_says_so_and_ends() {
         assert!(last.contains(word), "{word}: {said}");
     }
 }
+
+/// The other half of the next test: starts a daemon with a run, and never ends.
+#[tokio::test]
+async fn a_test_that_never_ends() {
+    let Some(told) = std::env::var_os("COFFERDAM_TEST_NEVER_ENDS") else { return };
+    let daemon = Daemon::start().await;
+    let run = daemon.run_on(requests::managed("open")).await;
+    let told_first = format!("{} {}", daemon.outside().display(), run.run.container_id);
+    std::fs::write(&told, told_first).unwrap();
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_test_that_is_killed_leaves_no_daemon_and_no_container() {
+    let place = tempfile::tempdir().unwrap();
+    let told = place.path().join("told");
+    // As the test runner does at a time limit: the whole process group, and the daemon with it.
+    for spared in [true, false] {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", "startup::a_test_that_never_ends"]).env("COFFERDAM_TEST_NEVER_ENDS", &told);
+        std::os::unix::process::CommandExt::process_group(&mut test, 0);
+        let mut test = test.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let mut words = String::new();
+        harness::until("it does not start", async || {
+            words = std::fs::read_to_string(&told).unwrap_or_default();
+            words.contains(' ')
+        })
+        .await;
+        let (directory, container) = words.split_once(' ').unwrap();
+        let pid = rustix::process::Pid::from_child(&test);
+        if spared {
+            test.kill().unwrap();
+        } else {
+            rustix::process::kill_process_group(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        test.wait().unwrap();
+        harness::until("the daemon's directory stays", async || !Path::new(directory).exists()).await;
+        let line = format!("{directory}/cofferd.yaml");
+        let daemons = std::fs::read_dir("/proc").unwrap().filter(|entry| {
+            let cmdline = entry.as_ref().unwrap().path().join("cmdline");
+            std::fs::read(cmdline).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&line))
+        });
+        assert_eq!(daemons.count(), 0, "a daemon stays");
+        let listed = std::process::Command::new("docker").args(["inspect", container]).output().unwrap();
+        assert!(!listed.status.success(), "its container stays");
+        std::fs::remove_file(&told).unwrap();
+    }
+}

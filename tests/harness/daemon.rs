@@ -23,6 +23,35 @@ const PATIENCE: Duration = Duration::from_secs(60);
 static CONNECTIONS: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap());
 
+/// Ends a daemon whose test is gone, by the time limit of the test runner, say.
+struct Leash {
+    _watcher: Child,
+    line: std::io::PipeWriter,
+}
+
+impl Leash {
+    /// `directory` is the daemon's: it goes with it.
+    fn new(pid: u32, directory: &Path) -> Self {
+        let (end, line) = std::io::pipe().unwrap();
+        // In a session of its own, so that what ends the test's process group spares it.
+        let watcher = Command::new("setsid")
+            .args(["sh", concat!(env!("CARGO_MANIFEST_DIR"), "/harness/leash.sh")])
+            .arg(pid.to_string())
+            .arg(directory)
+            .stdin(end)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { _watcher: watcher, line }
+    }
+
+    /// The test has ended the daemon itself.
+    fn release(mut self) {
+        let _ = std::io::Write::write_all(&mut self.line, b"\n");
+    }
+}
+
 /// How a daemon is to be, where it differs from the harness's defaults.
 #[derive(Debug, Default, Clone)]
 pub struct Setup {
@@ -41,6 +70,7 @@ pub struct Setup {
 /// A daemon. It ends with the value, and its directory with it.
 pub struct Daemon {
     child: Option<Child>,
+    leash: Option<Box<Leash>>,
     directory: TempDir,
     environment: Vec<(&'static str, String)>,
 }
@@ -56,7 +86,7 @@ impl Daemon {
         let directory = tempfile::Builder::new().prefix("cofferdam-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::create_dir(directory.path().join("roots")).unwrap();
         let environment = setup.environment.clone();
-        let mut daemon = Self { child: None, directory, environment };
+        let mut daemon = Self { child: None, leash: None, directory, environment };
         std::fs::write(daemon.config_path(), daemon.config(&setup)).unwrap();
         if !setup.policy.is_empty() {
             std::fs::create_dir(daemon.policy_dir()).unwrap();
@@ -106,6 +136,11 @@ impl Daemon {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
+        // The former one, if there is any, has been ended.
+        if let Some(leash) = self.leash.take() {
+            leash.release();
+        }
+        self.leash = child.id().map(|pid| Box::new(Leash::new(pid, self.directory.path())));
         self.child = Some(child);
         let answered = tokio::time::timeout(PATIENCE, async {
             loop {
@@ -348,6 +383,9 @@ impl Drop for Daemon {
         }
         for mount in self.mounts().iter().rev() {
             let _ = std::process::Command::new("umount").args(["-l", mount]).output();
+        }
+        if let Some(leash) = self.leash.take() {
+            leash.release();
         }
     }
 }

@@ -7,11 +7,15 @@ COFFERDAM_TEST_IMAGE      an image with bash and Python
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from daemon import Daemon
+
+# Seconds for one test.
+LONGEST = 200
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +43,20 @@ def roots(request: pytest.FixtureRequest, endpoint: str) -> Path:
         return Path(named)
     daemon: Daemon = request.getfixturevalue("own_daemon")
     return daemon.roots
+
+
+@pytest.fixture(autouse=True)
+def in_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that hangs, before the runner of its file is out of patience and nobody learns which one it was."""
+
+    def late(number: int, frame: object) -> None:
+        raise TimeoutError(f"{request.node.name} does not end")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(LONGEST)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

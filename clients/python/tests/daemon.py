@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 PATIENCE = 60.0
+LEASH = Path(__file__).parents[3] / "tests/harness/leash.sh"
 READY = b" ready socket="
 
 
@@ -37,6 +38,7 @@ class Daemon:
             f"approvals: {{ allow_self_approval: true }}\n{config}"
         )
         self.child: subprocess.Popen[bytes] | None = None
+        self.leash: subprocess.Popen[bytes] | None = None
         self.launch()
 
     def launch(self) -> None:
@@ -47,6 +49,10 @@ class Daemon:
             before = log.tell()
             arguments = [program, "--config", str(self.place / "cofferd.yaml")]
             self.child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.release()
+        # Ends the daemon where these tests are killed.
+        watcher = ["setsid", "sh", str(LEASH), str(self.child.pid), str(self.place)]
+        self.leash = subprocess.Popen(watcher, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             assert self.child.poll() is None, path.read_text()
@@ -54,6 +60,12 @@ class Daemon:
                 return
             time.sleep(0.02)
         raise AssertionError(path.read_text())
+
+    def release(self) -> None:
+        """Tells the watcher of the daemon before that there is nothing more to end."""
+        if self.leash is not None:
+            self.leash.communicate(b"\n")
+            self.leash = None
 
     def coffer(self, *arguments: str) -> str:
         """The output of `coffer` with this daemon."""
@@ -63,6 +75,13 @@ class Daemon:
     def port(self) -> int:
         """Where it listens on TCP."""
         return int(re.findall(r"listens on TCP.*address=\S+:(\d+)", (self.place / "log").read_text())[-1])
+
+    def kill_containers(self) -> None:
+        """Kills all containers of its runs, as a kernel out of memory may."""
+        instance = (self.place / "state" / "instance").read_text().strip()
+        listed = ["docker", "ps", "--quiet", "--filter", f"label=io.cofferdam.instance={instance}"]
+        containers = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run(["docker", "kill", *containers], capture_output=True, check=True)
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         assert self.child is not None
@@ -82,4 +101,5 @@ class Daemon:
         mounts = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         for mount in reversed([mount for mount in mounts if mount.startswith(f"{self.place}/")]):
             subprocess.run(["umount", "-l", mount], check=True)
+        self.release()
         shutil.rmtree(self.place)

@@ -11,11 +11,15 @@ import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, fstatSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import { dirname, join } from "node:path";
 import { after } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 
 const PATIENCE = 60_000;
+// From dist/tests.
+const LEASH = fileURLToPath(new URL("../../../../tests/harness/leash.sh", import.meta.url));
 const READY = " ready socket=";
 
 /** A cofferd with a directory of its own. */
@@ -24,6 +28,7 @@ export class Daemon implements AsyncDisposable {
   readonly roots = join(this.place, "roots");
   readonly endpoint = `unix:${this.place}/cofferd.sock`;
   #child: ChildProcess | null = null;
+  #leash: ChildProcess | null = null;
 
   /** `config`: further lines of its configuration; `tcp`: keys of `listen.tcp`. */
   static async start(further: { config?: string[]; tcp?: string } = {}): Promise<Daemon> {
@@ -52,11 +57,24 @@ export class Daemon implements AsyncDisposable {
     assert(program, "COFFERDAM_TEST_COFFERD names no cofferd");
     const child = spawn(program, ["--config", join(this.place, "cofferd.yaml")], { stdio: ["ignore", log, log] });
     this.#child = child;
+    this.#release();
+    // Ends the daemon where these tests are killed.
+    this.#leash = spawn("setsid", ["sh", LEASH, String(child.pid), this.place], {
+      stdio: ["pipe", "ignore", "ignore"],
+    });
+    this.#leash.unref();
+    (this.#leash.stdin as Socket).unref();
     const until = Date.now() + PATIENCE;
     while (!readFileSync(path).subarray(before).includes(READY)) {
       assert(child.exitCode === null && Date.now() < until, readFileSync(path, "utf8"));
       await delay(20);
     }
+  }
+
+  /** Tells the watcher of the daemon before that there is nothing more to end. */
+  #release(): void {
+    this.#leash?.stdin?.end("\n");
+    this.#leash = null;
   }
 
   /** The output of `coffer` with this daemon. */
@@ -68,6 +86,13 @@ export class Daemon implements AsyncDisposable {
   get port(): number {
     const found = [...readFileSync(join(this.place, "log"), "utf8").matchAll(/listens on TCP.*address=\S+:(\d+)/g)];
     return Number(found.at(-1)?.[1]);
+  }
+
+  /** Kills all containers of its runs, as a kernel out of memory may. */
+  killContainers(): void {
+    const label = `label=io.cofferdam.instance=${readFileSync(join(this.place, "state", "instance"), "utf8").trim()}`;
+    const containers = lines(execFileSync("docker", ["ps", "--quiet", "--filter", label], { encoding: "utf8" }));
+    execFileSync("docker", ["kill", ...containers], { stdio: "ignore" });
   }
 
   async end(how: NodeJS.Signals = "SIGTERM"): Promise<void> {
@@ -94,6 +119,7 @@ export class Daemon implements AsyncDisposable {
     for (const mount of mounts.filter((at) => at.startsWith(`${this.place}/`)).reverse()) {
       execFileSync("umount", ["-l", mount]);
     }
+    this.#release();
     rmSync(this.place, { recursive: true });
   }
 }

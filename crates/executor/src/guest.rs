@@ -305,6 +305,11 @@ impl GuestLane {
         tokio::task::spawn_blocking(move || first.kill(ALL_GONE)).await.unwrap_or(false)
     }
 
+    /// Whether the run is over, as far as this lane is concerned.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
     /// Whether the worker serves, as far as is known.
     pub fn is_connected(&self) -> bool {
         !self.serving().client.is_closed()

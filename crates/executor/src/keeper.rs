@@ -23,6 +23,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use wire::v1::ProcessRequest;
 use wire::worker::v1::keeper_state::Phase;
@@ -38,8 +39,13 @@ use crate::ending::{end, nothing_left};
 use crate::lanes::Lanes;
 use crate::metered::Metered;
 
+/// Keepers that come up at the same time, in all runs. Each takes the engine several processes: fifty at once on two slow
+/// processors take longer than any one of them may, and four at a time do not.
+static STARTS: Semaphore = Semaphore::const_new(4);
+/// Keepers that are started, one after the other, before a start fails.
+const ATTEMPTS: u32 = 3;
 /// For a keeper to answer. It does nothing else meanwhile, but for a start, which looks at files.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(30);
 const START: Duration = Duration::from_secs(60);
 /// For a program to take the place of the keeper's copy. One that stands still does so later.
 const BEGIN: Duration = Duration::from_millis(500);
@@ -158,73 +164,102 @@ impl Kept {
 
 impl Lanes {
     /// Starts a process that stays, under this name. It runs when this returns, or did not begin.
+    ///
+    /// Starts take turns, and wait for theirs. A keeper that is lost before its process was let run is started again.
     pub async fn keep(
         &self,
         name: &str,
         process: ProcessRequest,
         bounds: &Bounds,
     ) -> Result<Kept, ToolFailure> {
-        // What is started while a lost worker is replaced would be ended with what that one had started.
-        self.guest.restarted().await;
-        let (cgroup, _) = self.guest.cgroup().ok_or_else(no_cgroup)?;
-        let (mut link, mut held) = self.new_keeper(name, &cgroup).await?;
-        // A frozen process begins when it may go on, which may be after its call.
-        let is_held = bounds.held_to.is_some();
-        let started = start(
-            &mut link,
-            &mut held,
-            name,
-            KeeperStart {
-                process: Some(process),
-                bounds: Some(bounds_to_wire(bounds)),
-                environment: self.guest.environment().variables().clone(),
-            },
-        );
-        let state = match started.await {
-            Ok(Ok(state)) if is_held => Ok(state),
-            Ok(Ok(state)) => has_begun(&mut link, state).await,
-            Ok(Err(failure)) => Err(failure),
-            Err(lost) => Err(not_kept(&lost)),
+        let request = KeeperStart {
+            process: Some(process),
+            bounds: Some(bounds_to_wire(bounds)),
+            environment: self.guest.environment().variables().clone(),
         };
-        match state {
+        let mut attempt = 1;
+        let (mut link, state, held) = loop {
+            // Never closed. Without a turn it is as it was without turns.
+            let turn = STARTS.acquire().await.ok();
+            // What is started while a lost worker is replaced would be ended with what that one had started.
+            self.guest.restarted().await;
+            let (cgroup, _) = self.guest.cgroup().ok_or_else(no_cgroup)?;
+            let started = self.start(name, &cgroup, &request).await;
+            drop(turn);
+            match started {
+                Ok(started) => break started,
+                Err(NotStarted::Refused(failure)) => return Err(failure),
+                Err(NotStarted::Lost(why)) if attempt < ATTEMPTS && !self.guest.has_ended() => {
+                    tracing::warn!(
+                        name,
+                        attempt,
+                        why,
+                        "the keeper of a process did not come up, and is started again"
+                    );
+                    attempt += 1;
+                }
+                Err(NotStarted::Lost(why)) => {
+                    tracing::error!(name, why, "the keeper of a process did not come up");
+                    return Err(not_up());
+                }
+            }
+        };
+        // A frozen process begins when it may go on, which may be after its call.
+        if bounds.held_to.is_some() {
+            return Ok(Kept { link, state, held });
+        }
+        match has_begun(&mut link, state).await {
             Ok(state) => Ok(Kept { link, state, held }),
             Err(failure) => {
-                let ended = tokio::task::spawn_blocking(move || {
-                    let _ = held.end(false);
-                    held.keeper.kill(GOODBYE);
-                    held.close();
-                });
-                let _ = ended.await;
+                end_start(held).await;
                 Err(failure)
             }
         }
     }
 
-    async fn new_keeper(&self, name: &str, cgroup: &ContainerCgroup) -> Result<(Link, Held), ToolFailure> {
+    /// Starts a keeper, and its process. After an error nothing of either is left, and the process never ran.
+    async fn start(
+        &self,
+        name: &str,
+        cgroup: &ContainerCgroup,
+        request: &KeeperStart,
+    ) -> Result<(Link, KeeperState, Held), NotStarted> {
+        let mut held = self.new_keeper(name, cgroup).await.map_err(NotStarted::Lost)?;
+        let started = async {
+            let mut link = connect(&held.keeper, Attach::default()).await?;
+            let started = start(&mut link, &mut held, name, request.clone()).await?;
+            Ok::<_, KeeperLost>(started.map(|state| (link, state)))
+        };
+        let failed = match started.await {
+            Ok(Ok((link, state))) => return Ok((link, state, held)),
+            Ok(Err(failure)) => NotStarted::Refused(failure),
+            Err(lost) => NotStarted::Lost(chain(&lost)),
+        };
+        end_start(held).await;
+        Err(failed)
+    }
+
+    async fn new_keeper(&self, name: &str, cgroup: &ContainerCgroup) -> Result<Held, String> {
         let (engine, container, user) = self.guest.place();
         let argv = [GUEST_PATH.to_owned(), "keep".to_owned()];
-        let failed = |why: String| {
-            tracing::error!(why, "the keeper of a process did not come up");
-            ToolFailure::new(
-                Reason::EngineUnavailable,
-                "the process could not be started: its keeper did not come up; the daemon's log says more",
-            )
-        };
-        let stream =
-            engine.attach_exec(container, &argv, user).await.map_err(|error| failed(chain(&error)))?;
+        let stream = engine.attach_exec(container, &argv, user).await.map_err(|error| chain(&error))?;
         let greeted = Greeted::greet(stream.input, stream.output, ConnectOptions::default()).await;
-        let greeted =
-            greeted.map_err(|error| failed(format!("{}: {}", chain(&error), stream.errors.text())))?;
-        let pid = engine.exec_pid(&stream.exec).await.map_err(|error| failed(chain(&error)))?;
+        let greeted = greeted.map_err(|error| format!("{}: {}", chain(&error), stream.errors.text()))?;
+        let pid = engine.exec_pid(&stream.exec).await.map_err(|error| chain(&error))?;
         // The cgroup is this container's, so the pid is one of this host's, and the keeper's.
-        ContainerCgroup::of_pid(pid, container).map_err(|error| failed(chain(&error)))?;
-        let keeper = HostProcess::of_engine(pid).map_err(|error| failed(chain(&error)))?;
-        let mut leaf = cgroup.keeper(name).map_err(|error| failed(chain(&error)))?;
-        leaf.add(&keeper).map_err(|error| failed(chain(&error)))?;
+        ContainerCgroup::of_pid(pid, container).map_err(|error| chain(&error))?;
+        let keeper = HostProcess::of_engine(pid).map_err(|error| chain(&error))?;
+        let mut leaf = cgroup.keeper(name).map_err(|error| chain(&error))?;
+        let placed = leaf.add(&keeper);
         drop(greeted);
-        let link = connect(&keeper, Attach::default()).await.map_err(|lost| not_kept(&lost))?;
         let held = Held { cgroup: cgroup.clone(), keeper, keeper_leaf: Some(leaf), leaf: None };
-        Ok((link, held))
+        match placed {
+            Ok(()) => Ok(held),
+            Err(error) => {
+                end_start(held).await;
+                Err(chain(&error))
+            }
+        }
     }
 
     /// Finds a process again that a former daemon has started. `attach` is what there is of its output. Where there is no such
@@ -251,6 +286,31 @@ impl Lanes {
             Err(lost) => Err((lost, end_leaves(cgroup, [leaf, keeper_leaf]).await)),
         }
     }
+}
+
+/// Why a process did not begin.
+enum NotStarted {
+    /// Its keeper was lost, or did not come up. Another one may.
+    Lost(String),
+    /// It cannot be started, by whichever keeper.
+    Refused(ToolFailure),
+}
+
+/// Ends a keeper, and the process that it made.
+async fn end_start(mut held: Held) {
+    let ended = tokio::task::spawn_blocking(move || {
+        let _ = held.end(false);
+        held.keeper.kill(GOODBYE);
+        held.close();
+    });
+    let _ = ended.await;
+}
+
+fn not_up() -> ToolFailure {
+    ToolFailure::new(
+        Reason::EngineUnavailable,
+        "the process could not be started: its keeper did not come up; nothing of it runs, and it can be started again",
+    )
 }
 
 /// Makes the process and lets it run, in its cgroup.
@@ -286,8 +346,12 @@ async fn start(
             return Ok(Err(ToolFailure::new(Reason::Internal, message)));
         }
     }
-    link.say(to_keeper::Body::Go(Go { evidence: None })).await?;
-    Ok(Ok(state))
+    // From here on it may run: it is not started again.
+    Ok(link
+        .say(to_keeper::Body::Go(Go { evidence: None }))
+        .await
+        .map(|()| state)
+        .map_err(|lost| not_kept(&lost)))
 }
 
 /// Waits for the word that its program runs, or cannot be run.

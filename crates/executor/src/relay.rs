@@ -14,9 +14,9 @@ use worker_protocol::relay::{Key, LISTENS};
 use crate::engine::engine_refusal;
 
 /// For a relay to listen.
-const LISTENING: Duration = Duration::from_secs(10);
+const LISTENING: Duration = Duration::from_secs(30);
 /// For a sweep, which takes two seconds at most, to end.
-const SWEEPING: Duration = Duration::from_secs(10);
+const SWEEPING: Duration = Duration::from_secs(30);
 /// A command can end a sweep; not often before it is ended itself.
 const SWEEPS: u32 = 5;
 

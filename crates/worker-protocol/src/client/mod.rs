@@ -98,7 +98,7 @@ pub struct ConnectOptions {
 impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
-            hello_timeout: Duration::from_secs(10),
+            hello_timeout: Duration::from_secs(30),
             ping_interval: Duration::from_secs(5),
             ping_timeout: Duration::from_secs(10),
             grace: Duration::from_secs(8),
