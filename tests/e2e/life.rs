@@ -150,3 +150,66 @@ async fn a_daemon_takes_as_many_runs_as_it_may_and_pages_them() {
     let stopped = clients.runs.list_runs(request).await.unwrap().into_inner().runs;
     assert_eq!(stopped.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), [runs[0].id()]);
 }
+
+/// Several clients at once end a run that is ending anyway, at each moment of its end, and none of them is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_ended_and_deleted_by_many_at_once_whatever_it_does() {
+    let daemon = Daemon::start().await;
+    let clients = daemon.connect().await;
+    let cases = ["ready", "expires", "fails", "fails", "fails", "fails", "stops"];
+    for case in cases {
+        let request = CreateRunRequest {
+            ttl: (case == "expires").then(|| wire::duration(Duration::from_secs(1))),
+            ..requests::managed("open")
+        };
+        let mut run = daemon.run_on(request).await;
+        run.ok(calls::write("a.txt", "a")).await;
+        let workspace = daemon.state_dir().join("workspaces").join(run.id());
+        assert!(workspace.exists());
+        if case == "fails" {
+            let first = harness::pid_of(&run.run.container_id, "/.cofferdam/guest hold").unwrap();
+            let first = rustix::process::Pid::from_raw(i32::try_from(first).unwrap()).unwrap();
+            rustix::process::kill_process(first, rustix::process::Signal::KILL).unwrap();
+        }
+        if case != "ready" && case != "stops" {
+            // Seen as over as soon as it can be.
+            while !matches!(run.show().await.state(), State::Stopping | State::Stopped | State::Failed) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        let stops = (case == "stops").then(|| {
+            let (mut clients, run_id) = (clients.clone(), run.id().to_owned());
+            // It may be deleted by the time that it is to be told of.
+            tokio::spawn(async move { clients.runs.stop_run(v1::StopRunRequest { run_id }).await.map(drop) })
+        });
+        let ends = (0..4).map(|_| {
+            let (mut clients, run_id) = (clients.clone(), run.id().to_owned());
+            tokio::spawn(async move {
+                let stop = v1::StopRunRequest { run_id: run_id.clone() };
+                match clients.runs.stop_run(stop).await {
+                    Ok(stopped) => {
+                        let state = stopped.into_inner().run.unwrap().state();
+                        assert!(matches!(state, State::Stopped | State::Failed), "{case}: {state:?}");
+                    }
+                    Err(status) => assert_eq!(reason(&status), "NOT_FOUND", "{case}"),
+                }
+                let delete = v1::DeleteRunRequest { run_id, delete_workspace: true };
+                clients.runs.delete_run(delete).await.map(drop)
+            })
+        });
+        let mut deleted = 0;
+        for end in ends.collect::<Vec<_>>() {
+            match end.await.unwrap() {
+                Ok(()) => deleted += 1,
+                Err(status) => assert_eq!(reason(&status), "NOT_FOUND", "{case}: {}", status.message()),
+            }
+        }
+        if let Some(stops) = stops {
+            let _ = stops.await.unwrap();
+        }
+        assert_eq!(deleted, 1, "{case}");
+        assert!(!workspace.exists(), "{case}: its workspace stays");
+        let listed = run.clients.runs.list_runs(v1::ListRunsRequest::default()).await.unwrap().into_inner();
+        assert!(listed.runs.is_empty(), "{case}: it comes back: {listed:?}");
+    }
+}

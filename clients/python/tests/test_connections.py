@@ -232,3 +232,54 @@ async def test_a_graceful_stop_of_the_daemon_ends_the_run(mortal: Daemon) -> Non
         await asyncio.to_thread(mortal.launch)
         with pytest.raises(RunNotReady):
             await sandbox.files.list()
+
+
+def _fails(daemon: Daemon, sandbox: Sandbox) -> None:
+    daemon.kill_containers()
+    while sandbox.info().state not in ("stopping", "failed"):
+        time.sleep(0.001)
+
+
+def _restarts(daemon: Daemon, sandbox: Sandbox) -> None:
+    daemon.end(signal.SIGKILL)
+    threading.Timer(0.3, daemon.launch).start()
+
+
+def _is_deleted(daemon: Daemon, sandbox: Sandbox) -> None:
+    assert sandbox.stop()
+    sandbox.client.runs.delete_run(v1.DeleteRunRequest(run_id=sandbox.run_id, delete_workspace=True))
+
+
+def _expires(daemon: Daemon, sandbox: Sandbox) -> None:
+    while sandbox.info().state == "ready":
+        time.sleep(0.01)
+
+
+ENDS = {
+    "fails": _fails,
+    "has stopped": lambda daemon, sandbox: sandbox.stop(),
+    "is deleted": _is_deleted,
+    "expires": _expires,
+    "restarts": _restarts,
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_the_end_of_a_sandbox_is_no_error_whatever_its_run_does(mortal: Daemon, end: str) -> None:
+    timeout = 2 if end == "expires" else None
+    for _ in range(2):
+        with Sandbox.create(profile="harness", timeout=timeout, endpoint=mortal.endpoint) as sandbox:
+            sandbox.files.write("a.txt", "a")
+            place = mortal.place / "state" / "workspaces" / sandbox.run_id
+            assert place.is_dir()
+            ENDS[end](mortal, sandbox)
+        assert not place.exists()
+        assert sandbox.kill() is False
+        async with await AsyncSandbox.create(profile="harness", timeout=timeout, endpoint=mortal.endpoint) as other:
+            place = mortal.place / "state" / "workspaces" / other.run_id
+            with await asyncio.to_thread(Sandbox.connect, other.run_id, endpoint=mortal.endpoint) as blocking:
+                # Ended by both at once.
+                await asyncio.to_thread(ENDS[end], mortal, blocking)
+                threads = [asyncio.to_thread(blocking.kill, delete_workspace=True) for _ in range(2)]
+                await asyncio.gather(other.kill(), other.kill(), *threads)
+        assert not place.exists()

@@ -19,7 +19,8 @@ KINDS = {(False, False): "unary", (False, True): "stream", (True, False): "clien
 # and one token.
 REPEATABLE = re.compile(
     r"(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]"
-    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun|IssueRunToken)$"
+    r"|(AttachProcess|WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun|IssueRunToken"
+    r"|StopRun|DeleteRun)$"
 )
 
 

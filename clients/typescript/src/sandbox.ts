@@ -137,6 +137,8 @@ interface Origin {
   deleteWorkspace: boolean;
   token: string | null;
   keeping: Keeping | null;
+  /** Resolves when the last of those who end the sandbox has done so. */
+  ending?: Promise<void>;
 }
 
 /**
@@ -250,7 +252,7 @@ export class Sandbox implements AsyncDisposable {
    */
   static async connect(runId: string, options: ConnectOptions = {}): Promise<Sandbox> {
     const { client, ownsClient } = connection(options);
-    const origin = { ownsClient, deleteWorkspace: false, token: null, keeping: null };
+    const origin: Origin = { ownsClient, deleteWorkspace: false, token: null, keeping: null };
     const sandbox = new Sandbox(client, runId, initial(options), origin);
     try {
       try {
@@ -476,6 +478,13 @@ export class Sandbox implements AsyncDisposable {
    * False: it had ended already, or there is no such run.
    */
   async kill(options: { deleteWorkspace?: boolean } = {}): Promise<boolean> {
+    // Ends take turns: the first one closes the connection, and the next opens another.
+    const { ending } = this.#origin;
+    let over = () => {};
+    this.#origin.ending = new Promise<void>((resolve) => {
+      over = resolve;
+    });
+    await ending;
     try {
       const stopped = await this.stop();
       if (options.deleteWorkspace ?? this.#origin.deleteWorkspace) {
@@ -483,7 +492,7 @@ export class Sandbox implements AsyncDisposable {
       }
       return stopped;
     } finally {
-      await this.close();
+      await this.close().finally(over);
     }
   }
 

@@ -36,7 +36,7 @@ export type Method<I extends DescMessage, O extends DescMessage> = DescMethod & 
 // Methods that change nothing, or come to the same if they are done twice: input has its offset, a terminal one size, a run
 // one end and one token. Others are repeated by their request id only.
 const REPEATABLE =
-  /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]|^(WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun|IssueRunToken)$/;
+  /^(Get|List|Query|Watch|Stream|Explain|Examine|Verify|Diff|Read|Accept|Discard)[A-Z]|^(WaitProcess|WriteStdin|ResizeTerminal|CloseSession|KeepAliveRun|ExtendRun|IssueRunToken|StopRun|DeleteRun)$/;
 // How long `close` waits for the work that cancelled calls have begun, seconds.
 const LAST_WAIT = 5;
 // How often a channel that connects is looked at, seconds.

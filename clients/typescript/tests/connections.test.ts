@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { constants, createServer } from "node:http2";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -215,4 +215,44 @@ test("a graceful stop of the daemon ends the run", async () => {
   await mortal.end();
   await mortal.launch();
   await assert.rejects(sandbox.files.list(), RunNotReady);
+});
+
+test("the end of a sandbox is no error, whatever its run does", async () => {
+  await using mortal = await Daemon.start();
+  const ends: Record<string, (sandbox: Sandbox) => Promise<unknown>> = {
+    fails: async (sandbox) => {
+      mortal.killContainers();
+      while (!["stopping", "failed"].includes((await sandbox.info()).state)) {
+        await delay(1);
+      }
+    },
+    "has stopped": (sandbox) => sandbox.stop(),
+    "is deleted": async (sandbox) => {
+      await sandbox.stop();
+      await sandbox.client.runs.deleteRun({ runId: sandbox.runId, deleteWorkspace: true });
+    },
+    expires: async (sandbox) => {
+      while ((await sandbox.info()).state === "ready") {
+        await delay(10);
+      }
+    },
+    restarts: async () => {
+      await mortal.end("SIGKILL");
+      void delay(300).then(() => mortal.launch());
+    },
+  };
+  for (const [end, happens] of Object.entries(ends)) {
+    let place: string;
+    {
+      const timeout = end === "expires" ? 2 : undefined;
+      await using sandbox = await Sandbox.create({ profile: "harness", timeout, endpoint: mortal.endpoint });
+      await sandbox.files.write("a.txt", "a");
+      place = join(mortal.place, "state", "workspaces", sandbox.runId);
+      assert(existsSync(place));
+      await happens(sandbox);
+      // By several at once, and once more at the end.
+      await Promise.all([sandbox.kill(), sandbox.kill()]);
+    }
+    assert(!existsSync(place), end);
+  }
 });

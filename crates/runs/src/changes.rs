@@ -19,7 +19,7 @@ use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
-use store::run::{Changes, Layer, Record, Workspace};
+use store::run::{Changes, Layer, Record, State, Workspace};
 use tokio::task::block_in_place;
 use wire::v1::{AcceptRunResponse, DiffRunResponse};
 
@@ -27,12 +27,13 @@ use crate::registry::Runs;
 use crate::remove::remove_tree;
 use crate::workspace;
 
-/// A run whose changes or workspace are being settled: nobody else settles them meanwhile.
+/// The turn to settle the changes or the workspace of a run.
 pub(crate) struct Settling<'a>(&'a Runs, RunId);
 
 impl Drop for Settling<'_> {
     fn drop(&mut self) {
         self.0.settling().remove(&self.1);
+        self.0.settled.notify_waiters();
     }
 }
 
@@ -52,7 +53,7 @@ impl Runs {
         force: bool,
         principal: &Principal,
     ) -> Result<AcceptRunResponse, Refusal> {
-        let _settling = self.settle(id)?;
+        let _settling = self.settle(id).await;
         let mut record = self.ended_run(id)?;
         if record.layer().is_some_and(|layer| layer.changes == Changes::Accepted) {
             return Ok(AcceptRunResponse { run: Some(record.to_wire()), applied: 0, left_out: Vec::new() });
@@ -87,7 +88,7 @@ impl Runs {
 
     /// Deletes the changes of a run that has ended.
     pub async fn discard(&self, id: RunId, principal: &Principal) -> Result<Record, Refusal> {
-        let _settling = self.settle(id)?;
+        let _settling = self.settle(id).await;
         let mut record = self.ended_run(id)?;
         self.discard_settled(&mut record, principal).await?;
         Ok(record)
@@ -110,15 +111,25 @@ impl Runs {
         self.tell_of_removal(record.id, principal, json!({ "action": "discard", "phase": "done" })).await
     }
 
-    /// Keeps others from settling the same run.
-    pub(crate) fn settle(&self, id: RunId) -> Result<Settling<'_>, Refusal> {
-        if self.settling().insert(id) {
-            Ok(Settling(self, id))
-        } else {
-            Err(Refusal::new(
-                Reason::PreconditionFailed,
-                "the run's changes or workspace are being accepted, discarded or deleted at this moment",
-            ))
+    /// Waits for the turn to settle a run, which one caller at a time may do.
+    ///
+    /// A run that is ending is waited for: its state says that it has ended moments before its task is over, and until then
+    /// it is the user of its own workspace.
+    pub(crate) async fn settle(&self, id: RunId) -> Settling<'_> {
+        let ending = self
+            .living()
+            .get(&id)
+            .filter(|run| matches!(run.record().state, State::Stopping | State::Stopped | State::Failed))
+            .cloned();
+        if let Some(run) = ending {
+            run.commands.closed().await;
+        }
+        loop {
+            let settled = self.settled.notified();
+            if self.settling().insert(id) {
+                return Settling(self, id);
+            }
+            settled.await;
         }
     }
 

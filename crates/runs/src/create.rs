@@ -42,7 +42,7 @@ impl Runs {
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
         if let Workspace::Kept { workspace } = record.spec.workspace {
             // Nobody deletes it in between.
-            let _settling = self.settle(workspace)?;
+            let _settling = self.settle(workspace).await;
             self.check_kept(workspace, principal)?;
             self.admit(id, &run)?;
         } else {

@@ -12,7 +12,7 @@ use refusal::{Refusal, chain};
 use store::Store;
 use store::run::{Kept, Record, Spec, State, Workspace};
 use store::spool::Spool;
-use tokio::sync::{Semaphore, broadcast, oneshot};
+use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -56,6 +56,8 @@ pub struct Runs {
     pub(crate) looks: Semaphore,
     pub(crate) kept: Mutex<BTreeMap<RunId, Kept>>,
     settling: Mutex<BTreeSet<RunId>>,
+    /// Tells that a turn to settle a run is over.
+    pub(crate) settled: Notify,
     living: Mutex<BTreeMap<RunId, Arc<Run>>>,
     ended: Mutex<BTreeMap<RunId, Record>>,
     pub(crate) deleted_tokens: DeletedTokens,
@@ -120,6 +122,7 @@ impl Runs {
             looks: Semaphore::new(LOOKS),
             kept: Mutex::new(kept),
             settling: Mutex::default(),
+            settled: Notify::new(),
             audit,
             launcher: Arc::new(launcher),
             tasks: TaskTracker::new(),
@@ -280,7 +283,7 @@ impl Runs {
         with_workspace: bool,
         principal: &Principal,
     ) -> Result<(), Refusal> {
-        let _settling = self.settle(id)?;
+        let _settling = self.settle(id).await;
         let mut record = self.get(id)?;
         if !record.state.has_ended() {
             return Err(Refusal::new(Reason::PreconditionFailed, "the run lives: stop it first"));

@@ -49,10 +49,11 @@ impl Runs {
 
     /// Deletes a kept workspace, or the changes of an overlay.
     pub async fn delete_workspace(&self, id: RunId, principal: &Principal) -> Result<(), Refusal> {
-        let kept = self.kept().get(&id).cloned();
-        match kept {
-            Some(kept) if principal.may_use(&kept.principal) => {
-                let _settling = self.settle(id)?;
+        let kept = || self.kept().get(&id).cloned();
+        match kept() {
+            Some(found) if principal.may_use(&found.principal) => {
+                let _settling = self.settle(id).await;
+                let kept = kept().ok_or_else(no_such_workspace)?;
                 self.delete_kept(&kept, principal).await
             }
             Some(_) => Err(no_such_workspace()),

@@ -225,6 +225,12 @@ impl RunService for Service {
         // Goes on when the client leaves.
         let stopped = tokio::spawn(async move { service.runs.stop(id).await }).await;
         let record = stopped.map_err(|error| Refusal::internal("stopping the run", &error))??;
+        if !record.state.has_ended() {
+            // Without a reason of ours, as of a connection that is lost: clients ask again, and the next daemon does it.
+            return Err(Status::unavailable(
+                "the daemon is stopping and leaves the run to the next one: ask again",
+            ));
+        }
         Ok(Response::new(v1::StopRunResponse { run: Some(record.to_wire()) }))
     }
 

@@ -656,8 +656,8 @@ class ProcessService:
 _RUN_SERVICE_CREATE_RUN = Method("/cofferdam.v1.RunService/CreateRun", v1.CreateRunRequest, v1.CreateRunResponse, False)
 _RUN_SERVICE_GET_RUN = Method("/cofferdam.v1.RunService/GetRun", v1.GetRunRequest, v1.GetRunResponse, True)
 _RUN_SERVICE_LIST_RUNS = Method("/cofferdam.v1.RunService/ListRuns", v1.ListRunsRequest, v1.ListRunsResponse, True)
-_RUN_SERVICE_STOP_RUN = Method("/cofferdam.v1.RunService/StopRun", v1.StopRunRequest, v1.StopRunResponse, False)
-_RUN_SERVICE_DELETE_RUN = Method("/cofferdam.v1.RunService/DeleteRun", v1.DeleteRunRequest, v1.DeleteRunResponse, False)
+_RUN_SERVICE_STOP_RUN = Method("/cofferdam.v1.RunService/StopRun", v1.StopRunRequest, v1.StopRunResponse, True)
+_RUN_SERVICE_DELETE_RUN = Method("/cofferdam.v1.RunService/DeleteRun", v1.DeleteRunRequest, v1.DeleteRunResponse, True)
 _RUN_SERVICE_PAUSE_RUN = Method("/cofferdam.v1.RunService/PauseRun", v1.PauseRunRequest, v1.PauseRunResponse, False)
 _RUN_SERVICE_RESUME_RUN = Method("/cofferdam.v1.RunService/ResumeRun", v1.ResumeRunRequest, v1.ResumeRunResponse, False)
 _RUN_SERVICE_KEEP_ALIVE_RUN = Method(

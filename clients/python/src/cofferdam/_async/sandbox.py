@@ -432,15 +432,16 @@ class AsyncSandbox:
         deleted, and changes of an overlay stay until they are accepted or discarded. The audit log keeps its records.
         False: it had ended already, or there is no such run.
         """
-        try:
-            stopped = await self.stop()
-            if self._delete_workspace if delete_workspace is None else delete_workspace:
-                with suppress(NotFound):
-                    request = v1.DeleteRunRequest(run_id=self._run_id, delete_workspace=True)
-                    await self._client.runs.delete_run(request)
-            return stopped
-        finally:
-            await self.close()
+        async with self._keeping.turn:
+            try:
+                stopped = await self.stop()
+                if self._delete_workspace if delete_workspace is None else delete_workspace:
+                    with suppress(NotFound):
+                        request = v1.DeleteRunRequest(run_id=self._run_id, delete_workspace=True)
+                        await self._client.runs.delete_run(request)
+                return stopped
+            finally:
+                await self.close()
 
     async def close(self) -> None:
         """Closes the connection if it is this sandbox's own. The run goes on, as long as its `lease` lets it."""

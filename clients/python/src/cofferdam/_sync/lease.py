@@ -3,7 +3,7 @@
 
 from cofferdam import v1
 from cofferdam._sync.client import Client
-from cofferdam._sync.transport import Background, sleep
+from cofferdam._sync.transport import Background, Lock, sleep
 from cofferdam.errors import CofferdamError, DaemonUnreachable
 
 # Renewals in a lease: two may be late or lost.
@@ -17,6 +17,8 @@ class Keeping:
 
     def __init__(self) -> None:
         self._work: Background | None = None
+        #: Ends of the sandbox take turns: the first one closes the connection, and the next opens another.
+        self.turn = Lock()
 
     def begin(self, client: Client, run_id: str, lease: float) -> None:
         self._work = client._transport.background(lambda: keep(client, run_id, lease))

@@ -429,15 +429,16 @@ class Sandbox:
         deleted, and changes of an overlay stay until they are accepted or discarded. The audit log keeps its records.
         False: it had ended already, or there is no such run.
         """
-        try:
-            stopped = self.stop()
-            if self._delete_workspace if delete_workspace is None else delete_workspace:
-                with suppress(NotFound):
-                    request = v1.DeleteRunRequest(run_id=self._run_id, delete_workspace=True)
-                    self._client.runs.delete_run(request)
-            return stopped
-        finally:
-            self.close()
+        with self._keeping.turn:
+            try:
+                stopped = self.stop()
+                if self._delete_workspace if delete_workspace is None else delete_workspace:
+                    with suppress(NotFound):
+                        request = v1.DeleteRunRequest(run_id=self._run_id, delete_workspace=True)
+                        self._client.runs.delete_run(request)
+                return stopped
+            finally:
+                self.close()
 
     def close(self) -> None:
         """Closes the connection if it is this sandbox's own. The run goes on, as long as its `lease` lets it."""

@@ -6,6 +6,7 @@ which says how to decide; with `wait_for_approval=True` it waits instead.
 """
 
 import errno
+from contextlib import suppress
 from typing import Any, Literal, overload
 
 from inspect_ai.util import (
@@ -23,7 +24,7 @@ from typing_extensions import override
 
 from cofferdam import AsyncSandbox, CommandResult, _output
 from cofferdam._async.posix import Posix
-from cofferdam.errors import CommandStopped, CommandTimedOut, Denied
+from cofferdam.errors import CommandStopped, CommandTimedOut, Denied, NotFound
 from cofferdam.integrations._shell import OUTPUT_LIMIT
 
 # Seconds for each of the repetitions that a command may be given whose time was over.
@@ -96,7 +97,9 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
     async def cli_cleanup(cls, id: str | None) -> None:
         async for run in AsyncSandbox.list("ready"):
             if id in (None, run.run_id) and "inspect.task" in run.metadata:
-                await (await AsyncSandbox.connect(run.run_id)).kill(delete_workspace=True)
+                # One may end meanwhile.
+                with suppress(NotFound):
+                    await (await AsyncSandbox.connect(run.run_id)).kill(delete_workspace=True)
 
     @override
     async def exec(
