@@ -81,7 +81,7 @@ fn value(repository: &Repository, path: &[u8], name: &str) -> Result<Option<Stri
 #[derive(Default)]
 pub(super) struct Converted {
     /// Files that may have changed, and why they were not looked at.
-    pub(super) unseen: BTreeMap<Vec<u8>, Conversion>,
+    pub(super) unseen: BTreeMap<Vec<u8>, String>,
     /// Files that have not changed, with their entries.
     same: BTreeMap<Vec<u8>, IndexEntry>,
 }
@@ -97,7 +97,7 @@ impl Converted {
                 Some(entry) if is_same(repository, &entry, &conversion)? => {
                     converted.same.insert(path.to_vec(), entry);
                 }
-                _ => drop(converted.unseen.insert(path.to_vec(), conversion)),
+                _ => drop(converted.unseen.insert(path.to_vec(), conversion.to_string())),
             }
         }
         Ok(converted)

@@ -6,7 +6,6 @@ use git2::{Delta, Diff, DiffDelta, DiffOptions, Patch};
 use ops::GitFormat;
 
 use super::compare::{changes, contents};
-use super::conversion::Conversion;
 use super::error::GitError;
 use super::output::Output;
 use super::quote::quoted;
@@ -72,7 +71,7 @@ impl Formats {
     }
 
     /// Names the files that were not looked at, and says why.
-    pub(super) fn unseen(&self, unseen: &BTreeMap<Vec<u8>, Conversion>, output: &mut Output) {
+    pub(super) fn unseen(&self, unseen: &BTreeMap<Vec<u8>, String>, output: &mut Output) {
         for (path, conversion) in unseen {
             let path = quoted(path);
             output.push_str(&if self.has(GitFormat::NameStatus) {
