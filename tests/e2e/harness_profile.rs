@@ -47,8 +47,12 @@ async fn the_deny_list_is_off_in_both_places_and_the_record_is_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_leaves_something_is_told_of_processes_where_there_are_any() {
-    let daemon = Daemon::start().await;
-    for (profile, has_processes) in [("harness", true), ("open", false)] {
+    let stays = "profiles:\n  stays:\n    workspace: read-write\n    operations: { shell: allow, process: allow }\n    \
+        exec: { default: allow }\n  none:\n    workspace: read-write\n    operations: { shell: allow }\n    \
+        exec: { default: allow }\nroles: { director: { allow: \"*\" } }\n";
+    let policy = vec![("stays.yaml", stays.to_owned())];
+    let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
+    for (profile, has_processes) in [("stays", true), ("none", false)] {
         let mut run = daemon.run_on(requests::managed(profile)).await;
         let left = run.ran(calls::shell("sleep 1000 & echo up")).await;
         assert_eq!((left.stdout.as_str(), left.exit_code), ("up\n", Some(0)), "{left:?}");

@@ -27,6 +27,7 @@ mod harness_profile;
 mod image_service;
 mod images;
 mod lasting;
+mod left;
 mod life;
 mod main_job;
 mod offers;

@@ -10,6 +10,7 @@ mod full_disk;
 mod guest_lost;
 mod host_worker_lost;
 mod lasting;
+mod left;
 mod orderly_stop;
 mod overlay;
 mod processes;

@@ -51,6 +51,7 @@ async fn x5_what_commands_leave_is_reaped() {
         for round in 0..12 {
             let lines = inside.probe(&["tree", "double-fork", "6", "leave"]).await;
             assert_eq!(lines, ["ready"], "round {round}");
+            inside.end_left().await;
         }
         inside.assert_idle();
     }

@@ -95,6 +95,19 @@ impl Inside {
         PROFILES.into_iter().find(|profile| profile.name == self.run.run.profile).unwrap()
     }
 
+    /// Ends what commands have left running, each with proof that nothing of it is left, and returns how many processes that were.
+    pub(crate) async fn end_left(&mut self) -> u32 {
+        let mut processes = 0;
+        for left in self.run.listed().await {
+            if left.state() == v1::process::State::Running {
+                self.run.send(&left.process_id, v1::signal_process_request::Signal::Kill).await.unwrap();
+                assert_eq!(self.run.waited(&left.process_id).await.kill.unwrap().left, 0);
+                processes += left.left_behind;
+            }
+        }
+        processes
+    }
+
     /// Another connection to the same run.
     pub(crate) async fn again(&self, daemon: &Daemon) -> Self {
         let run = RunHandle { run: self.run.run.clone(), clients: daemon.connect().await };
@@ -146,6 +159,8 @@ pub(crate) struct Profile {
     pub(crate) tmp: &'static str,
     /// What is said of an absolute path that nothing is at, and that no mount holds.
     pub(crate) nowhere: &'static str,
+    /// Whether what a command leaves running stays until it is ended, or the run is.
+    pub(crate) keeps: bool,
 }
 
 const OPEN: Profile = Profile {
@@ -154,6 +169,7 @@ const OPEN: Profile = Profile {
     layer: &[],
     tmp: "noexec,nosuid,nodev",
     nowhere: "SANDBOX_VIOLATION",
+    keeps: false,
 };
 
 const HARNESS: Profile = Profile {
@@ -162,6 +178,7 @@ const HARNESS: Profile = Profile {
     layer: &["bin", "etc", "home", "usr"],
     tmp: "exec,nosuid,nodev",
     nowhere: "NOT_FOUND",
+    keeps: true,
 };
 
 /// Under each of them the container keeps the same promises.

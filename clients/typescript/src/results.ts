@@ -101,6 +101,7 @@ export function processInfo(process: v1.Process | undefined): types.ProcessInfo 
     stdinOpen: it.stdinOpen,
     cpuTime: Number(it.cpuTimeUs) / 1e6,
     peakMemoryBytes: Number(it.peakMemoryBytes),
+    leftBehind: it.leftBehind,
   };
 }
 

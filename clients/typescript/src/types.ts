@@ -235,6 +235,11 @@ export interface ProcessInfo {
   cpuTime: number;
   /** Peak memory of its largest process, bytes; 0 while it runs. */
   peakMemoryBytes: number;
+  /**
+   * How many processes a command left running that has ended, where the profile keeps them. This entry stands for all of
+   * them, and a signal reaches each. 0: a process of its own.
+   */
+  leftBehind: number;
 }
 
 export type SessionState = "idle" | "busy" | "replaced" | "closed";

@@ -46,6 +46,8 @@ pub enum Kind {
     SessionOpened,
     /// How a session ended; exactly one for each that was opened.
     SessionClosed,
+    /// How many processes a command left running, in a profile that keeps them.
+    ProcessesLeft,
     /// How a process ended that outlived its call, whose id it has.
     ProcessEnded,
     /// The changes of an overlay are accepted or discarded, or a kept workspace is deleted; on disk before that begins,
@@ -112,6 +114,7 @@ impl Kind {
             Self::McpToolChanged => "mcp_tool_changed",
             Self::SessionOpened => "session_opened",
             Self::SessionClosed => "session_closed",
+            Self::ProcessesLeft => "processes_left",
             Self::ProcessEnded => "process_ended",
             Self::WorkspaceChange => "workspace_change",
             Self::ImageImported => "image_imported",

@@ -40,6 +40,7 @@ use identity::{Principal, RunId};
 use jail::Mount;
 use ops::transport::MAX_SHOWN;
 use ops::{Bound, EndedBy, Lane, Limit, OpResult, Operation, Outcome, Reason, ToolFailure};
+use processes::LeftBy;
 use refusal::Refusal;
 use runs::{OnStop, Run};
 use rustix::process::Signal;
@@ -432,6 +433,9 @@ impl CallTask {
         let limit = journal.limit();
         let began = Instant::now();
         let intent = journal.begun();
+        let leaves = permit.bounds().keep_background.then(|| executor::request_of(permit.operation()));
+        let caller = permit.caller().clone();
+        let mut left = None;
         let mut finished = match (permit.operation().lane(), &intent) {
             (Lane::Host, Some(intent)) => {
                 let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
@@ -453,10 +457,24 @@ impl CallTask {
                 })
             }
             (Lane::Container | Lane::Host, _) => match self.output(permit.operation()) {
-                Ok(output) => room.lanes.execute(permit, limit, output, cancel).await,
+                Ok(output) => {
+                    let finished;
+                    (finished, left) = room.lanes.execute(permit, limit, output, cancel).await;
+                    finished
+                }
                 Err(failure) => finished(Err(failure)),
             },
         };
+        if let (Some(left), Some(request)) = (left, leaves) {
+            let by =
+                LeftBy { call: self.call.id, principal: &caller.principal, agent: &caller.agent_id, request };
+            let kept = self.calls.processes.keep_left(&run, by, left).await;
+            if let (Err(ended), Ok(Some(result))) =
+                (kept, finished.outcome.as_mut().map(OpResult::command_mut))
+            {
+                result.kill = Some(ended);
+            }
+        }
         drop(room);
         times.executed();
         still.end().await;

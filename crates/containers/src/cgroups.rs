@@ -53,9 +53,9 @@ const LEAF: &str = "cofferdam-";
 const COMMANDS: &str = "cofferdam-commands";
 /// The same for those that go on while the others stand still.
 const ALONE: &str = "cofferdam-alone";
-/// The same for processes that outlive their calls,
+/// The same for processes that outlive their calls. The guest knows them by this name.
 const PROCESSES: &str = "cofferdam-processes";
-/// and for what keeps them, which is never frozen.
+/// The same for what keeps such processes, which is never frozen.
 const KEEPERS: &str = "cofferdam-keepers";
 
 /// What went wrong with a cgroup.

@@ -86,7 +86,8 @@ pub(crate) fn plain(view: &ProcessView) -> String {
         ProcessView::All(processes) if processes.is_empty() => "(no processes)".to_owned(),
         ProcessView::All(processes) => processes.iter().fold(String::new(), |mut text, process| {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{} {}: {}", process.process_id, state(process), command(process));
+            let left = if process.left_behind > 0 { " (left behind by a command)" } else { "" };
+            let _ = writeln!(text, "{} {}{left}: {}", process.process_id, state(process), command(process));
             text
         }),
     }

@@ -46,11 +46,12 @@ pub(crate) fn end(leaf: &Leaf, container: &ContainerCgroup, forced: bool) -> (Ki
             }
             .to_owned(),
             took_us,
+            running: 0,
         },
         Err(error) => {
             tracing::error!(error = %chain(&error), "a command's cgroup could not be emptied");
             let left = leaf.pids().map_or(u32::MAX, |pids| u32::try_from(pids.len()).unwrap_or(u32::MAX));
-            KillEvidence { ended: asked, left, method: "failed".to_owned(), took_us }
+            KillEvidence { ended: asked, left, method: "failed".to_owned(), took_us, running: 0 }
         }
     };
     (evidence, peak)

@@ -12,6 +12,7 @@ use worker_protocol::client::{CallSpec, Finished, Go, OutputSink, Placement, Usa
 use crate::failure::failure;
 use crate::guest::GuestLane;
 use crate::host_worker::HostWorkerLane;
+use crate::left::{self, Left};
 use crate::limits::{self, Evidence};
 use crate::placement::LeafPlacement;
 use crate::prefork::Ready;
@@ -44,14 +45,14 @@ impl Lanes {
     }
 
     /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes, or a
-    /// download reads, goes to `output` meanwhile.
+    /// download reads, goes to `output` meanwhile. Returns with it what the command left running and the profile keeps.
     pub async fn execute(
         &self,
         permit: Permit,
         limit: Option<Duration>,
         output: Arc<dyn OutputSink>,
         cancel: CancellationToken,
-    ) -> Finished {
+    ) -> (Finished, Option<Left>) {
         let parts = permit.into_parts();
         let is_command = parts.operation.command_timeout().is_some();
         let downloads = parts.operation.is_download();
@@ -67,6 +68,7 @@ impl Lanes {
         if parts.operation.lane() == Lane::Container {
             cancel.run_until_cancelled(self.guest.restarted()).await;
         }
+        let mut left = None;
         let finished = match parts.operation.lane() {
             // Not to be repeated: its reader has what was sent.
             Lane::Container if downloads => self.guest.call(spec, None, cancel).await,
@@ -78,6 +80,7 @@ impl Lanes {
             },
             Lane::Container => {
                 let (ended, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
+                left = leaf.as_ref().and_then(|leaf| leaf.left());
                 let mut finished = ended.unwrap_or_else(failed);
                 let (events, metered, forced) =
                     leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered(), leaf.forced()));
@@ -97,7 +100,14 @@ impl Lanes {
             Lane::Host => self.host_worker.call(spec, None, cancel).await.map_err(|error| failure(&error)),
             Lane::Upstream => Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
         };
-        finished.unwrap_or_else(failed)
+        let finished = finished.unwrap_or_else(failed);
+        if finished.outcome.is_err()
+            && let Some(left) = left.take()
+        {
+            // Nobody is told of it.
+            let _ = tokio::task::spawn_blocking(move || left.end()).await;
+        }
+        (finished, left)
     }
 
     /// As [`Self::execute`] for the host lane, with an effect only after `go`. What can be prepared is prepared meanwhile.
@@ -145,10 +155,16 @@ impl Lanes {
         let alone = spec.bounds.held_to.is_some();
         if let Some((serving, Ready { prepared, leaf })) = (!alone).then(|| self.guest.prefork()).flatten() {
             leaf.begin();
+            if spec.bounds.keep_background {
+                leaf.keep(left::name(call));
+            }
             (self.guest.call_prepared(&serving, spec, prepared, cancel).await, Some(leaf))
         } else {
             let leaf =
                 self.guest.leaf(call).map(|leaf| if alone { leaf.alone() } else { leaf }).map(Arc::new);
+            if let Some(leaf) = leaf.as_ref().filter(|_| spec.bounds.keep_background) {
+                leaf.keep(left::name(call));
+            }
             let placement = leaf.clone().map(|leaf| leaf as Arc<dyn Placement>);
             (self.guest.call(spec, placement, cancel).await, leaf)
         }

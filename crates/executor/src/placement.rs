@@ -14,6 +14,7 @@ use ops::KillEvidence;
 use worker_protocol::client::Placement;
 
 use crate::ending::{end, nothing_left};
+use crate::left::{self, Left};
 use crate::metered::Metered;
 
 pub(crate) struct LeafPlacement {
@@ -27,6 +28,18 @@ struct State {
     cgroup: ContainerCgroup,
     leaf: Mutex<Option<Leaf>>,
     counts: Mutex<Counts>,
+    keep: Mutex<Keep>,
+}
+
+/// What becomes of the processes that the command leaves running.
+#[derive(Default)]
+struct Keep {
+    /// The leaf that they are kept in; `None`: they end.
+    name: Option<String>,
+    /// The pid in the container of the process that reads their output.
+    drain: Option<u32>,
+    /// Those that were kept.
+    left: Option<Left>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,13 +66,24 @@ pub(crate) fn unique(what: &str) -> String {
 impl LeafPlacement {
     /// For the command of a call or a session, or for whatever has this name.
     pub(crate) fn new(cgroup: ContainerCgroup, guest_host_pid: u32, name: String) -> Self {
-        let state = State { cgroup, leaf: Mutex::default(), counts: Mutex::default() };
+        let state =
+            State { cgroup, leaf: Mutex::default(), counts: Mutex::default(), keep: Mutex::default() };
         Self { guest_host_pid, group: Group::Ordinary, name, state: Arc::new(state) }
     }
 
     /// For one that runs while the others stand still.
     pub(crate) fn alone(self) -> Self {
         Self { group: Group::Alone, ..self }
+    }
+
+    /// Has the processes that the command leaves running kept under this name.
+    pub(crate) fn keep(&self, name: String) {
+        self.state.keep().name = Some(name);
+    }
+
+    /// The processes that were kept.
+    pub(crate) fn left(&self) -> Option<Left> {
+        self.state.keep().left.take()
     }
 
     /// What was placed a while ago begins to run now: only what comes to the counts from here on is its doing. Reads three
@@ -102,6 +126,10 @@ impl Placement for LeafPlacement {
         })
     }
 
+    fn beside(&self, pid: u32) {
+        self.state.keep().drain = Some(pid);
+    }
+
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         Box::pin(async move {
             self.state.counts().forced |= forced;
@@ -112,8 +140,12 @@ impl Placement for LeafPlacement {
                 self.state.count(&leaf, 0);
                 (nothing_left(), Some(leaf))
             } else {
-                let state = Arc::clone(&self.state);
+                let (state, guest) = (Arc::clone(&self.state), self.guest_host_pid);
                 let ended = tokio::task::spawn_blocking(move || {
+                    if !forced && let Some(evidence) = state.keep_left(&leaf, guest) {
+                        state.count(&leaf, 0);
+                        return (evidence, leaf);
+                    }
                     let (evidence, peak_memory_bytes) = end(&leaf, &state.cgroup, forced);
                     state.count(&leaf, peak_memory_bytes);
                     (evidence, leaf)
@@ -145,6 +177,23 @@ impl State {
         Ok(())
     }
 
+    /// Keeps what the command left running, where it may stay: evidence of that.
+    fn keep_left(&self, leaf: &Leaf, guest_host_pid: u32) -> Option<KillEvidence> {
+        let (name, drain) = {
+            let mut keep = self.keep();
+            (keep.name.take()?, keep.drain.take())
+        };
+        let mut left = Left::take(&self.cgroup, leaf, &name).inspect_err(left::not_kept).ok()??;
+        if let Some(pid) = drain
+            && let Err(error) = self.cgroup.process(guest_host_pid, pid).and_then(|reader| left.add(&reader))
+        {
+            tracing::debug!(error = %refusal::chain(&error), "the reader of a command's pipes was not moved");
+        }
+        let running = left.processes;
+        self.keep().left = Some(left);
+        Some(KillEvidence { running, ..nothing_left() })
+    }
+
     /// What was counted until now is not the command's.
     fn begin(&self, leaf: Option<&Leaf>) {
         let before = leaf.and_then(Leaf::cpu_time).unwrap_or_default();
@@ -161,6 +210,10 @@ impl State {
 
     fn leaf(&self) -> MutexGuard<'_, Option<Leaf>> {
         self.leaf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self) -> MutexGuard<'_, Keep> {
+        self.keep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {

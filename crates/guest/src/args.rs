@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Relay,
     /// Ends all other processes of its user.
     Sweep,
+    /// Empties the pipes of a command for the processes that it left running.
+    Drain,
 }
 
 /// How a worker is to serve.
@@ -40,7 +42,7 @@ pub(crate) struct Mounts {
 /// A command line that the daemon does not write.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgsError {
-    #[error("say `hold`, `serve`, `keep`, `relay` or `sweep`")]
+    #[error("say `hold`, `serve`, `keep`, `relay`, `sweep` or `drain`")]
     NoCommand,
     #[error("an unknown argument; `serve` takes --relayed, --project DIR, --pkg DIR and --state DIR")]
     Unknown,
@@ -79,6 +81,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Command,
         Some("keep") => Command::Keep,
         Some("relay") => Command::Relay,
         Some("sweep") => Command::Sweep,
+        Some("drain") => Command::Drain,
         _ => return Err(ArgsError::NoCommand),
     };
     args.next().map_or(Ok(alone), |_| Err(ArgsError::Unknown))
@@ -116,6 +119,7 @@ mod tests {
         assert_eq!(parsed("keep"), Ok(Command::Keep));
         assert_eq!(parsed("relay"), Ok(Command::Relay));
         assert_eq!(parsed("sweep"), Ok(Command::Sweep));
+        assert_eq!(parsed("drain"), Ok(Command::Drain));
         let relayed = Serve { relayed: true, ..Serve::default() };
         assert_eq!(parsed("serve --relayed"), Ok(Command::Serve(relayed)));
         let Ok(Command::Serve(serve)) = parsed("serve --state /s") else { panic!("not serve") };

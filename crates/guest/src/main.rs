@@ -5,6 +5,7 @@ mod call;
 mod channel;
 mod children;
 mod credit;
+mod drain;
 mod exec;
 mod execute;
 mod fault;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Ok(Command::Keep) => ended(keep::run()),
         Ok(Command::Relay) => ended(relay::run()),
         Ok(Command::Sweep) => sweep::run(),
+        Ok(Command::Drain) => drain::run(),
         Err(error) => {
             eprintln!("coffer-guest: {error}");
             ExitCode::from(2)

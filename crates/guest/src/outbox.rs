@@ -56,8 +56,8 @@ impl Outbox {
     }
 
     /// A command is over, or its time is.
-    pub(crate) async fn ended(&self, id: u64, forced: bool) {
-        let _ = self.news.send(frame(id, Body::Ended(Ended { forced }))).await;
+    pub(crate) async fn ended(&self, id: u64, forced: bool, drain_pid: u32) {
+        let _ = self.news.send(frame(id, Body::Ended(Ended { forced, drain_pid }))).await;
     }
 
     /// A terminal has taken input.

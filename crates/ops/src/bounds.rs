@@ -24,6 +24,8 @@ pub struct Bounds {
     pub deny_list: DenyList,
     /// Base names of programs that are denied beside these.
     pub denied_programs: Vec<String>,
+    /// Whether processes that a command leaves running stay until the run ends.
+    pub keep_background: bool,
     /// Name in commits.
     pub author_name: String,
     /// Address in commits.
@@ -52,6 +54,7 @@ impl Default for Bounds {
             hide_git_config: true,
             deny_list: DenyList::On,
             denied_programs: Vec::new(),
+            keep_background: false,
             author_name: "Cofferdam agent".to_owned(),
             author_email: "agent@cofferdam.invalid".to_owned(),
             reads: Vec::new(),

@@ -19,6 +19,8 @@ pub(crate) fn ended_event(
     let status = match process.state() {
         State::Interrupted => Status::Interrupted,
         _ if process.failure.is_empty() && process.exit_code == Some(0) => Status::Succeeded,
+        // Of what a command left running no exit code is known.
+        _ if process.left_behind > 0 && process.ended_by.is_empty() => Status::Succeeded,
         _ => Status::Failed,
     };
     let mut facts = json!({
@@ -28,6 +30,9 @@ pub(crate) fn ended_event(
         "stdout_bytes": process.stdout_bytes,
         "stderr_bytes": process.stderr_bytes,
     });
+    if process.left_behind > 0 {
+        facts["left_behind"] = process.left_behind.into();
+    }
     if let Some(Digest { sha256, bytes }) = recording {
         facts["recording"] = json!({ "sha256": sha256, "bytes": bytes });
     }

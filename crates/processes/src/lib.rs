@@ -9,6 +9,7 @@ mod disk;
 mod ended;
 mod former;
 mod input;
+mod left;
 mod output;
 mod owner;
 mod part;
@@ -20,6 +21,7 @@ mod talk;
 
 pub use attach::Events;
 pub use former::Former;
+pub use left::LeftBy;
 pub use part::Part;
 pub use process::Process;
 pub use shared::Settings;

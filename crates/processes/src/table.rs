@@ -231,6 +231,14 @@ impl Processes {
         let [stdout, stderr] = output.ends();
         let living = self.0.shared.runs.living_run(place.run).ok();
         let lanes = living.as_ref().and_then(|run| run.lanes_for_review().ok());
+        if status.left_behind > 0
+            && let (Some(run), Some(lanes)) = (&living, &lanes)
+            && let Some(left) = lanes.find_left(&name(place.id), status.left_behind)
+        {
+            output.settle();
+            self.own_left(run.clone(), place.clone(), known, (status, output), left);
+            return Ok(());
+        }
         let found = match &lanes {
             Some(lanes) => {
                 let found = lanes.keep_on(&name(place.id), Attach { stdout, stderr }).await;
@@ -280,7 +288,7 @@ impl Processes {
         Ok(())
     }
 
-    async fn output(&self, place: &Place, most: u64) -> std::io::Result<Arc<Output>> {
+    pub(crate) async fn output(&self, place: &Place, most: u64) -> std::io::Result<Arc<Output>> {
         // A run that has ended keeps nothing more.
         let living = self.0.shared.runs.living_run(place.run).ok();
         let allowance = living.map_or_else(|| Allowance::new(0), |run| run.allowance.clone());
@@ -360,7 +368,7 @@ impl Processes {
     }
 
     /// Takes a place among a run's processes. The oldest that have ended make room, with all that is kept of them.
-    fn enter(&self, run: RunId, id: CallId) -> Result<(), ToolFailure> {
+    pub(crate) fn enter(&self, run: RunId, id: CallId) -> Result<(), ToolFailure> {
         let mut table = self.table();
         let of_run = table.entry(run).or_default();
         if of_run.values().filter(|slot| slot.lives()).count() >= LIVING {
@@ -401,11 +409,11 @@ impl Processes {
         of_run.remove(&oldest)
     }
 
-    fn insert(&self, process: Arc<Process>) {
+    pub(crate) fn insert(&self, process: Arc<Process>) {
         self.table().entry(process.run).or_default().insert(process.id, Slot::Process(process));
     }
 
-    fn forget(&self, run: RunId, id: CallId) {
+    pub(crate) fn forget(&self, run: RunId, id: CallId) {
         if let Some(of_run) = self.table().get_mut(&run) {
             of_run.remove(&id);
         }
@@ -414,6 +422,10 @@ impl Processes {
     /// A run was deleted, and its directory with it.
     pub fn forget_run(&self, run: RunId) {
         self.table().remove(&run);
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<RunId, BTreeMap<CallId, Slot>>> {

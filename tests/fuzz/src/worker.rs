@@ -123,7 +123,7 @@ impl Placement for Leaf {
 
     fn finish(&self, _: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         self.finished.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async { KillEvidence { ended: 1, left: 0, method: Self::METHOD.to_owned() } })
+        Box::pin(async { KillEvidence { ended: 1, left: 0, method: Self::METHOD.to_owned(), ..KillEvidence::default() } })
     }
 }
 

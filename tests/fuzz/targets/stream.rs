@@ -180,7 +180,7 @@ impl World {
         let kind = script.arbitrary::<u8>()?;
         let body = match kind % 8 {
             0 => Body::Spawned(w::Spawned { pid: script.arbitrary::<u8>()?.into() }),
-            1 => Body::Ended(w::Ended { forced: kind & 0x80 != 0 }),
+            1 => Body::Ended(w::Ended { forced: kind & 0x80 != 0, drain_pid: u32::from(kind) }),
             2 | 3 => {
                 let data = bytes(script)?.to_vec();
                 let stream = usize::from(kind & 0x80 != 0);

@@ -103,6 +103,7 @@ def process_info(process: v1.Process) -> types.ProcessInfo:
         stdin_open=process.stdin_open,
         cpu_time=process.cpu_time_us / 1e6,
         peak_memory_bytes=process.peak_memory_bytes,
+        left_behind=process.left_behind,
     )
 
 

@@ -222,6 +222,9 @@ class ProcessInfo:
     cpu_time: float
     #: Peak memory of its largest process, bytes; 0 while it runs.
     peak_memory_bytes: int
+    #: How many processes a command left running that has ended, where the profile keeps them. This entry stands for all of
+    #: them, and a signal reaches each. 0: a process of its own.
+    left_behind: int = 0
 
 
 SessionState: TypeAlias = Literal["idle", "busy", "replaced", "closed"]

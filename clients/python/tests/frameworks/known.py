@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 STALE = "langchain-tests expects the behaviour of Deep Agents before 0.7: its own backends fail this, too"
 ROOT = "becomes another user or root: a run has one user"
-DETACHED = "needs a process that outlives its command"
 CLIENT = "asks SWE-ReX's own HTTP client for a host that is not there"
 OPTIONAL = "is about a method that a backend need not have"
 NOTICE = "expects the notice of a killed job in the output of the next command, which here has its own output alone"
@@ -25,9 +24,6 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
     ),
     "suite_inspect": {
         "test_exec_as_user": ROOT,
-    },
-    "suite_pydantic_ai": {
-        "test_a_backend_attached_by_ref_reaches_a_detached_process": DETACHED,
     },
     "suite_swerex": {
         "test_interrupt_pager": NOTICE,

@@ -58,6 +58,10 @@ fn end(result: &ExecResult, talk: &mut Output) {
         }
         talk.own("\n");
     }
+    if let Some(running) = result.kill.as_ref().map(|kill| kill.running).filter(|running| *running > 0) {
+        talk.end_line().word(&count(running.into(), "process", "processes"));
+        talk.own(" that it left running goes on: see `coffer process list`\n");
+    }
     if !result.hint.is_empty() {
         talk.end_line().styled(Style::Yellow, "limits").own(": ").word(&result.hint).own("\n");
     }
@@ -94,7 +98,13 @@ mod tests {
             stderr: "err".into(),
             exit_code: Some(3),
             stderr_omitted_bytes: 2048,
-            kill: Some(KillEvidence { ended: 2, left: 0, method: "cgroup-v2-kill".into(), took_us: 12_345 }),
+            kill: Some(KillEvidence {
+                ended: 2,
+                left: 0,
+                method: "cgroup-v2-kill".into(),
+                took_us: 12_345,
+                running: 0,
+            }),
             ..Default::default()
         };
         assert_eq!(

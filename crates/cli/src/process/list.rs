@@ -69,9 +69,12 @@ pub(crate) fn command(request: &wire::v1::ProcessRequest) -> String {
     }
 }
 
-/// How a process ended, in a word or two.
+/// How a process ended, or came about without a start of its own, in a word or two.
 fn how(process: &Process) -> String {
     match (process.state(), process.ended_by.as_str(), process.exit_code) {
+        (State::Running | State::Unspecified, ..) if process.left_behind > 0 => {
+            format!("left by a call: {}", process.left_behind)
+        }
         (State::Running | State::Unspecified, ..) => "-".to_owned(),
         (_, "", Some(code)) => format!("exit {code}"),
         (_, "", None) => "?".to_owned(),
@@ -106,10 +109,12 @@ mod tests {
             ..running.clone()
         };
         let cut = Process { request_cut: true, ..ended.clone() };
+        let left = Process { left_behind: 2, ..running.clone() };
         let mut page = Output::new(Look::PIPE);
-        render(&[running, ended, cut], &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
+        render(&[running, ended, cut, left], &wire::Timestamp { seconds: 1090, nanos: 0 }, &mut page);
         let shown = page.as_str();
         assert!(shown.contains("0000aaaa  RUNNING  -") && shown.contains("exit 3"), "{shown}");
+        assert!(shown.contains("RUNNING  left by a call: 2"), "{shown}");
         assert!(shown.contains("node a␛[2J.js") && shown.contains("web"), "{shown}");
         assert_eq!((shown.matches("[2J.js…").count(), shown.matches('…').count()), (1, 1), "{shown}");
     }

@@ -1,12 +1,13 @@
 //! One exec's cgroup, and its end.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
-use super::ending::{Ending, KillEvidence, LOOK_AGAIN, send_kill};
+use super::ending::{Ending, KillEvidence, LOOK_AGAIN, freeze, send_kill};
 use super::hierarchy::Hierarchy;
 use super::meter::{Meter, Meters};
 use super::process::{self, HostProcess};
@@ -74,6 +75,57 @@ impl Leaf {
         let [pid] = others()?[..] else { return None };
         let process = HostProcess::open(pid)?;
         (others()? == [pid]).then_some(process)
+    }
+
+    /// Sends a signal to every process in it.
+    pub fn signal_all(&self, number: i32) -> Result<(), CgroupError> {
+        let Some(signal) = Signal::from_named_raw(number) else { return Ok(()) };
+        for pid in pids_in(&self.dir)? {
+            if let Some(process) = HostProcess::open(pid).filter(|_| self.has(pid)) {
+                process.signal(signal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves every process to another leaf, and returns how many there were.
+    ///
+    /// A process that stands still makes no other one, so the list is complete once all of them do. An error leaves some of them
+    /// in either leaf. Blocks, `within` at the longest.
+    pub fn move_all(&self, to: &mut Self, within: Duration) -> Result<u32, CgroupError> {
+        let deadline = Instant::now() + within;
+        let mut moved = BTreeSet::new();
+        let still = self.stands_still();
+        let outcome = loop {
+            if !still {
+                freeze(self.hierarchy, &self.dir, deadline)?;
+            }
+            let pids = match pids_in(&self.dir) {
+                Ok(pids) if pids.is_empty() => break Ok(()),
+                Ok(pids) => pids,
+                Err(error) => break Err(error),
+            };
+            if Instant::now() >= deadline {
+                break Err(CgroupError::Unavailable("a process could not be moved in time"));
+            }
+            for pid in pids {
+                let Some(process) = HostProcess::open(pid).filter(|_| self.has(pid)) else { continue };
+                match to.add(&process) {
+                    Ok(()) => drop(moved.insert(raw(pid))),
+                    // It ended.
+                    Err(CgroupError::NoSuchProcess) => {}
+                    Err(error) => tracing::debug!(%error, "a process was not moved"),
+                }
+            }
+        };
+        if !still {
+            self.hierarchy.freeze(&self.dir, false)?;
+        }
+        outcome.map(|()| u32::try_from(moved.len()).unwrap_or(u32::MAX))
+    }
+
+    fn has(&self, pid: Pid) -> bool {
+        pids_in(&self.dir).is_ok_and(|pids| pids.contains(&pid))
     }
 
     /// Processor time, user and system, that was used in it until now: by all that was moved in or started there, whoever
@@ -239,6 +291,35 @@ pub(super) mod tests {
             shell.wait().unwrap();
             drop(leaf);
             assert!(!dir.exists());
+        }
+    }
+
+    #[test]
+    fn all_that_is_in_a_leaf_is_moved_signalled_and_ended_in_another() {
+        for (hierarchy, root) in hierarchies() {
+            let dir = |name: &str| root.join(format!("cofferdam-test-{name}-{}", std::process::id()));
+            let mut from = Leaf::make(hierarchy, dir("from"), &Meters::Nowhere).expect(NEEDS_ROOT);
+            let mut to = Leaf::make(hierarchy, dir("to"), &Meters::Nowhere).unwrap();
+            // One that forks all the time beside one that only waits.
+            let script = "read go; while :; do sleep 0.001; done & sleep 1000 & echo up; wait";
+            let mut shell = Command::new("sh")
+                .args(["-c", script])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            from.add(&HostProcess::of_engine(shell.id()).unwrap()).unwrap();
+            shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
+            let mut up = [0; 3];
+            shell.stdout.take().unwrap().read_exact(&mut up).unwrap();
+            let moved = from.move_all(&mut to, Duration::from_secs(10)).unwrap();
+            assert!(moved >= 3, "{hierarchy:?}: {moved}");
+            assert!(from.pids().unwrap().is_empty(), "{hierarchy:?}");
+            assert!(!to.stands_still() && !to.pids().unwrap().is_empty(), "{hierarchy:?}");
+            to.signal_all(15).unwrap();
+            shell.wait().unwrap();
+            let evidence = to.kill_all(Duration::from_secs(10)).unwrap();
+            assert_eq!(evidence.left, 0, "{hierarchy:?}");
         }
     }
 

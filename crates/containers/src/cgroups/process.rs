@@ -64,6 +64,11 @@ impl HostProcess {
         file.write_all(b"1000").map_err(failed(said))
     }
 
+    pub(super) fn signal(&self, signal: Signal) {
+        // The only failure is that it has ended already.
+        let _ = pidfd_send_signal(&self.handle, signal);
+    }
+
     pub(super) fn open(pid: Pid) -> Option<Self> {
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(Self { pid, handle })

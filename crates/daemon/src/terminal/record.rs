@@ -212,7 +212,8 @@ mod tests {
     }
 
     fn exited(exit_code: Option<i32>, signal: Option<i32>) -> Finished {
-        let kill = KillEvidence { ended: 1, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7 };
+        let kill =
+            KillEvidence { ended: 1, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7, running: 0 };
         finished(Ok(ExecResult { exit_code, signal, kill: Some(kill), ..Default::default() }))
     }
 

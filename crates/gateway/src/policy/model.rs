@@ -195,6 +195,9 @@ pub struct ExecPolicy {
     /// Names of variables that a call may set to a list of paths, each of them within the workspace. A command that sets one so
     /// is still the command that an `allow` rule was written for.
     pub env_paths: Vec<String>,
+    /// Fate of the processes that a command leaves running.
+    #[serde(skip_serializing_if = "Background::is_end")]
+    pub background: Background,
     /// When a command is ended whose call does not say, seconds.
     pub default_timeout_s: u64,
     /// Most that a call may ask for, seconds; never more than [`ops::Exec::LONGEST_TIMEOUT`].
@@ -280,6 +283,7 @@ impl Profile {
             hide_git_config: self.bounds.hide_git_config,
             deny_list: self.exec.deny_list,
             denied_programs: self.exec.deny.clone(),
+            keep_background: self.exec.background == Background::Keep,
             author_name: self.commit.author_name.clone(),
             author_email: self.commit.author_email.clone(),
             reads: Vec::new(),
@@ -291,6 +295,24 @@ impl Profile {
     pub fn protection(&self) -> Protection {
         let git_reads = if self.bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
         Protection { git_reads }
+    }
+}
+
+/// Fate of the processes that a command leaves running.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Background {
+    /// They end with the command.
+    #[default]
+    End,
+    /// They stay until the run ends.
+    Keep,
+}
+
+impl Background {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+    fn is_end(&self) -> bool {
+        *self == Self::End
     }
 }
 

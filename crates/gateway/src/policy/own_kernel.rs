@@ -1,6 +1,6 @@
 //! Runtimes that give a container a kernel of its own, and what cannot be had with one.
 
-use super::model::{ContainerPaths, Profile, RootMode};
+use super::model::{Background, ContainerPaths, Profile, RootMode};
 use crate::decision::Verdict;
 use document::At;
 
@@ -22,6 +22,11 @@ pub(super) fn check(at: &At<'_>, profile: &Profile) {
                 "with {runtime} no process can stay after its call, for the daemon cannot reach it again: deny operations.{operation}"
             ));
         }
+    }
+    if profile.exec.background == Background::Keep {
+        at.problem(format!(
+            "with {runtime} nothing that a command leaves running can stay, for the daemon cannot reach it: leave exec.background out"
+        ));
     }
     if profile.root == RootMode::WritableLayer {
         at.problem(format!(
@@ -78,6 +83,9 @@ mod tests {
         assert_eq!(problems(&format!("{root}, root_in_user_namespace: true")), [layer, mapped]);
         let paths = "p.yaml:1: profiles.p.runtime: with runsc no path outside of the mounts can be confined: set container_paths to deny";
         assert_eq!(problems(&format!("{fits}, container_paths: allow, operations: {{}}")), [paths]);
+        let keeps = "p.yaml:1: profiles.p.runtime: with runsc nothing that a command leaves running can stay, for the daemon cannot reach it: leave exec.background out";
+        assert_eq!(problems(&format!("{fits}, operations: {{}}, exec: {{background: keep}}")), [keeps]);
+        assert!(problems(&format!("{fits}, operations: {{}}, exec: {{background: end}}")).is_empty());
         let other = "runtime: runsc-kvm, operations: {}";
         assert_eq!(problems(other), [freezes.replace("with runsc", "with runsc-kvm")]);
         for runtime in ["runtime: runc, ", "runtime: crun, ", ""] {

@@ -7,7 +7,7 @@ use ops::{Bounds, CommandLimits, Exec, transport};
 
 use super::holding::EXEC_READ_ONLY;
 use super::model::{
-    Author, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile, RootMode, TmpMode,
+    Author, Background, CallBounds, ContainerLimits, ContainerPaths, ExecPolicy, Profile, RootMode, TmpMode,
     WorkspaceMode,
 };
 use super::names;
@@ -127,7 +127,8 @@ const LIMITS: [&str; 10] = [
     "disk_files",
     "output_mib",
 ];
-const EXEC: [&str; 9] = [
+const EXEC: [&str; 10] = [
+    "background",
     "deny_list",
     "deny",
     "read_only_commands",
@@ -151,6 +152,7 @@ const BOUNDS: [&str; 8] = [
 
 const CONTAINER_PATHS: [(&str, ContainerPaths); 2] =
     [("deny", ContainerPaths::Deny), ("allow", ContainerPaths::Allow)];
+const BACKGROUND: [(&str, Background); 2] = [("end", Background::End), ("keep", Background::Keep)];
 const TMP: [(&str, TmpMode); 2] = [("noexec", TmpMode::NoExec), ("exec", TmpMode::Exec)];
 
 /// Commands that can write to the image can put any program in the place of another. What a profile says of programs by their
@@ -285,6 +287,7 @@ fn exec(section: &Section<'_>, at: Option<&At<'_>>) -> ExecPolicy {
         default: section.get("default").and_then(|at| at.one_of(&VERDICTS)).unwrap_or(Verdict::Deny),
         env,
         env_paths,
+        background: section.get("background").and_then(|at| at.one_of(&BACKGROUND)).unwrap_or_default(),
         default_timeout_s,
         max_timeout_s,
     }

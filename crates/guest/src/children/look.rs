@@ -16,7 +16,7 @@ pub(crate) struct Process {
     pub(crate) pid: i32,
     pub(super) parent: i32,
     pub(super) session: i32,
-    /// A zombie: nothing can be done to it, and it does nothing.
+    /// A zombie, to which nothing can be done; or a process that stays after its call, which is the daemon's to end.
     pub(super) dead: bool,
 }
 
@@ -37,7 +37,15 @@ pub(crate) struct Look {
 
 /// All processes that can be seen now.
 pub(crate) fn look() -> Look {
-    look_by(list, |pid| parse(&fs::read(format!("/proc/{pid}/stat")).ok()?).filter(|read| read.pid == pid))
+    look_by(list, |pid| {
+        let process = parse(&fs::read(format!("/proc/{pid}/stat")).ok()?).filter(|read| read.pid == pid)?;
+        Some(Process { dead: process.dead || stays(pid), ..process })
+    })
+}
+
+/// Whether the daemon has put it among the processes that stay. No process of the container can move itself there.
+fn stays(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains("/cofferdam-processes/"))
 }
 
 fn look_by(

@@ -34,7 +34,13 @@ pub(super) async fn end(lane: &Lane, command: i32, forced: bool) -> KillEvidence
     if ending.seen.is_empty() && left == 0 {
         return KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() };
     }
-    KillEvidence { ended, left, method: "descendants".to_owned(), took_us: micros(began.elapsed()) }
+    KillEvidence {
+        ended,
+        left,
+        method: "descendants".to_owned(),
+        took_us: micros(began.elapsed()),
+        running: 0,
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

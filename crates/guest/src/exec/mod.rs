@@ -8,8 +8,8 @@
 //! ```
 //!
 //! All bytes that it writes travel as Output frames; the result carries their number. Ending it means ending
-//! everything that it started: a background process never holds a call open and never outlives it. A command at a
-//! terminal is a command like any other, but for what its streams lead to and that it is hung up on first.
+//! everything that it started: a background process never holds a call open, and outlives it only where the profile keeps
+//! it and the daemon has put it into a cgroup of its own. A command at a terminal is a command like any other, but for what its streams lead to and that it is hung up on first.
 
 mod attach;
 mod end;
@@ -158,8 +158,11 @@ async fn conduct(
     }
     let over =
         matches!(exit, Some(Some(_))) && !forced && call.placed && running.attached.has_said_all().await;
-    // What it left is ended by the daemon, which needs nothing more from here.
-    let mut kill = if over { KillEvidence::default() } else { clear(call, lane, pid, forced).await };
+    // What it left is ended, or kept, by the daemon, which needs nothing more from here.
+    let drain = if over || forced { None } else { running.attached.drain() };
+    let drain_pid = drain.as_ref().map_or(0, |drain| drain.pid);
+    let mut kill =
+        if over { KillEvidence::default() } else { clear(call, lane, pid, forced, drain_pid).await };
     let exit = match exit {
         Some(exit) => exit,
         None => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),
@@ -168,7 +171,9 @@ async fn conduct(
         kill.left = kill.left.max(1);
     }
     let wall = running.began.elapsed();
-    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, kill.left).await;
+    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, &kill).await;
+    // From here on the rest is read for nobody.
+    drop(drain);
     let failed = exit.is_none_or(|exit| exit.code != Some(0));
     let limits_hit = if failed { full(lane).await } else { Vec::new() };
     Ok(ExecResult {
@@ -311,10 +316,10 @@ async fn full(lane: &Lane) -> Vec<Limit> {
     looked.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Makes sure that nothing of the command is left.
-async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool) -> KillEvidence {
+/// Makes sure that nothing of the command is left, but what may stay. `drain` is the reader of its pipes, or 0.
+async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32) -> KillEvidence {
     if call.placed {
-        call.outbox.ended(call.id, forced).await;
+        call.outbox.ended(call.id, forced, drain).await;
         if let Ok(Some(evidence)) = timeout(DAEMON_PATIENCE, evidence(call)).await {
             return evidence;
         }

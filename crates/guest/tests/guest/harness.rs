@@ -198,6 +198,8 @@ impl Placement for Group {
         {
             let _ = kill_process_group(pid, Signal::KILL);
         }
-        Box::pin(async { KillEvidence { ended: 1, left: 0, method: "test".to_owned(), took_us: 7 } })
+        Box::pin(async {
+            KillEvidence { ended: 1, left: 0, method: "test".to_owned(), took_us: 7, running: 0 }
+        })
     }
 }

@@ -5467,6 +5467,10 @@ pub struct KillEvidence {
     /// before its time has to end by itself. 0 when nothing had to be ended.
     #[prost(uint64, tag = "4")]
     pub took_us: u64,
+    /// Processes that go on running after the command, because the profile keeps them (`exec.background: keep`). They are listed
+    /// by `ProcessService.ListProcesses` under the id of the call.
+    #[prost(uint32, tag = "5")]
+    pub running: u32,
 }
 impl ::prost::Name for KillEvidence {
     const NAME: &'static str = "KillEvidence";
@@ -12116,6 +12120,11 @@ pub struct Process {
     /// `request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it.
     #[prost(bool, tag = "18")]
     pub request_cut: bool,
+    /// How many processes the command of an `exec` or `shell` call left running, in a profile with `exec.background: keep`. This
+    /// entry stands for all of them: its id is the call's, `request` is the command, a signal reaches each of them, and nothing
+    /// is kept of what they write. 0: a process of its own, started by `process`.
+    #[prost(uint32, tag = "19")]
+    pub left_behind: u32,
 }
 /// Nested message and enum types in `Process`.
 pub mod process {

@@ -227,6 +227,9 @@ pub struct Bounds {
     /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
     #[prost(uint64, tag = "12")]
     pub max_transfer_bytes: u64,
+    /// Processes that a command leaves running stay.
+    #[prost(bool, tag = "13")]
+    pub keep_background: bool,
 }
 impl ::prost::Name for Bounds {
     const NAME: &'static str = "Bounds";
@@ -278,6 +281,9 @@ pub struct Ended {
     /// The deadline or a cancellation ended it, not the command itself.
     #[prost(bool, tag = "1")]
     pub forced: bool,
+    /// Process id of the reader that empties the command's pipes from now on, for the processes that stay. 0: there is none.
+    #[prost(uint32, tag = "2")]
+    pub drain_pid: u32,
 }
 impl ::prost::Name for Ended {
     const NAME: &'static str = "Ended";

@@ -197,7 +197,11 @@ impl Driver {
                 }
                 // It waits for a Go that will not come, and for the Cancel that is on its way.
                 Event::Spawned(_) => {}
-                Event::Ended { forced } => {
+                Event::Ended { forced, drain } => {
+                    // 1 is the container's own first process.
+                    if let (Some(placed), 2..) = (&self.placement, drain) {
+                        placed.placement.beside(drain);
+                    }
                     let Some(evidence) = self.finish(forced).await else { continue };
                     self.shared.table(|table| table.clear(self.id, evidence.clone()));
                     let evidence = Some(evidence);

@@ -45,6 +45,8 @@ pub(super) enum Event {
     /// Its processes are to be ended.
     Ended {
         forced: bool,
+        /// Process id of the reader of its pipes, for those that stay; 0 for none.
+        drain: u32,
     },
     Finished(Box<Finished>),
 }
@@ -223,7 +225,7 @@ impl Table {
             }
             Body::Ended(ended) => {
                 command.ok_or(Violation::Ended)?.ended()?;
-                entry.tell(Event::Ended { forced: ended.forced });
+                entry.tell(Event::Ended { forced: ended.forced, drain: ended.drain_pid });
             }
             Body::Output(output) => match (command, &mut entry.download) {
                 (Some(command), _) => command.output(output)?,

@@ -18,6 +18,7 @@ pub fn bounds_to_wire(bounds: &Bounds) -> v1::Bounds {
         max_spool_bytes: bounds.max_spool_bytes,
         deny_list_off: !bounds.deny_list.is_on(),
         denied_programs: bounds.denied_programs.clone(),
+        keep_background: bounds.keep_background,
         reads: bounds.reads.iter().map(ToString::to_string).collect(),
         held_to: bounds.held_to.clone().map(|Held { digest, since }| v1::Held { digest, since_ns: since }),
     }
@@ -35,6 +36,7 @@ pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
         hide_git_config: bounds.hide_git_config,
         deny_list: if bounds.deny_list_off { DenyList::Off } else { DenyList::On },
         denied_programs: bounds.denied_programs,
+        keep_background: bounds.keep_background,
         author_name: bounds.author_name,
         author_email: bounds.author_email,
         // One of ours can be read again.

@@ -44,7 +44,7 @@ fn body() -> impl Strategy<Value = Body> {
     let data = prop::collection::vec(any::<u8>(), 0..200);
     prop_oneof![
         any::<u32>().prop_map(|pid| Body::Spawned(w::Spawned { pid })),
-        any::<bool>().prop_map(|forced| Body::Ended(w::Ended { forced })),
+        any::<(bool, u32)>().prop_map(|(forced, drain_pid)| Body::Ended(w::Ended { forced, drain_pid })),
         (0..4_i32, any::<u64>(), data).prop_map(|(stream, offset, data)| Body::Output(w::Output {
             stream,
             offset,

@@ -1328,6 +1328,7 @@ class KillEvidence(google.protobuf.message.Message):
     LEFT_FIELD_NUMBER: builtins.int
     METHOD_FIELD_NUMBER: builtins.int
     TOOK_US_FIELD_NUMBER: builtins.int
+    RUNNING_FIELD_NUMBER: builtins.int
     ended: builtins.int
     """Processes that had to be ended after the command itself was over."""
     left: builtins.int
@@ -1338,6 +1339,10 @@ class KillEvidence(google.protobuf.message.Message):
     """How long that took, from the first signal to the last look, microseconds: with the time that a command which is ended
     before its time has to end by itself. 0 when nothing had to be ended.
     """
+    running: builtins.int
+    """Processes that go on running after the command, because the profile keeps them (`exec.background: keep`). They are listed
+    by `ProcessService.ListProcesses` under the id of the call.
+    """
     def __init__(
         self,
         *,
@@ -1345,8 +1350,9 @@ class KillEvidence(google.protobuf.message.Message):
         left: builtins.int = ...,
         method: builtins.str = ...,
         took_us: builtins.int = ...,
+        running: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["ended", b"ended", "left", b"left", "method", b"method", "took_us", b"took_us"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ended", b"ended", "left", b"left", "method", b"method", "running", b"running", "took_us", b"took_us"]) -> None: ...
 
 global___KillEvidence = KillEvidence
 

@@ -102,6 +102,7 @@ class Process(google.protobuf.message.Message):
     PEAK_MEMORY_BYTES_FIELD_NUMBER: builtins.int
     FAILURE_FIELD_NUMBER: builtins.int
     REQUEST_CUT_FIELD_NUMBER: builtins.int
+    LEFT_BEHIND_FIELD_NUMBER: builtins.int
     process_id: builtins.str
     """Id of the process, and of the call that started it."""
     run_id: builtins.str
@@ -130,6 +131,11 @@ class Process(google.protobuf.message.Message):
     """Why it could not be started, or was lost."""
     request_cut: builtins.bool
     """`request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it."""
+    left_behind: builtins.int
+    """How many processes the command of an `exec` or `shell` call left running, in a profile with `exec.background: keep`. This
+    entry stands for all of them: its id is the call's, `request` is the command, a signal reaches each of them, and nothing
+    is kept of what they write. 0: a process of its own, started by `process`.
+    """
     @property
     def request(self) -> cofferdam._proto.operation_pb2.ProcessRequest:
         """As asked, without its environment, and no more than the first 4 KiB of `command`, `args` and `script`. The answer to its
@@ -169,9 +175,10 @@ class Process(google.protobuf.message.Message):
         peak_memory_bytes: builtins.int = ...,
         failure: builtins.str = ...,
         request_cut: builtins.bool = ...,
+        left_behind: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "ended_at", b"ended_at", "exit_code", b"exit_code", "kill", b"kill", "request", b"request", "signal", b"signal", "started_at", b"started_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cpu_time_us", b"cpu_time_us", "ended_at", b"ended_at", "ended_by", b"ended_by", "exit_code", b"exit_code", "failure", b"failure", "kill", b"kill", "peak_memory_bytes", b"peak_memory_bytes", "process_id", b"process_id", "request", b"request", "request_cut", b"request_cut", "run_id", b"run_id", "signal", b"signal", "started_at", b"started_at", "state", b"state", "stderr_bytes", b"stderr_bytes", "stdin_bytes", b"stdin_bytes", "stdin_open", b"stdin_open", "stdout_bytes", b"stdout_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cpu_time_us", b"cpu_time_us", "ended_at", b"ended_at", "ended_by", b"ended_by", "exit_code", b"exit_code", "failure", b"failure", "kill", b"kill", "left_behind", b"left_behind", "peak_memory_bytes", b"peak_memory_bytes", "process_id", b"process_id", "request", b"request", "request_cut", b"request_cut", "run_id", b"run_id", "signal", b"signal", "started_at", b"started_at", "state", b"state", "stderr_bytes", b"stderr_bytes", "stdin_bytes", b"stdin_bytes", "stdin_open", b"stdin_open", "stdout_bytes", b"stdout_bytes"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_exit_code", b"_exit_code"]) -> typing.Literal["exit_code"] | None: ...
     @typing.overload

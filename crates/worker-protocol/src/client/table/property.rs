@@ -223,7 +223,7 @@ impl Call {
     fn body(&self, what: &What) -> Option<Body> {
         Some(match *what {
             What::Spawned(pid) => Body::Spawned(w::Spawned { pid }),
-            What::Ended => Body::Ended(w::Ended { forced: false }),
+            What::Ended => Body::Ended(w::Ended { forced: false, drain_pid: 0 }),
             What::Output { stream, skip, length } => {
                 let offset = self.streams[usize::from(stream == 2)] + skip;
                 Body::Output(w::Output { stream, offset, data: Bytes::from(vec![b'x'; length]) })
@@ -399,7 +399,8 @@ impl World {
                 call.stage = Stage::Runs;
             }
             Stage::Ended => {
-                let evidence = KillEvidence { ended: 1, left: 0, method: FOUND.to_owned(), took_us: 7 };
+                let evidence =
+                    KillEvidence { ended: 1, left: 0, method: FOUND.to_owned(), took_us: 7, running: 0 };
                 self.table.clear(call.id, evidence);
                 call.stage = Stage::Over;
             }
@@ -438,7 +439,9 @@ impl World {
             return expected.map(drop);
         }
         let Some(call) = self.calls.get_mut(index) else {
-            let said = self.table.accept(frame(self.last_id, Some(Body::Ended(w::Ended { forced: true }))));
+            let said = self
+                .table
+                .accept(frame(self.last_id, Some(Body::Ended(w::Ended { forced: true, drain_pid: 0 }))));
             assert_eq!(said, Err(Violation::UnknownCall));
             return Err(Violation::UnknownCall);
         };

@@ -154,7 +154,8 @@ pub(super) fn listed(total_entries: u64) -> Body {
 }
 
 pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
-    let kill = Some(KillEvidence { ended: 9, left: 0, method: "descendants".to_owned(), took_us: 9 });
+    let kill =
+        Some(KillEvidence { ended: 9, left: 0, method: "descendants".to_owned(), took_us: 9, running: 0 });
     let result = v1::ExecResult {
         exit_code: Some(0),
         stdout_bytes,
@@ -197,7 +198,7 @@ pub(super) fn spawned(pid: u32) -> Body {
 }
 
 pub(super) fn ended(forced: bool) -> Body {
-    Body::Ended(w::Ended { forced })
+    Body::Ended(w::Ended { forced, drain_pid: 0 })
 }
 
 /// What a [`Placement`] was asked to do.
@@ -229,7 +230,7 @@ impl Placement for Leaf {
     fn finish(&self, forced: bool) -> std::pin::Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         let _ = self.asked.send(Asked::Finish { forced });
         Box::pin(async {
-            KillEvidence { ended: 2, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7 }
+            KillEvidence { ended: 2, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7, running: 0 }
         })
     }
 }

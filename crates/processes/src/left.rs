@@ -1,0 +1,199 @@
+//! What a command left running, in a profile that keeps it: an entry of the table without a keeper and without output.
+//!
+//! ```text
+//!  RUNNING ─ all gone │ KILL │ run ended ─► everything ended ─► ENDED
+//!     └────── the daemon stops and leaves its runs, or dies ─────► stays, for the next daemon
+//! ```
+//!
+//! It is in its leaf before anything is known of it here. A daemon that dies in between leaves a leaf that the next one does not
+//! know, and ends.
+
+use std::sync::Arc;
+
+use audit::{Event, Kind};
+use executor::Left;
+use identity::CallId;
+use ops::{KillEvidence, Reason};
+use refusal::{Refusal, chain};
+use runs::{OnStop, Run};
+use serde_json::json;
+use store::Timestamp;
+use wire::v1::process::State;
+use wire::v1::{self, signal_process_request::Signal};
+
+use crate::cut::cut;
+use crate::disk::{Edition, Known, Place};
+use crate::ended::ended_event;
+use crate::input::Unrecorded;
+use crate::owner::finish;
+use crate::process::{Ends, Order, Process};
+use crate::shared::Shared;
+use crate::table::Processes;
+
+/// The call that left something, and who made it.
+pub struct LeftBy<'c> {
+    pub call: CallId,
+    pub principal: &'c str,
+    pub agent: &'c str,
+    /// The command.
+    pub request: v1::ProcessRequest,
+}
+
+impl Processes {
+    /// Enters what a call left running. Where that is not possible all of it is ended: evidence of that.
+    pub async fn keep_left(&self, run: &Arc<Run>, by: LeftBy<'_>, left: Left) -> Result<(), KillEvidence> {
+        let (run_id, id) = (run.record().id, by.call);
+        let (request, request_cut) = cut(&by.request);
+        let status = v1::Process {
+            process_id: id.to_string(),
+            run_id: run_id.to_string(),
+            request: Some(request),
+            request_cut,
+            state: State::Running.into(),
+            started_at: Some(Timestamp::now().to_wire()),
+            left_behind: left.processes,
+            ..Default::default()
+        };
+        let known = Known::new(&status, by.principal, by.agent, None, 0);
+        let shared = self.shared();
+        let place = Place::new(&shared.root, run_id, id);
+        if let Err(failure) = self.enter(run_id, id) {
+            tracing::warn!(run = %run_id, call = %id, why = failure.message, "what a call left running is ended");
+            return Err(end(left).await.0);
+        }
+        let (made, key, written) = (place.clone(), shared.key.clone(), known.clone());
+        let kept = tokio::task::spawn_blocking(move || {
+            made.make()?;
+            made.write(&key, Edition::Living, &written)
+        });
+        let kept = kept.await.map_err(std::io::Error::other).and_then(|kept| kept);
+        let output = match kept {
+            Ok(()) => self.output(&place, 0).await,
+            Err(error) => Err(error),
+        };
+        let output = match output {
+            Ok(output) => output,
+            Err(error) => {
+                tracing::error!(run = %run_id, call = %id, error = %chain(&error), "what a call left running cannot be kept on the daemon's disk, and is ended");
+                let evidence = end(left).await.0;
+                self.forget(run_id, id);
+                let _ = tokio::task::spawn_blocking(move || place.remove()).await;
+                return Err(evidence);
+            }
+        };
+        // Nothing is added: it takes no more of the run's allowance than what is known of it.
+        output.settle();
+        let event = Event::new(Kind::ProcessesLeft)
+            .run(run_id.to_string())
+            .call(id.to_string())
+            .principal(by.principal)
+            .agent(by.agent)
+            .details(json!({ "process_id": id.to_string(), "processes": left.processes }));
+        if shared.audit.enqueue(event).await.is_err() {
+            tracing::error!(call = %id, "what a call left running is not in the audit log");
+        }
+        self.own_left(run.clone(), place, known, (status, output), left);
+        Ok(())
+    }
+
+    /// Watches over what was left, from now on.
+    pub(crate) fn own_left(
+        &self,
+        run: Arc<Run>,
+        place: Place,
+        known: Known,
+        (status, output): (v1::Process, Arc<crate::output::Output>),
+        left: Left,
+    ) {
+        let (process, ends) = Process::new(place.run, place.id, status, output);
+        self.insert(process.clone());
+        let shared = self.shared().clone();
+        let owner = Owner { shared: shared.clone(), run, place, known, process };
+        shared.tasks.spawn(owner.own(left, ends));
+    }
+}
+
+struct Owner {
+    shared: Arc<Shared>,
+    run: Arc<Run>,
+    place: Place,
+    known: Known,
+    process: Arc<Process>,
+}
+
+impl Owner {
+    async fn own(self, left: Left, mut ends: Ends) {
+        let left = Arc::new(left);
+        let Some(ended_by) = self.attend(&left, &mut ends).await else { return };
+        ends.orders.close();
+        ends.input.close();
+        let (kill, metered) = end_shared(&left).await;
+        if kill.left > 0 {
+            self.run.fail(format!("{} processes that a command left could not be ended", kill.left)).await;
+        }
+        let mut status = self.process.now();
+        status.set_state(State::Ended);
+        ended_by.clone_into(&mut status.ended_by);
+        status.kill = Some(kill);
+        let usage = metered.over(worker_protocol::client::Usage::default());
+        status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
+        status.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
+        status.ended_at = Some(Timestamp::now().to_wire());
+        let event = ended_event(&self.place, &self.known, &status, None, Unrecorded::default());
+        if self.shared.audit.record(event).await.is_err() {
+            tracing::error!(process = %self.place.id, "a process's end waits for the audit log");
+        }
+        finish(&self.shared, &self.place, &self.known, &status).await;
+        // After the record: a client that hears of the end finds it there.
+        let _ = ends.status.send(status);
+    }
+
+    /// Until all of it has ended, or is to be ended: by what. `None`: it stays, for the next daemon.
+    async fn attend(&self, left: &Arc<Left>, ends: &mut Ends) -> Option<&'static str> {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.shared.stop.cancelled(), if self.shared.on_stop == OnStop::Leave => return None,
+                () = self.run.ended.cancelled() => return Some("run-ended"),
+                order = ends.orders.recv() => match order {
+                    Some(Order::Signal(Signal::Kill, answer)) => {
+                        let _ = answer.send(Ok(()));
+                        return Some("killed");
+                    }
+                    Some(Order::Signal(signal, answer)) => {
+                        let left = left.clone();
+                        let sent = tokio::task::spawn_blocking(move || left.signal(signal.into())).await;
+                        let sent = sent.map_err(std::io::Error::other).and_then(|sent| sent);
+                        let _ = answer.send(sent.map_err(|error| Refusal::internal("sending the signal", &chain(&error))));
+                    }
+                    Some(Order::Resize(_, answer)) => {
+                        let _ = answer.send(Err(no_stream("the process has no terminal")));
+                    }
+                    Some(Order::KillForeground | Order::Control(_)) => {}
+                    // Nobody has its handle now, and nobody could ever end it.
+                    None => return Some("killed"),
+                },
+                given = ends.input.recv() => match given {
+                    Some(given) => {
+                        let _ = given.answer.send(Err(no_stream("the process reads nothing: its standard input is closed")));
+                    }
+                    None => return Some("killed"),
+                },
+                () = left.over() => return Some(""),
+            }
+        }
+    }
+}
+
+fn no_stream(why: &str) -> Refusal {
+    Refusal::new(Reason::PreconditionFailed, why)
+}
+
+async fn end(left: Left) -> (KillEvidence, executor::Metered) {
+    end_shared(&Arc::new(left)).await
+}
+
+async fn end_shared(left: &Arc<Left>) -> (KillEvidence, executor::Metered) {
+    let left = left.clone();
+    tokio::task::spawn_blocking(move || left.end()).await.unwrap_or_default()
+}
