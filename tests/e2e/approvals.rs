@@ -72,8 +72,16 @@ async fn an_approval_that_nobody_decides_on_expires_after_one_reminder() {
     let config = "approvals: { timeout: 10s, allow_self_approval: true }\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut run = review(&daemon).await;
+    let call =
+        v1::CallRequest { run_id: run.id().to_owned(), request: Some(edit().into()), ..Default::default() };
+    let explain = v1::ExplainPolicyRequest { call: Some(call) };
+    let explained = run.clients.policy.explain_policy(explain).await.unwrap().into_inner();
+    // The profile has five minutes.
+    let from = "configuration: approvals.timeout";
+    assert_eq!((explained.decision_time.unwrap().seconds, &*explained.decision_time_from), (10, from));
     let waiting = run.waits(edit());
     let approval = pending(&mut run).await;
+    assert_eq!(approval.decision_time_from, from);
     assert_eq!(reason(&waiting.await.unwrap().unwrap_err()), "APPROVAL_EXPIRED");
     assert_eq!(run.clients.approval(&approval.approval_id).await.state(), State::Expired);
     assert_eq!(reason(&run.clients.approve(&approval.approval_id).await.unwrap_err()), "APPROVAL_EXPIRED");

@@ -72,9 +72,14 @@ async fn what_is_written_is_what_was_shown_although_a_process_keeps_changing_it(
         assert_eq!(paused.state(), State::Paused);
         let [hold] = &paused.holds[..] else { panic!("{:?}", paused.holds) };
         assert_eq!((hold.kind(), &hold.cause_id), (Kind::Approval, &approval.approval_id));
-        let refused = run.call(calls::exec(&["true"])).await.unwrap_err();
-        assert_eq!(reason(&refused), "RUN_NOT_READY");
-        assert!(refused.message().contains("PAUSED"), "{}", refused.message());
+        let request = v1::CallRequest {
+            request: Some(calls::exec(&["true"]).into()),
+            refuse_awaiting_approval: true,
+            ..Default::default()
+        };
+        let refused = run.call_with(request).await.unwrap_err();
+        assert_eq!(reason(&refused), "AWAITING_APPROVAL");
+        assert!(refused.message().contains(&approval.approval_id), "{}", refused.message());
         let read = run.call(calls::read("a.txt")).await.unwrap();
         assert_eq!(read.status(), Status::Succeeded, "what only looks is done: {:?}", read.error);
         tokio::time::sleep(QUIET).await;

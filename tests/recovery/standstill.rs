@@ -6,7 +6,7 @@ use std::time::Duration;
 use harness::v1::call_response::Status;
 use harness::v1::run::State;
 use harness::v1::run_hold::Kind;
-use harness::{Daemon, RunHandle, Setup, calls, record, v1};
+use harness::{Daemon, RunHandle, Setup, calls, reason, record, v1};
 
 use crate::adopted::{outlives, works};
 use crate::approvals::asking;
@@ -52,15 +52,36 @@ async fn a_run_that_waits_for_a_reviewer_stands_still_under_the_next_daemon_too(
     counts(&run, &workspace).await;
     let asked = run.asks(calls::exec(&["sh", "job.sh"])).await;
     let before = size(&workspace, "ticks");
+    // A call that waits beside it when the daemon is killed is closed, and had no effect.
+    let beside = v1::CallRequest {
+        request_id: "beside".to_owned(),
+        request: Some(calls::exec(&["touch", "beside"]).into()),
+        ..Default::default()
+    };
+    let mut other = run.clone();
+    let request = beside.clone();
+    drop(tokio::spawn(async move { other.call_with(request).await }));
+    let id = run.id().to_owned();
+    let intents = run.clients.events_when(&id, "call_intent", |events| events.len() == 3).await;
 
     for restarts in 1..=2 {
         run = outlives(&mut daemon, run).await;
         let shown = run.show().await;
         assert_eq!((shown.state(), shown.restarts), (State::Paused, restarts));
         assert_eq!(holds(&shown), [(Kind::Approval, asked.approval_id.as_str())]);
-        let refused = run.call(calls::exec(&["true"])).await.unwrap_err();
-        assert!(refused.message().contains("PAUSED"), "{}", refused.message());
+        let refusing = v1::CallRequest {
+            request: Some(calls::exec(&["true"]).into()),
+            refuse_awaiting_approval: true,
+            ..Default::default()
+        };
+        let refused = run.call_with(refusing).await.unwrap_err();
+        assert_eq!(reason(&refused), "AWAITING_APPROVAL");
+        assert!(refused.message().contains(&asked.approval_id), "{}", refused.message());
+        let closed = run.call_with(beside.clone()).await.unwrap();
+        assert_eq!(closed.call_id, intents[2].call_id);
+        assert_eq!(closed.error.unwrap().details["interrupted"], "true");
     }
+    let waiting = run.waits(calls::exec(&["touch", "after"]));
     assert_eq!(size(&workspace, "ticks"), before, "nothing went on while there was no daemon");
     assert_eq!(executed(&workspace), 0);
 
@@ -68,6 +89,8 @@ async fn a_run_that_waits_for_a_reviewer_stands_still_under_the_next_daemon_too(
     let done = run.outcome(&asked.call_id).await;
     assert_eq!(done.status(), Status::Succeeded, "{:?}", done.error);
     assert_eq!((run.show().await.state(), executed(&workspace)), (State::Ready, 1));
+    assert_eq!(waiting.await.unwrap().unwrap().status(), Status::Succeeded);
+    assert!(workspace.join("after").exists() && !workspace.join("beside").exists());
     works(&mut run, &workspace, "b.txt").await;
 
     let mut run = outlives(&mut daemon, run).await;

@@ -279,6 +279,7 @@ export class Caller {
       taskId: this.options.taskId,
       correlationId: this.options.correlationId,
       waitForApproval: this.options.waitForApproval,
+      refuseAwaitingApproval: this.options.onAwaitingApproval === "raise",
       request:
         "operation" in asked
           ? { case: "operation", value: asked.operation }

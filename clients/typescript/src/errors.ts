@@ -120,7 +120,17 @@ export class InvalidArgument extends CofferdamError {
   }
 }
 
-/** The run takes no calls now: it is paused or has ended, or waits for an approval. */
+/**
+ * The run waits for a reviewer of another call, and this call did not wait, or no longer. Nothing was done.
+ *
+ * `details` has `approval_id`, who decides (`level_needed`, `approvals_needed`) and until when (`expires_at`).
+ */
+export class AwaitingApproval extends CofferdamError {
+  protected static override readonly HINT =
+    "Wait for the approval that the message names, then make the call again; files can be read meanwhile.";
+}
+
+/** The run takes no calls now: it is paused or has ended. */
 export class RunNotReady extends CofferdamError {
   protected static override readonly HINT = "`sandbox.info()` says why.";
 }

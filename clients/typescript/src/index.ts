@@ -21,6 +21,7 @@ export type {
 } from "./files.js";
 export type { Git, GitOptions } from "./git.js";
 export type { CommandHandle, WaitOptions } from "./handle.js";
+export type { OnAwaitingApproval } from "./options.js";
 export type { Pty, PtyOptions } from "./pty.js";
 export {
   type Connection,

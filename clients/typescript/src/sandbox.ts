@@ -10,7 +10,7 @@ import { CofferdamError, DaemonUnreachable, Denied, InvalidArgument, NotFound } 
 import { Files } from "./files.js";
 import { Git } from "./git.js";
 import { Keeping } from "./lease.js";
-import type { Options } from "./options.js";
+import type { OnAwaitingApproval, Options } from "./options.js";
 import { Pty } from "./pty.js";
 import * as requests from "./requests.js";
 import * as results from "./results.js";
@@ -66,6 +66,11 @@ export interface ConnectOptions extends Connection {
   env?: Readonly<Record<string, string>>;
   /** Wait for a person where one has to consent, instead of `ApprovalRequired`. */
   waitForApproval?: boolean;
+  /**
+   * Of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as its own
+   * timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
+   */
+  onAwaitingApproval?: OnAwaitingApproval;
 }
 
 export interface CreateOptions extends ConnectOptions {
@@ -109,6 +114,11 @@ export interface CreateOptions extends ConnectOptions {
 export interface SandboxOptions {
   /** Wait for a person where one has to consent, instead of `ApprovalRequired`. */
   waitForApproval?: boolean;
+  /**
+   * Of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as its own
+   * timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
+   */
+  onAwaitingApproval?: OnAwaitingApproval;
   /** For the record, at most 128 characters. */
   taskId?: string;
   /** For the record, at most 128 characters. */
@@ -313,6 +323,7 @@ export class Sandbox implements AsyncDisposable {
     const before = this.#caller.options;
     const merged = {
       waitForApproval: options.waitForApproval ?? before.waitForApproval,
+      onAwaitingApproval: options.onAwaitingApproval ?? before.onAwaitingApproval,
       taskId: options.taskId ?? before.taskId,
       correlationId: options.correlationId ?? before.correlationId,
       requestId: options.requestId ?? before.requestId,
@@ -538,8 +549,8 @@ async function abandon(client: Client, runId: string): Promise<void> {
 }
 
 function initial(options: ConnectOptions): Options {
-  const { waitForApproval = false, env = {} } = options;
-  return { waitForApproval, taskId: "", correlationId: "", requestId: "", env };
+  const { waitForApproval = false, onAwaitingApproval = "wait", env = {} } = options;
+  return { waitForApproval, onAwaitingApproval, taskId: "", correlationId: "", requestId: "", env };
 }
 
 /** False for a thing that is not there; any other error is thrown. */

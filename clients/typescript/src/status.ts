@@ -29,6 +29,7 @@ const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
   ["ALREADY_EXISTS", errors.AlreadyExists],
   ["TIMED_OUT", errors.TimedOut],
   ["CANCELLED", errors.Cancelled],
+  ["AWAITING_APPROVAL", errors.AwaitingApproval],
   ["RUN_NOT_READY", errors.RunNotReady],
   ["OVERLOADED", errors.Overloaded],
   ["AUDIT_UNAVAILABLE", errors.Unavailable],

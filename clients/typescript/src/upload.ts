@@ -181,6 +181,7 @@ export class Upload {
       sizeBytes: BigInt(size),
       sha256,
       waitForApproval: this.#caller.options.waitForApproval,
+      refuseAwaitingApproval: this.#caller.options.onAwaitingApproval === "raise",
     };
     yield { piece: { case: "begin", value: begin } } as const;
     let done = this.#offset;

@@ -156,8 +156,8 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
         (Status::Succeeded, _) => Ending::Succeeded,
         (
             _,
-            "OVERLOADED" | "CANCELLED" | "RUN_NOT_READY" | "AUDIT_UNAVAILABLE" | "ENGINE_UNAVAILABLE"
-            | "INTERNAL" | "APPROVAL_EXPIRED",
+            "OVERLOADED" | "CANCELLED" | "RUN_NOT_READY" | "AWAITING_APPROVAL" | "AUDIT_UNAVAILABLE"
+            | "ENGINE_UNAVAILABLE" | "INTERNAL" | "APPROVAL_EXPIRED",
         )
         | (Status::Interrupted | Status::Unknown, _) => Ending::Excused,
         (_, "RATE_LIMITED") => Ending::OverLimit,
@@ -293,6 +293,7 @@ mod tests {
             (Status::Denied, "APPROVAL_EXPIRED", Ending::Excused),
             (Status::Denied, "RATE_LIMITED", Ending::OverLimit),
             (Status::Denied, "RUN_NOT_READY", Ending::Excused),
+            (Status::Denied, "AWAITING_APPROVAL", Ending::Excused),
             (Status::Interrupted, "", Ending::Excused),
             (Status::Failed, "NOT_FOUND", Ending::Failed),
         ] {

@@ -17,6 +17,7 @@
 mod access;
 mod asked;
 mod begin;
+mod beside;
 mod consent;
 mod decode;
 mod facts;
@@ -54,6 +55,7 @@ use crate::Calls;
 use crate::escalation::Attempt;
 use crate::table::{Answer, Call, Keep};
 
+pub use beside::awaiting;
 pub use decode::limits;
 #[cfg(test)]
 pub(crate) use input::of as recorded_input;
@@ -61,6 +63,7 @@ pub use resume::resume;
 pub use stream::{Events, stream};
 
 use begin::{CallOptions, Lookup};
+use beside::Patience;
 use decode::{Decoded, ResponseFormat};
 use record::{Journal, Times};
 use slot::Slot;
@@ -72,7 +75,17 @@ pub async fn call(
     principal: &Arc<Principal>,
     request: CallRequest,
 ) -> Result<CallResponse, Refusal> {
-    make(calls, principal, request, None).await
+    make(calls, principal, request, Client::default()).await
+}
+
+/// As [`call`], for a client that waits until `deadline` at most.
+pub async fn call_until(
+    calls: &Arc<Calls>,
+    principal: &Arc<Principal>,
+    request: CallRequest,
+    deadline: Option<Instant>,
+) -> Result<CallResponse, Refusal> {
+    make(calls, principal, request, Client { deadline, ..Client::default() }).await
 }
 
 /// As [`call`], for a download: what is read goes to `output`.
@@ -82,17 +95,17 @@ pub async fn download(
     request: CallRequest,
     output: Arc<dyn OutputSink>,
 ) -> Result<CallResponse, Refusal> {
-    make(calls, principal, request, Some(output)).await
+    make(calls, principal, request, Client { download: Some(output), ..Client::default() }).await
 }
 
 async fn make(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     request: CallRequest,
-    download: Option<Arc<dyn OutputSink>>,
+    client: Client,
 ) -> Result<CallResponse, Refusal> {
     let options = CallOptions::of(&request);
-    let (call, task) = match begin::begin(calls, principal, request, download).await? {
+    let (call, task) = match begin::begin(calls, principal, request, client).await? {
         Lookup::Stored(found) => return options.stored(found.response),
         Lookup::Call(call) => (call, None),
         Lookup::New(call, task) => (call, Some(task)),
@@ -132,13 +145,25 @@ fn is_for_another(named: &str, spec: &Spec) -> bool {
     !named.is_empty() && named != spec.agent_id
 }
 
+/// The client of a call, while it is there.
+#[derive(Default)]
+struct Client {
+    /// The place of a download.
+    download: Option<Arc<dyn OutputSink>>,
+    /// When it stops waiting for its answer.
+    deadline: Option<Instant>,
+    /// It waits for people.
+    waits_for_approval: bool,
+    /// It wants a refusal in place of a wait for a reviewer of another call.
+    refuses_awaiting: bool,
+}
+
 struct CallTask {
     calls: Arc<Calls>,
     principal: Arc<Principal>,
     call: Arc<Call>,
     taken: Instant,
-    /// Where a download goes, while a client takes it.
-    download: Option<Arc<dyn OutputSink>>,
+    client: Client,
 }
 
 /// A call that may be executed now.
@@ -305,6 +330,7 @@ impl CallTask {
         if !is_for_another(&decoded.agent_id, &spec) {
             journal.caller(&caller);
         }
+        let patience = Patience::new(&self.client, decoded.limit, &self.limits());
         // Refused before policy, and on record with whoever asked for it.
         let operation = decoded.operation?;
         self.check_agent(&decoded.agent_id, &spec)?;
@@ -324,21 +350,30 @@ impl CallTask {
                 journal.refused(&refused);
                 Err(refused.into())
             }
-            Admission::Permit(permit) => {
-                run.lanes_for(permit.operation())?;
-                self.calls.quotas.check(&run.disk, permit.operation())?;
+            Admission::Permit(mut permit) => {
+                let operation = permit.operation();
+                let queued = self.beside(&run, &caller, operation, patience)?;
+                self.calls.quotas.check(&run.disk, operation)?;
                 journal.decided(permit.decision());
-                if permit.operation().lane() == Lane::Host && journal.has_effect() {
+                if queued.is_none() && operation.lane() == Lane::Host && journal.has_effect() {
                     journal.begin(&self.calls.audit);
                 } else {
                     journal.open(&self.calls.audit, times).await?;
                 }
-                let room = self.room(&run, &caller, permit.operation(), Turn::Ordinary, times).await?;
+                let room = match queued {
+                    None => self.room(&run, &caller, operation, Turn::Ordinary, times).await?,
+                    Some(queued) => {
+                        let queued = (queued, patience);
+                        let room = self.room_beside(&run, &caller, operation, queued, journal, times).await?;
+                        permit = self.renewed(&run, permit, journal)?;
+                        room
+                    }
+                };
                 Ok(self.admitted(run, permit, room))
             }
             Admission::Ask(ticket) => {
                 self.calls.quotas.check(&run.disk, ticket.operation())?;
-                if let Some(admitted) = self.recalled(&run, &ticket, times).await? {
+                if let Some(admitted) = self.recalled(&run, &ticket, patience, journal, times).await? {
                     journal.decided(admitted.permit.decision());
                     journal.open(&self.calls.audit, times).await?;
                     return Ok(admitted);
@@ -406,7 +441,7 @@ impl CallTask {
 
     /// Where the output goes.
     fn output(&self, operation: &Operation) -> Result<Arc<dyn OutputSink>, ToolFailure> {
-        match &self.download {
+        match &self.client.download {
             _ if !operation.is_download() => Ok(Arc::new(self.call.output.clone())),
             Some(download) => Ok(download.clone()),
             None => {

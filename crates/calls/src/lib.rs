@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use approvals::{Approvals, FormerApprovals};
-pub use call::{Events, call, download, limits, operation, resume, stream};
+pub use call::{Events, awaiting, call, call_until, download, limits, operation, resume, stream};
 pub use escalation::{Attempt, Escalations};
 pub use replay::{Replays, verdict};
 pub use table::{CallTable, Found};

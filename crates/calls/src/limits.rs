@@ -10,6 +10,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own counters")]
 
+mod beside;
 mod show;
 mod slot;
 
@@ -28,6 +29,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use beside::Queued;
 pub use show::{show, throttle_agent};
 
 /// Between copies. At 10,000 calls a second the log behind one is read in seconds.
@@ -51,6 +53,8 @@ pub struct Limits {
     path: PathBuf,
     /// The calls that run. Nothing of them survives a daemon.
     places: Places,
+    /// The calls that wait beside an approval. Nothing of them survives a daemon.
+    beside: Arc<beside::Waiting>,
     /// A throttle is on record and in force, or neither, whenever a copy is made.
     changing: Mutex<()>,
 }
@@ -96,7 +100,14 @@ impl Limits {
         }
         tracing::info!(after = sequence, calls = counted, "rate limits go on where they were");
         let places = Places::new(calls, Arc::new(SystemClock));
-        Ok(Arc::new(Self { gateway, audit, path, places, changing: Mutex::default() }))
+        Ok(Arc::new(Self {
+            gateway,
+            audit,
+            path,
+            places,
+            beside: Arc::default(),
+            changing: Mutex::default(),
+        }))
     }
 
     /// The counters.

@@ -132,6 +132,7 @@ async fn call(
         task_id: request.task_id.clone(),
         correlation_id: request.correlation_id.clone(),
         wait_for_approval: request.wait_for_approval,
+        refuse_awaiting_approval: request.refuse_awaiting_approval,
         request: Some(call_request::Request::Dialect(DialectCall {
             dialect: "forge".to_owned(),
             name: block.tool.to_owned(),

@@ -166,6 +166,9 @@ fn hint_for(reason: &str, exit: Exit, retry: Option<&str>) -> String {
     match (reason, retry) {
         (_, Some(delay)) => format!("try again in {delay}"),
         ("RUN_NOT_READY", _) => "`coffer run list` shows in which state it is".into(),
+        ("AWAITING_APPROVAL", _) => {
+            "`coffer approval list` shows what waits; `coffer approval approve ID` decides".into()
+        }
         ("PERMISSION_DENIED" | "COMMAND_NOT_ALLOWED", _) => {
             "`coffer policy show` prints what the run's profile and role allow".into()
         }

@@ -48,13 +48,17 @@ pub(crate) struct Mcp {
     /// that answers by itself approves by itself.
     #[arg(long)]
     decide_approvals: bool,
+    /// Refuse calls (AWAITING_APPROVAL) that would wait for a reviewer of another call of the run.
+    #[arg(long)]
+    refuse_awaiting_approval: bool,
 }
 
 impl Mcp {
     pub(crate) async fn run(self, context: &Context, token: Option<&str>) -> Ended {
         let token = self.token(token)?;
         let channel = context.daemon.channel().await?;
-        let client = RunClient::new(mcp::api(channel), &token, &self.dialect);
+        let client = RunClient::new(mcp::api(channel), &token, &self.dialect)
+            .refusing_awaiting_approval(self.refuse_awaiting_approval);
         // A token that opens nothing, or a dialect that is none, is said here and not to a client that cannot mend it.
         client.list_tools().await?;
         let mut bridge = Bridge::new(client);
@@ -111,7 +115,13 @@ mod tests {
     use crate::exit::Exit;
 
     fn command(run: Option<&str>) -> Mcp {
-        Mcp { run: run.map(str::to_owned), token_file: None, dialect: String::new(), decide_approvals: false }
+        Mcp {
+            run: run.map(str::to_owned),
+            token_file: None,
+            dialect: String::new(),
+            decide_approvals: false,
+            refuse_awaiting_approval: false,
+        }
     }
 
     #[test]

@@ -92,8 +92,8 @@ pub(crate) async fn run(config: Config, prepared: Prepared) -> anyhow::Result<()
     let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
     let lives = |run: &str| RunId::parse(run).is_ok_and(|run| runs.living_run(run).is_ok());
     let waiting = former_approvals.restore(&store, &gateway, lives)?;
-    let (clock, timeout, own) = (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
-    let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, timeout, own);
+    let (clock, longest, own) = (Arc::new(SystemClock), config.approval_timeout, config.allow_self_approval);
+    let approvals = Approvals::new(gateway.clone(), audit.clone(), store.clone(), clock, longest, own);
     let sources = (audit.clone(), gateway.clone(), runs.clone());
     let (alerts, detection) = anomaly::open(store.clone(), sources, config.open_webhooks()?).await?;
     let executions = execution_log::start(&audit, directories.clone());
@@ -316,7 +316,13 @@ fn services(
             tasks: tasks(),
             stop: stop(),
         },
-        policy: rpc::policy::Service { gateway: gateway(), runs: runs(), loader, replays },
+        policy: rpc::policy::Service {
+            gateway: gateway(),
+            runs: runs(),
+            approvals: calls.approvals.clone(),
+            loader,
+            replays,
+        },
         alert: rpc::alert::Service { alerts, runs: runs(), audit: audit(), stop: stop() },
         permission: rpc::permission::Service { grants, audit: audit(), tasks: tasks() },
         limit: rpc::limit::Service { limits: limits.clone(), runs: runs() },

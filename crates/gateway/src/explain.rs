@@ -7,7 +7,7 @@ use crate::caller::{Caller, RunScope};
 use crate::decision::{Decision, Refusal, Verdict};
 use crate::gateway::Gateway;
 use crate::permission::{Question, refusal, weigh};
-use crate::policy::Policy;
+use crate::policy::{Policy, Terms};
 use crate::ruling::Ruling;
 use crate::validate::validate;
 
@@ -50,6 +50,8 @@ pub struct Explanation {
     pub outcome: Result<Decision, Refusal>,
     /// Everything that had a say, in the order in which it is asked.
     pub considered: Vec<Considered>,
+    /// How consent is asked for, where it is.
+    pub terms: Option<Terms>,
 }
 
 impl Explanation {
@@ -82,7 +84,7 @@ impl Gateway {
                 justification: refused.message.clone(),
                 decides: true,
             };
-            Explanation { outcome: Err(refused), considered: vec![considered] }
+            Explanation { outcome: Err(refused), considered: vec![considered], terms: None }
         };
         if let Some(profile) = policy.profile(&run.profile)
             && let Err(invalid) = validate(profile, operation)
@@ -113,6 +115,11 @@ impl Gateway {
             justification: applied.justification.clone(),
             decides: false,
         }));
-        Explanation { outcome: weighed.decide(policy), considered }
+        let outcome = weighed.decide(policy);
+        let asks = outcome.as_ref().ok().filter(|decision| decision.verdict == Verdict::Ask);
+        let terms = asks
+            .zip(policy.profile(&run.profile))
+            .map(|(decision, profile)| profile.approvals.terms(decision.risk));
+        Explanation { outcome, considered, terms }
     }
 }

@@ -91,6 +91,22 @@ impl Gateway {
         }
     }
 
+    /// Replaces the permit of a call that waited by one of the policy, permissions and measures in force now.
+    ///
+    /// The call is not counted again. A call that needs consent by now is refused.
+    pub fn renew(&self, permit: Permit, run: &RunScope) -> Result<Permit, Refusal> {
+        let policy = self.policy();
+        let stand = self.stand(&policy);
+        let PermitParts { call_id, caller, operation, .. } = permit.into_parts();
+        let mut again = consider(&stand, run, &caller, &call_id, operation)?;
+        self.measures.apply(&caller, stand.now, &mut again.decision);
+        if again.decision.verdict == Verdict::Allow {
+            return Ok(self::permit(again, None));
+        }
+        let message = "not made: a rule that came into force while the call waited asks for consent to it; make it again";
+        Err(refusal(&policy, Reason::PreconditionFailed, message.to_owned(), &again.decision.rule))
+    }
+
     /// Puts into force what an alert imposes on calls. It makes decisions stricter and nothing else.
     pub fn impose(&self, measure: Measure) {
         self.measures.impose(measure, self.now());

@@ -7,7 +7,9 @@ use ops::{
 
 use super::Gateway;
 use crate::admission::Admission;
+use crate::clock::UnixMillis;
 use crate::decision::{Risk, Verdict};
+use crate::measures::{Measure, MeasureScope};
 use crate::testing::{
     TestClock, builtin, builtin_and, caller, delete, exec, front_matter, path, run, shell, write,
 };
@@ -454,6 +456,38 @@ fn reloading_takes_effect_at_once_and_says_whether_anything_changed() {
     assert!(gateway.reload(builtin_and("roles: {other: {allow: [read]}}")));
     assert!(!gateway.reload(builtin_and("# same\nroles: {other: {allow: [read]}}")));
     assert!(gateway.reload(builtin()));
+}
+
+#[test]
+fn a_permit_after_a_wait_is_of_the_policy_and_the_measures_in_force_then() {
+    let policy = |verdict: &str, kib: u32| {
+        builtin_and(&format!(
+            "profiles: {{p: {{operations: {{write: {verdict}}}, bounds: {{max_write_bytes: {kib}}}}}}}"
+        ))
+    };
+    let alert = || {
+        let until = UnixMillis(u64::MAX);
+        let (rule, justification) = ("loop".to_owned(), "an alert asks for it".to_owned());
+        let scope = MeasureScope::Run("run-1".to_owned());
+        Measure { alert_id: "a".to_owned(), scope, rule, justification, until }
+    };
+    type Change<'c> = &'c dyn Fn(&Gateway);
+    let changes: [(Change<'_>, Result<u64, Reason>); 5] = [
+        (&|_| {}, Ok(900)),
+        (&|gateway| assert!(gateway.reload(policy("allow", 800))), Ok(800)),
+        (&|gateway| assert!(gateway.reload(policy("deny", 900))), Err(Reason::PermissionDenied)),
+        (&|gateway| assert!(gateway.reload(policy("ask", 900))), Err(Reason::PreconditionFailed)),
+        (&|gateway| gateway.impose(alert()), Err(Reason::PreconditionFailed)),
+    ];
+    for (index, (change, expected)) in changes.into_iter().enumerate() {
+        let gateway = Gateway::new(policy("allow", 900), TestClock::new());
+        let admission = gateway.admit(&run("p"), &caller("director"), "call", named("write"));
+        let Admission::Permit(permit) = admission else { panic!("not permitted") };
+        change(&gateway);
+        let renewed = gateway.renew(permit, &run("p"));
+        let bound = renewed.map(|permit| permit.bounds().max_write_bytes).map_err(|refused| refused.reason);
+        assert_eq!(bound, expected, "change {index}");
+    }
 }
 
 #[test]

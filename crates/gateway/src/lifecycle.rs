@@ -48,15 +48,16 @@ use crate::gateway::{Gateway, consider, permit};
 use crate::permit::Permit;
 
 impl Gateway {
-    /// Makes an approval for a call that needs one. `timeout` is the profile's unless given. Nobody can see it or decide on it
+    /// Makes an approval for a call that needs one. `longest` bounds the profile's time. It is not shown, and takes no decision,
     /// before [`Self::open_approval`]: the daemon records and stores it first.
     pub fn prepare_approval(
         &self,
         ticket: &Ticket,
         review: Review,
-        timeout: Option<Duration>,
+        longest: Option<Duration>,
     ) -> Result<Approval, Refusal> {
-        self.approvals().request(ticket, review, timeout.unwrap_or(ticket.terms.timeout), self.now())
+        let time = ticket.terms.decision_time(&ticket.run.profile, longest);
+        self.approvals().request(ticket, review, time, self.now())
     }
 
     /// The approval is on record: from now on it is shown, decided on, and expires.

@@ -74,6 +74,7 @@ pub struct RunClient {
     tools: ToolServiceClient<InterceptedService<Api, Shows>>,
     run: String,
     dialect: String,
+    refuses_awaiting: bool,
 }
 
 impl RunClient {
@@ -84,7 +85,14 @@ impl RunClient {
             tools: tools.max_decoding_message_size(LARGEST_MESSAGE),
             run: token.run().to_owned(),
             dialect: dialect.to_owned(),
+            refuses_awaiting: false,
         }
+    }
+
+    /// Makes calls that are refused where they would wait for a reviewer of another call.
+    #[must_use]
+    pub fn refusing_awaiting_approval(self, refuses_awaiting: bool) -> Self {
+        Self { refuses_awaiting, ..self }
     }
 
     /// The tools that are offered now, as MCP's `tools/list` has them.
@@ -114,6 +122,7 @@ impl RunClient {
             request_id: request_id.to_owned(),
             wait_for_approval: options != CallOptions::Now,
             cancel_on_disconnect: options != CallOptions::Watch,
+            refuse_awaiting_approval: self.refuses_awaiting,
             ..self.request(call)
         };
         Ok(self.tools.clone().call_stream(request).await?.into_inner())

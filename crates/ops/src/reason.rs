@@ -17,6 +17,8 @@ pub enum Reason {
     ApprovalDenied,
     /// Nobody decided in time.
     ApprovalExpired,
+    /// The run waits for a reviewer of another call, and this call does not wait, or no longer.
+    AwaitingApproval,
     /// More would have to be read than the profile allows.
     ReadLimit,
     /// More would have to be written than the profile allows.
@@ -57,13 +59,14 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
         Self::CommandNotAllowed,
         Self::RateLimited,
         Self::ApprovalDenied,
         Self::ApprovalExpired,
+        Self::AwaitingApproval,
         Self::ReadLimit,
         Self::WriteLimit,
         Self::PreconditionFailed,
@@ -93,6 +96,7 @@ impl Reason {
             Self::RateLimited => "RATE_LIMITED",
             Self::ApprovalDenied => "APPROVAL_DENIED",
             Self::ApprovalExpired => "APPROVAL_EXPIRED",
+            Self::AwaitingApproval => "AWAITING_APPROVAL",
             Self::ReadLimit => "READ_LIMIT",
             Self::WriteLimit => "WRITE_LIMIT",
             Self::PreconditionFailed => "PRECONDITION_FAILED",

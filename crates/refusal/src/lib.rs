@@ -127,7 +127,9 @@ fn code(reason: Reason) -> Code {
         Reason::RateLimited | Reason::Overloaded | Reason::ReadLimit | Reason::WriteLimit => {
             Code::ResourceExhausted
         }
-        Reason::PreconditionFailed | Reason::RunNotReady => Code::FailedPrecondition,
+        Reason::PreconditionFailed | Reason::RunNotReady | Reason::AwaitingApproval => {
+            Code::FailedPrecondition
+        }
         Reason::InvalidFrontmatter | Reason::InvalidArgument | Reason::ImageUnusable => Code::InvalidArgument,
         Reason::NotFound | Reason::ImageMissing => Code::NotFound,
         Reason::AlreadyExists => Code::AlreadyExists,

@@ -14,6 +14,7 @@ mod disk_watch;
 pub mod execution_log;
 mod extend;
 mod freeze;
+mod held;
 mod launch;
 mod lease;
 mod linked;

@@ -16,9 +16,10 @@ use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::held::takes_no_calls;
 use crate::launch::Launcher;
 use crate::remove::remove_tree;
-use crate::run::{Command, Run, takes_no_calls};
+use crate::run::{Command, Run};
 
 /// Changes of state that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;

@@ -13,6 +13,7 @@ use store::run::{Held, Hold, Record, Spec, State, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::held::{takes_no_call, takes_no_calls};
 use crate::lease::Lease;
 use crate::quota::Account;
 
@@ -28,6 +29,8 @@ pub struct Run {
     pub writing: Arc<tokio::sync::RwLock<()>>,
     /// Held by the call that was approved and is executed while the run stands still.
     pub alone: Arc<tokio::sync::Mutex<()>>,
+    /// Held by the first of the calls that wait beside an approval, in the order of arrival, until it has its slot.
+    pub line: Arc<tokio::sync::Mutex<()>>,
     /// What it has on the state disk.
     pub disk: Account,
     /// What may be kept of its processes, sessions and terminals.
@@ -124,6 +127,7 @@ impl Run {
             lease,
             writing: Arc::default(),
             alone: Arc::default(),
+            line: Arc::default(),
             disk,
             allowance,
             ended: CancellationToken::new(),
@@ -168,9 +172,9 @@ impl Run {
 
     /// The lanes, while the run takes calls.
     pub fn lanes(&self) -> Result<Arc<Lanes>, Refusal> {
-        let state = self.record.borrow().state;
+        let record = self.record.borrow();
         let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
-        lanes.filter(|_| state == State::Ready).ok_or_else(|| takes_no_calls(state))
+        lanes.filter(|_| record.state == State::Ready).ok_or_else(|| takes_no_call(&record))
     }
 
     /// The lanes for a call of this operation. What only looks is done also while a reviewer is asked about another call.
@@ -304,10 +308,4 @@ fn is_held_totally(record: &Record) -> bool {
         return record.state == State::Paused;
     }
     record.holds.iter().any(|held| held.hold.is_total())
-}
-
-/// The refusal of a call to a run in this state.
-pub(crate) fn takes_no_calls(state: State) -> Refusal {
-    let state = state.as_str();
-    Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls")).with("state", state)
 }

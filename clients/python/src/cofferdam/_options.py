@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+#: What a call does that finds its run waiting for a reviewer of another call.
+OnAwaitingApproval = Literal["wait", "raise"]
 
 
 @dataclass(frozen=True)
@@ -9,6 +13,7 @@ class Options:
     """See `Sandbox.with_options`."""
 
     wait_for_approval: bool = False
+    on_awaiting_approval: OnAwaitingApproval = "wait"
     task_id: str = ""
     correlation_id: str = ""
     request_id: str = ""

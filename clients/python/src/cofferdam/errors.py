@@ -124,8 +124,17 @@ class InvalidArgument(CofferdamError, ValueError):
     """The call itself is malformed; the message names the field."""
 
 
+class AwaitingApproval(CofferdamError):
+    """The run waits for a reviewer of another call, and this call did not wait, or no longer. Nothing was done.
+
+    `details` has `approval_id`, who decides (`level_needed`, `approvals_needed`) and until when (`expires_at`).
+    """
+
+    HINT = "Wait for the approval that the message names, then make the call again; files can be read meanwhile."
+
+
 class RunNotReady(CofferdamError):
-    """The run takes no calls now: it is paused or has ended, or waits for an approval."""
+    """The run takes no calls now: it is paused or has ended."""
 
     HINT = "`sandbox.info()` says why."
 
@@ -227,6 +236,7 @@ BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
         "IMAGE_UNUSABLE": InvalidArgument,
         "TIMED_OUT": TimedOut,
         "CANCELLED": Cancelled,
+        "AWAITING_APPROVAL": AwaitingApproval,
         "RUN_NOT_READY": RunNotReady,
         "OVERLOADED": Overloaded,
         "AUDIT_UNAVAILABLE": Unavailable,

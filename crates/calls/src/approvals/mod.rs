@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use audit::Kind;
 use audit_service::AuditLog;
+use gateway::policy::{DecisionTime, Terms};
 use gateway::{Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, Ticket};
 use identity::Principal;
 use ops::Reason;
@@ -43,8 +44,8 @@ pub struct Approvals {
     audit: Arc<AuditLog>,
     store: Store,
     clock: Arc<dyn Clock>,
-    /// In place of the profile's, when the configuration says so.
-    timeout: Option<Duration>,
+    /// Longest time for a decision, whatever a profile says.
+    longest: Option<Duration>,
     allow_self_approval: bool,
     waiting: Mutex<HashMap<String, oneshot::Sender<Approval>>>,
     /// Shared: a channel keeps its last messages in place, and these are large.
@@ -61,7 +62,7 @@ impl Approvals {
         audit: Arc<AuditLog>,
         store: Store,
         clock: Arc<dyn Clock>,
-        timeout: Option<Duration>,
+        longest: Option<Duration>,
         allow_self_approval: bool,
     ) -> Self {
         Self {
@@ -69,13 +70,18 @@ impl Approvals {
             audit,
             store,
             clock,
-            timeout,
+            longest,
             allow_self_approval,
             waiting: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             wake: Notify::new(),
             deciding: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Returns how long reviewers have under these terms of a profile, and by which setting.
+    pub fn decision_time(&self, terms: &Terms, profile: &str) -> DecisionTime {
+        terms.decision_time(profile, self.longest)
     }
 
     /// Asks for consent. The receiver resolves once: when the approval is no longer pending.
@@ -91,7 +97,7 @@ impl Approvals {
             let mut waiting = self.waiting();
             let approval = self
                 .gateway
-                .prepare_approval(ticket, review, self.timeout)
+                .prepare_approval(ticket, review, self.longest)
                 .map_err(|refusal| Refusal::new(refusal.reason, refusal.message))?;
             waiting.insert(approval.approval_id.clone(), settled);
             approval

@@ -10,11 +10,10 @@ use identity::{CallId, Principal, RunId};
 use ops::Reason;
 use refusal::Refusal;
 use wire::v1::{CallRequest, CallResponse, call_request, call_response};
-use worker_protocol::client::OutputSink;
 use worker_protocol::detach_on_drop::DetachOnDrop;
 
 use super::record::{Journal, Times};
-use super::{CallTask, Close, decode};
+use super::{CallTask, Client, Close, decode};
 use crate::Calls;
 use crate::escalation::Attempt;
 use crate::table::{Begun, Call, Found, Keep};
@@ -66,9 +65,12 @@ pub(super) async fn begin(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     mut request: CallRequest,
-    download: Option<Arc<dyn OutputSink>>,
+    mut client: Client,
 ) -> Result<Lookup, Refusal> {
     let taken = Instant::now();
+    // The request is without these once it is compared with others of its id.
+    client.waits_for_approval = request.wait_for_approval;
+    client.refuses_awaiting = request.refuse_awaiting_approval;
     if calls.stop.is_cancelled() {
         return Err(Refusal::new(Reason::Overloaded, "the daemon is stopping and takes no more calls"));
     }
@@ -78,7 +80,7 @@ pub(super) async fn begin(
         Ok(Begun::Known(call)) => Ok(Lookup::Call(call)),
         Ok(Begun::New(call)) => {
             let (calls, principal) = (calls.clone(), principal.clone());
-            let task = CallTask { calls: calls.clone(), principal, call: call.clone(), taken, download };
+            let task = CallTask { calls: calls.clone(), principal, call: call.clone(), taken, client };
             let task = watch(calls.clone(), call.clone(), task.run(request));
             let task = DetachOnDrop::new(calls.tasks.track_future(task));
             Ok(Lookup::New(call, task))

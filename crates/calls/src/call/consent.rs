@@ -12,6 +12,7 @@ use store::run::State;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::beside::Patience;
 use super::decode::ResponseFormat;
 use super::record::{Journal, Times};
 use super::slot::Slot;
@@ -28,17 +29,26 @@ impl CallTask {
         &self,
         run: &Arc<Run>,
         ticket: &Ticket,
+        patience: Patience,
+        journal: &mut Journal,
         times: &mut Times,
     ) -> Result<Option<Admitted>, Refusal> {
         let Some(form) = self.calls.gateway.remembers(ticket) else { return Ok(None) };
-        if form == Form::Prefix {
-            run.lanes_for(ticket.operation())?;
-        }
+        let (caller, operation) = (ticket.caller(), ticket.operation());
+        let queued = match form {
+            Form::Prefix => self.beside(run, caller, operation, patience)?,
+            Form::Digest => None,
+        };
         // What was seen once is run as it was seen; a prefix is leave for whatever begins with it.
         let freezes = form == Form::Digest && ticket.terms().freeze;
         let mut still = self.stand_still(run, freezes, &self.call.id.to_string()).await?;
         let recalled = async {
-            let room = self.room_for(run, ticket, &mut still, times).await?;
+            let room = match queued {
+                Some(queued) => {
+                    self.room_beside(run, caller, operation, (queued, patience), journal, times).await?
+                }
+                None => self.room_for(run, ticket, &mut still, times).await?,
+            };
             let bound = match form {
                 Form::Digest => review::bound(&room.lanes, ticket).await?,
                 Form::Prefix => Bound::default(),

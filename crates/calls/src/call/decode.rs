@@ -59,6 +59,7 @@ pub(super) fn digest(request: &mut CallRequest) -> Vec<u8> {
         return Vec::new();
     }
     (request.wait_for_approval, request.cancel_on_disconnect) = (false, false);
+    request.refuse_awaiting_approval = false;
     let upload_id = uploaded(request).map(|uploaded| take(&mut uploaded.upload_id));
     let digest = Sha256::digest(request.encode_to_vec()).to_vec();
     if let (Some(uploaded), Some(upload_id)) = (uploaded(request), upload_id) {

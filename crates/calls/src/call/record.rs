@@ -169,6 +169,12 @@ impl Journal {
         self.has_effect = true;
     }
 
+    /// Time that the call waited for a reviewer of another call, for its receipt.
+    pub(super) fn waited(&mut self, time: Duration) {
+        let details = self.common.details.get_or_insert_with(|| json!({}));
+        details["waited_for_approval_us"] = micros(time).into();
+    }
+
     pub(super) fn asked(&mut self) {
         self.asked = true;
     }

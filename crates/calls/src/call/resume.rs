@@ -20,7 +20,7 @@ use super::begin::watch;
 use super::consent::Waiting;
 use super::decode::{Decoded, ResponseFormat};
 use super::record::{Journal, Times};
-use super::{CallTask, Close};
+use super::{CallTask, Client, Close};
 use crate::Calls;
 use crate::approvals::Pending;
 
@@ -55,7 +55,7 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             principal: Arc::new(principal),
             call: call.clone(),
             taken: now.checked_sub(waited).unwrap_or(now),
-            download: None,
+            client: Client::default(),
         };
         let facts = task.facts(&form, Duration::ZERO);
         call.pend(&approval.approval_id, form.pending(&facts, &approval.approval_id));

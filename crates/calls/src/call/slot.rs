@@ -89,7 +89,7 @@ impl CallTask {
         self.unless_over(run, room).await
     }
 
-    async fn unless_over<T>(
+    pub(super) async fn unless_over<T>(
         &self,
         run: &Run,
         room: impl Future<Output = Result<T, Refusal>>,
@@ -97,9 +97,14 @@ impl CallTask {
         tokio::select! {
             room = room => room,
             () = self.call.cancel.cancelled() => Err(Refusal::new(Reason::Cancelled, "the call was cancelled")),
-            () = run.ended.cancelled() => Err(Refusal::new(Reason::Cancelled, "the run ended, or the daemon was stopped, before the call had begun")),
+            () = run.ended.cancelled() => Err(not_begun()),
         }
     }
+}
+
+/// The refusal of a call whose run ended while it waited.
+pub(super) fn not_begun() -> Refusal {
+    Refusal::new(Reason::Cancelled, "the run ended, or the daemon was stopped, before the call had begun")
 }
 
 async fn writing(run: &Run, operation: &Operation) -> Option<OwnedRwLockReadGuard<()>> {

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::{Stream, stream};
 use identity::{CallId, Principal, RunId};
@@ -20,6 +21,7 @@ use wire::v1::call_stream_response::Event;
 use wire::v1::{self, CallRequest, CallResponse, CallStreamResponse, call_response};
 use worker_protocol::client::OutputStream;
 
+use super::Client;
 use super::begin::{self, CallOptions, Lookup};
 use crate::Calls;
 use crate::table::{Answer, Call, Found};
@@ -34,13 +36,16 @@ const STREAMS: [(OutputStream, OutputName); 2] =
 pub type Events = Pin<Box<dyn Stream<Item = Result<CallStreamResponse, Status>> + Send>>;
 
 /// Makes a call, or finds it made already, and tells what happens to it. A refusal ends the stream as its status.
+///
+/// `deadline` is the client's.
 pub async fn stream(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
     request: CallRequest,
+    deadline: Option<Instant>,
 ) -> Result<Events, Refusal> {
     let options = CallOptions::of(&request);
-    let taken = begin::begin(calls, principal, request, None).await?;
+    let taken = begin::begin(calls, principal, request, Client { deadline, ..Client::default() }).await?;
     let teller = Teller::new(calls.spool.clone(), taken, options);
     Ok(Box::pin(stream::unfold(teller, |mut teller| async move {
         let event = teller.next().await?;

@@ -49,6 +49,7 @@ fn render(approval: &Approval, now: &wire::Timestamp, page: &mut Output) {
         ("asked at", time::moment(approval.created_at.as_ref())),
         ("meanwhile", if waits && approval.freezes_run { "its run is frozen".into() } else { String::new() }),
         ("expires in", if waits { expiry(approval, now) } else { String::new() }),
+        ("time from", approval.decision_time_from.clone()),
         ("decided by", approval.decided_by.clone()),
         ("decided at", time::known(approval.decided_at.as_ref())),
         ("comment", approval.comment.clone()),

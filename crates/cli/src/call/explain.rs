@@ -49,6 +49,10 @@ fn render(explained: &ExplainPolicyResponse, page: &mut Output) {
             facts.push((name, value.clone()));
         }
     }
+    if let Some(time) = &explained.decision_time {
+        let time = crate::time::brief(std::time::Duration::from_secs(time.seconds.unsigned_abs()));
+        facts.push(("decision", format!("within {time} ({})", explained.decision_time_from)));
+    }
     facts.push(("policy", explained.policy_digest.clone()));
     page.facts(&facts);
     let rows = explained.considered.iter().map(|considered| {

@@ -74,6 +74,9 @@ struct CallOptions {
     /// Wait if the call needs an approval, instead of exiting with code 4.
     #[arg(long, global = true)]
     wait: bool,
+    /// Fail (AWAITING_APPROVAL) if the run waits for a reviewer of another call, instead of waiting for that too.
+    #[arg(long, global = true)]
+    refuse_awaiting_approval: bool,
     /// How long the execution may take, as in 30s. Default: the operation's own limit.
     #[arg(long, global = true, value_name = "DURATION", value_parser = time::parse)]
     timeout: Option<Duration>,
@@ -125,6 +128,7 @@ async fn prepare(
         run_id: target.run.resolve(client).await?,
         request_id: options.request_id.unwrap_or_default(),
         wait_for_approval: options.wait,
+        refuse_awaiting_approval: options.refuse_awaiting_approval,
         timeout: options.timeout.map(wire::duration),
         request: Some(request.into()),
         ..Default::default()

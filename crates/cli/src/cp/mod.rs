@@ -39,16 +39,19 @@ pub(crate) struct Cp {
     /// Wait for the approval if one is needed.
     #[arg(long)]
     wait: bool,
+    /// Fail (AWAITING_APPROVAL) if the run waits for a reviewer of another call, instead of waiting for that too.
+    #[arg(long)]
+    refuse_awaiting_approval: bool,
 }
 
 impl Cp {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let (create_only, wait) = (self.create_only, self.wait);
+        let (create_only, wait, refuse) = (self.create_only, self.wait, self.refuse_awaiting_approval);
         match (self.source, self.destination) {
             (Place::Local(from), Place::Remote(to)) => {
                 let (client, run_id) = context.connect_to(&to.run).await?;
                 let path = to.beneath(&own_name(&from)?);
-                let upload = upload::Upload { client, run_id, path, create_only, wait };
+                let upload = upload::Upload { client, run_id, path, create_only, wait, refuse };
                 if from.is_dir() {
                     upload.directory(context.ui, &from).await
                 } else {

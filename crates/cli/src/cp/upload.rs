@@ -37,6 +37,8 @@ pub(super) struct Upload {
     pub(super) path: String,
     pub(super) create_only: bool,
     pub(super) wait: bool,
+    /// Refused in place of a wait for a reviewer of another call.
+    pub(super) refuse: bool,
 }
 
 impl Upload {
@@ -123,6 +125,7 @@ impl Upload {
             request_id: new_id(),
             path: self.path.clone(),
             wait_for_approval: self.wait,
+            refuse_awaiting_approval: self.refuse,
             ..Default::default()
         }
     }

@@ -31,6 +31,9 @@ pub(crate) struct Step {
     /// Wait if the call needs an approval, instead of exiting with code 4.
     #[arg(long)]
     wait: bool,
+    /// Fail (AWAITING_APPROVAL) if the run waits for a reviewer of another call, instead of waiting for that too.
+    #[arg(long)]
+    refuse_awaiting_approval: bool,
     /// Makes the step repeatable: the same id with the same text is the same turn and gives its outcome.
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
@@ -47,6 +50,7 @@ impl Step {
             request_id: self.request_id.unwrap_or_default(),
             max_turns: self.max_turns,
             wait_for_approval: self.wait,
+            refuse_awaiting_approval: self.refuse_awaiting_approval,
             ..Default::default()
         };
         let step = context.ui.wait("working…", client.tools().step_transcript(request)).await?;

@@ -274,6 +274,7 @@ fn to_wire(approval: &Approval, redactor: &Redactor) -> v1::Approval {
             .map(|consent| consent.consent_id.clone())
             .unwrap_or_default(),
         freezes_run: approval.freeze,
+        decision_time_from: approval.time_from.clone(),
     }
 }
 

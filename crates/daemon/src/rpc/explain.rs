@@ -1,6 +1,7 @@
 //! `ExplainPolicy`: a call that is judged and not made.
 
-use calls::verdict;
+use calls::{Approvals, verdict};
+use gateway::policy::DecisionTime;
 use gateway::{Caller, Explanation, Gateway, RunScope};
 use identity::{Principal, RunId};
 use refusal::Refusal;
@@ -9,8 +10,7 @@ use wire::v1;
 
 /// What the policy in force says to a call in a run that the principal may look at.
 pub(super) fn explain(
-    gateway: &Gateway,
-    runs: &Runs,
+    (gateway, runs, approvals): (&Gateway, &Runs, &Approvals),
     principal: &Principal,
     request: v1::ExplainPolicyRequest,
 ) -> Result<v1::ExplainPolicyResponse, Refusal> {
@@ -28,10 +28,16 @@ pub(super) fn explain(
         run_id: record.id.to_string(),
     };
     let explanation = gateway.explain(&policy, &scope, &caller, &operation);
-    Ok(to_wire(explanation, policy.digest(), operation.name()))
+    let time = explanation.terms.as_ref().map(|terms| approvals.decision_time(terms, &scope.profile));
+    Ok(to_wire(explanation, time, policy.digest(), operation.name()))
 }
 
-fn to_wire(explanation: Explanation, digest: &str, operation: &str) -> v1::ExplainPolicyResponse {
+fn to_wire(
+    explanation: Explanation,
+    time: Option<DecisionTime>,
+    digest: &str,
+    operation: &str,
+) -> v1::ExplainPolicyResponse {
     let verdict = verdict(explanation.verdict());
     let considered = explanation
         .considered
@@ -49,6 +55,8 @@ fn to_wire(explanation: Explanation, digest: &str, operation: &str) -> v1::Expla
         policy_digest: digest.to_owned(),
         considered,
         operation: operation.to_owned(),
+        decision_time: time.as_ref().map(|decision| wire::duration(decision.time)),
+        decision_time_from: time.map(|decision| decision.from).unwrap_or_default(),
         ..Default::default()
     };
     match explanation.outcome {

@@ -5,6 +5,7 @@ pub(crate) mod approval;
 pub(crate) mod audit;
 mod authority;
 mod coalesce;
+mod deadline;
 mod explain;
 pub(crate) mod file;
 mod guard;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use calls::Replays;
+use calls::{Approvals, Replays};
 use gateway::Gateway;
 use refusal::Refusal;
 use runs::Runs;
@@ -17,6 +17,7 @@ use crate::policy::Loader;
 pub(crate) struct Service {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) runs: Arc<Runs>,
+    pub(crate) approvals: Arc<Approvals>,
     pub(crate) loader: Arc<Loader>,
     pub(crate) replays: Arc<Replays>,
 }
@@ -55,7 +56,9 @@ impl PolicyService for Service {
         request: Request<v1::ExplainPolicyRequest>,
     ) -> Result<Response<v1::ExplainPolicyResponse>, Status> {
         let principal = principal(&request)?;
-        portion::answer(explain::explain(&self.gateway, &self.runs, &principal, request.into_inner())?)
+        let Self { gateway, runs, approvals, .. } = self;
+        let explained = explain::explain((gateway, runs, approvals), &principal, request.into_inner())?;
+        portion::answer(explained)
     }
 
     async fn replay_policy(

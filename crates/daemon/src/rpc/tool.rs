@@ -14,6 +14,7 @@ use wire::v1;
 use wire::v1::tool_service_server::ToolService;
 use worker_protocol::client::OutputStream;
 
+use super::deadline::deadline;
 use super::offered::Offered;
 use super::portion::{answer, piece};
 use super::{principal, upstreams};
@@ -105,7 +106,8 @@ impl ToolService for Service {
 
     async fn call(&self, request: Request<v1::CallRequest>) -> Result<Response<v1::CallResponse>, Status> {
         let principal = principal(&request)?;
-        let response = calls::call(&self.calls, &principal, request.into_inner()).await?;
+        let until = deadline(request.metadata());
+        let response = calls::call_until(&self.calls, &principal, request.into_inner(), until).await?;
         Ok(Response::new(response))
     }
 
@@ -124,7 +126,8 @@ impl ToolService for Service {
         request: Request<v1::CallRequest>,
     ) -> Result<Response<Self::CallStreamStream>, Status> {
         let principal = principal(&request)?;
-        let events = calls::stream(&self.calls, &principal, request.into_inner()).await?;
+        let until = deadline(request.metadata());
+        let events = calls::stream(&self.calls, &principal, request.into_inner(), until).await?;
         Ok(Response::new(events))
     }
 

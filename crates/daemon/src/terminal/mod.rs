@@ -170,7 +170,12 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     let run = terminals.runs.living_run(start.run)?;
     // A run that is idle must not end between this and its terminal.
     let busy = run.busy();
-    run.lanes()?;
+    run.lanes().map_err(|refused| match refused.reason {
+        Reason::AwaitingApproval => {
+            calls::awaiting(&terminals.gateway, &run, "a terminal does not wait for that")
+        }
+        _ => refused,
+    })?;
     let place = terminals.sessions.enter(start.run)?;
     let session = SessionId::new();
     let request = SessionRequest {

@@ -103,6 +103,7 @@ fn kind(reason: Reason) -> &'static str {
         | Reason::ImageUnusable
         | Reason::Cancelled
         | Reason::RunNotReady
+        | Reason::AwaitingApproval
         | Reason::Overloaded
         | Reason::AuditUnavailable
         | Reason::EngineUnavailable

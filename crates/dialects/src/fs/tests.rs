@@ -345,6 +345,7 @@ fn every_reason_has_a_code() {
             "E_RATE_LIMITED",
             "E_APPROVAL_DENIED",
             "E_APPROVAL_EXPIRED",
+            "E_AWAITING_APPROVAL",
             "E_READ_LIMIT",
             "E_WRITE_LIMIT",
             "E_PRECONDITION_FAILED",

@@ -144,6 +144,7 @@ fn is_retryable(reason: Reason) -> bool {
         Reason::RateLimited
             | Reason::TimedOut
             | Reason::RunNotReady
+            | Reason::AwaitingApproval
             | Reason::Overloaded
             | Reason::AuditUnavailable
             | Reason::EngineUnavailable

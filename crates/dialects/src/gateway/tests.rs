@@ -128,6 +128,7 @@ fn a_failure_has_error_code_and_whether_to_try_again() {
         retryable,
         [
             Reason::RateLimited,
+            Reason::AwaitingApproval,
             Reason::TimedOut,
             Reason::RunNotReady,
             Reason::Overloaded,

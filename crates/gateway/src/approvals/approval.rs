@@ -108,6 +108,9 @@ pub struct Approval {
     pub created_at: UnixMillis,
     /// From when on nobody can decide any more.
     pub expires_at: UnixMillis,
+    /// The setting that gives reviewers this time. Empty in what older releases have stored.
+    #[serde(default)]
+    pub time_from: String,
     /// Whether reviewers were reminded.
     pub reminded: bool,
     /// Whether they are, at half-time.

@@ -12,7 +12,7 @@ use crate::admission::Ticket;
 use crate::clock::UnixMillis;
 use crate::decision::Refusal;
 use crate::permission::refusal;
-use crate::policy::Policy;
+use crate::policy::{DecisionTime, Policy};
 
 /// Open approvals of one run.
 pub(super) const MAX_OPEN_PER_RUN: usize = 64;
@@ -45,7 +45,7 @@ impl Approvals {
         &mut self,
         ticket: &Ticket,
         review: Review,
-        timeout: Duration,
+        DecisionTime { time, from }: DecisionTime,
         now: UnixMillis,
     ) -> Result<Approval, Refusal> {
         let Review { approval_id, operation_json, preview, bound } = review;
@@ -71,7 +71,8 @@ impl Approvals {
             digest: ticket.digest(&ticket.decision.policy_digest, &bound),
             policy_digest: ticket.decision.policy_digest.clone(),
             created_at: now,
-            expires_at: now.after(timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT)),
+            expires_at: now.after(time.clamp(MIN_TIMEOUT, MAX_TIMEOUT)),
+            time_from: from,
             reminded: false,
             remind: ticket.terms.remind,
             needed: ticket.terms.needed.max(1),

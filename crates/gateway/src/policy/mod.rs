@@ -47,7 +47,7 @@ pub use own_kernel::has_own_kernel;
 pub(crate) use own_risk::default_risk;
 pub use prefix::Prefix;
 pub use problems::Problems;
-pub use read_approvals::{ApprovalPolicy, Levels, Reminder, Terms};
+pub use read_approvals::{ApprovalPolicy, DecisionTime, Levels, Reminder, Terms};
 pub use read_mcp::{HttpTarget, McpHttp, McpServer, McpStdio, McpTransport};
 pub use role::Role;
 pub use rules::{ExecRule, ExecRules};

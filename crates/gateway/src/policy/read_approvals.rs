@@ -16,7 +16,7 @@ const MAX_TIMEOUT_S: u64 = 7 * 86_400;
 /// How consent is asked for under a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApprovalPolicy {
-    /// Then the call is denied, seconds.
+    /// Then the call is denied, seconds. The daemon's `approvals.timeout` can make it shorter, never longer.
     pub timeout_s: u64,
     /// Whether approvers are reminded, once.
     pub reminder: Reminder,
@@ -75,6 +75,26 @@ pub struct Terms {
     pub freeze: bool,
     /// In which forms beside `once` consent may be remembered, as far as the operation allows it.
     pub remember: Vec<Form>,
+}
+
+/// Time that reviewers have for a decision, and the setting that it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecisionTime {
+    pub time: Duration,
+    /// Such as `profile review: approvals.timeout_s`.
+    pub from: String,
+}
+
+impl Terms {
+    /// Returns the shorter of the profile's time and `longest`, which the daemon's configuration sets for all profiles.
+    pub fn decision_time(&self, profile: &str, longest: Option<Duration>) -> DecisionTime {
+        match longest.filter(|longest| *longest < self.timeout) {
+            Some(time) => DecisionTime { time, from: "configuration: approvals.timeout".to_owned() },
+            None => {
+                DecisionTime { time: self.timeout, from: format!("profile {profile}: approvals.timeout_s") }
+            }
+        }
+    }
 }
 
 impl ApprovalPolicy {
@@ -171,6 +191,21 @@ mod tests {
         let of = |risk| policy.terms(risk).level;
         assert_eq!([Risk::Low, Risk::Medium, Risk::High].map(of), [Level::Approver; 3]);
         assert_eq!(of(Risk::Critical), Level::Director);
+    }
+
+    #[test]
+    fn the_shorter_of_profile_and_configuration_decides_and_is_named() {
+        let terms = load("{timeout_s: 120}").unwrap().terms(Risk::Low);
+        let (profile, configuration) = ("profile p: approvals.timeout_s", "configuration: approvals.timeout");
+        for (longest, time, from) in [
+            (None, 120, profile),
+            (Some(300), 120, profile),
+            (Some(120), 120, profile),
+            (Some(60), 60, configuration),
+        ] {
+            let decision = terms.decision_time("p", longest.map(Duration::from_secs));
+            assert_eq!((decision.time.as_secs(), decision.from.as_str()), (time, from), "{longest:?}");
+        }
     }
 
     #[test]

@@ -1149,6 +1149,10 @@ pub struct Approval {
     /// The run stands still from before this was asked until the call is over, as its profile says (`approvals.freeze`).
     #[prost(bool, tag = "29")]
     pub freezes_run: bool,
+    /// The setting that decides how long reviewers have: the shorter of the profile's `approvals.timeout_s` and the daemon's
+    /// `approvals.timeout`, such as `profile review: approvals.timeout_s` or `configuration: approvals.timeout`.
+    #[prost(string, tag = "30")]
+    pub decision_time_from: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `Approval`.
 pub mod approval {
@@ -6248,6 +6252,9 @@ pub struct StepTranscriptRequest {
     /// The client's correlation id, for the record. At most 128 characters.
     #[prost(string, tag = "8")]
     pub correlation_id: ::prost::alloc::string::String,
+    /// As in `CallRequest`.
+    #[prost(bool, tag = "9")]
+    pub refuse_awaiting_approval: bool,
 }
 impl ::prost::Name for StepTranscriptRequest {
     const NAME: &'static str = "StepTranscriptRequest";
@@ -6478,6 +6485,13 @@ pub struct CallRequest {
     /// Answer when a needed approval has been decided, instead of PENDING_APPROVAL at once.
     #[prost(bool, tag = "6")]
     pub wait_for_approval: bool,
+    /// Refuse this call (AWAITING_APPROVAL) where it would wait for a reviewer of another call. Default: while the run is frozen
+    /// for that reviewer, a call with effects waits, in the order of arrival. It waits as long as its own time (the command's
+    /// timeout, or `timeout`) and the client's deadline allow. A call without a time of its own waits until that approval is
+    /// settled if `wait_for_approval` is set, and otherwise for the profile's `exec.default_timeout_s`. Its execution has its full
+    /// time after that. Calls that only look do not wait; starts of processes and calls of sessions are always refused.
+    #[prost(bool, tag = "9")]
+    pub refuse_awaiting_approval: bool,
     /// How long the execution may take, without the wait for an approval. Default: the operation's own limit.
     #[prost(message, optional, tag = "7")]
     pub timeout: ::core::option::Option<::prost_types::Duration>,
@@ -7691,6 +7705,12 @@ pub struct ExplainPolicyResponse {
     /// The operation as it is understood, such as `git.diff`.
     #[prost(string, tag = "8")]
     pub operation: ::prost::alloc::string::String,
+    /// How long reviewers would have, of a call that needs consent; then it is denied.
+    #[prost(message, optional, tag = "9")]
+    pub decision_time: ::core::option::Option<::prost_types::Duration>,
+    /// The setting that this comes from, as in `Approval.decision_time_from`.
+    #[prost(string, tag = "10")]
+    pub decision_time_from: ::prost::alloc::string::String,
 }
 impl ::prost::Name for ExplainPolicyResponse {
     const NAME: &'static str = "ExplainPolicyResponse";
@@ -7978,6 +7998,9 @@ pub struct BeginUpload {
     /// well, a repetition is answered without its bytes.
     #[prost(string, tag = "11")]
     pub request_id: ::prost::alloc::string::String,
+    /// As in `CallRequest`. The content is kept while the call waits.
+    #[prost(bool, tag = "12")]
+    pub refuse_awaiting_approval: bool,
 }
 impl ::prost::Name for BeginUpload {
     const NAME: &'static str = "BeginUpload";

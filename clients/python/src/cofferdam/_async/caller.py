@@ -193,6 +193,7 @@ class Caller:
             task_id=self.options.task_id,
             correlation_id=self.options.correlation_id,
             wait_for_approval=self.options.wait_for_approval,
+            refuse_awaiting_approval=self.options.on_awaiting_approval == "raise",
             operation=operation,
             dialect=dialect,
         )

@@ -58,6 +58,7 @@ class Upload:
         begin.size_bytes = source.size
         begin.sha256 = source.sha256
         begin.wait_for_approval = caller.options.wait_for_approval
+        begin.refuse_awaiting_approval = caller.options.on_awaiting_approval == "raise"
 
     async def result(self) -> v1.WriteResult:
         """Sends it, over any number of connections, and returns when it has been written."""

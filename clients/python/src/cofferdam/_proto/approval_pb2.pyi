@@ -127,6 +127,7 @@ class Approval(google.protobuf.message.Message):
     REMINDED_FIELD_NUMBER: builtins.int
     CONSENT_ID_FIELD_NUMBER: builtins.int
     FREEZES_RUN_FIELD_NUMBER: builtins.int
+    DECISION_TIME_FROM_FIELD_NUMBER: builtins.int
     approval_id: builtins.str
     """UUIDv7."""
     state: global___Approval.State.ValueType
@@ -173,6 +174,10 @@ class Approval(google.protobuf.message.Message):
     """The remembered consent that was given with it; empty: none."""
     freezes_run: builtins.bool
     """The run stands still from before this was asked until the call is over, as its profile says (`approvals.freeze`)."""
+    decision_time_from: builtins.str
+    """The setting that decides how long reviewers have: the shorter of the profile's `approvals.timeout_s` and the daemon's
+    `approvals.timeout`, such as `profile review: approvals.timeout_s` or `configuration: approvals.timeout`.
+    """
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was asked."""
@@ -231,9 +236,10 @@ class Approval(google.protobuf.message.Message):
         reminded: builtins.bool = ...,
         consent_id: builtins.str = ...,
         freezes_run: builtins.bool = ...,
+        decision_time_from: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["created_at", b"created_at", "decided_at", b"decided_at", "expires_at", b"expires_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "approval_id", b"approval_id", "approvals_needed", b"approvals_needed", "call_id", b"call_id", "comment", b"comment", "consent_id", b"consent_id", "created_at", b"created_at", "decided_at", b"decided_at", "decided_by", b"decided_by", "digest", b"digest", "expires_at", b"expires_at", "files", b"files", "freezes_run", b"freezes_run", "justification", b"justification", "level_needed", b"level_needed", "operation", b"operation", "operation_json", b"operation_json", "policy_digest", b"policy_digest", "preview", b"preview", "profile", b"profile", "remember_options", b"remember_options", "reminded", b"reminded", "requested_by", b"requested_by", "risk", b"risk", "role", b"role", "rule", b"rule", "run_id", b"run_id", "state", b"state", "votes", b"votes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "approval_id", b"approval_id", "approvals_needed", b"approvals_needed", "call_id", b"call_id", "comment", b"comment", "consent_id", b"consent_id", "created_at", b"created_at", "decided_at", b"decided_at", "decided_by", b"decided_by", "decision_time_from", b"decision_time_from", "digest", b"digest", "expires_at", b"expires_at", "files", b"files", "freezes_run", b"freezes_run", "justification", b"justification", "level_needed", b"level_needed", "operation", b"operation", "operation_json", b"operation_json", "policy_digest", b"policy_digest", "preview", b"preview", "profile", b"profile", "remember_options", b"remember_options", "reminded", b"reminded", "requested_by", b"requested_by", "risk", b"risk", "role", b"role", "rule", b"rule", "run_id", b"run_id", "state", b"state", "votes", b"votes"]) -> None: ...
 
 global___Approval = Approval
 

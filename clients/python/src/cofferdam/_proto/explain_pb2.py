@@ -13,29 +13,30 @@ _sym_db = _symbol_database.Default()
 
 
 from cofferdam._proto import tool_pb2 as cofferdam_dot_v1_dot_tool__pb2
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63offerdam/v1/explain.proto\x12\x0c\x63offerdam.v1\x1a\x17\x63offerdam/v1/tool.proto\"?\n\x14\x45xplainPolicyRequest\x12\'\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x19.cofferdam.v1.CallRequest\"\xde\x01\n\x15\x45xplainPolicyResponse\x12&\n\x07verdict\x18\x01 \x01(\x0e\x32\x15.cofferdam.v1.Verdict\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x15\n\rjustification\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0c\n\x04risk\x18\x05 \x01(\t\x12\x15\n\rpolicy_digest\x18\x06 \x01(\t\x12\x30\n\nconsidered\x18\x07 \x03(\x0b\x32\x1c.cofferdam.v1.ConsideredRule\x12\x11\n\toperation\x18\x08 \x01(\t\"}\n\x0e\x43onsideredRule\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12&\n\x07verdict\x18\x03 \x01(\x0e\x32\x15.cofferdam.v1.Verdict\x12\x15\n\rjustification\x18\x04 \x01(\t\x12\x0f\n\x07\x64\x65\x63ides\x18\x05 \x01(\x08\"y\n\x13ReplayPolicyRequest\x12\'\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x18.cofferdam.v1.PolicyFile\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x11\n\tmax_calls\x18\x04 \x01(\r\"+\n\nPolicyFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xfc\x01\n\x14ReplayPolicyResponse\x12\x15\n\rpolicy_digest\x18\x01 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x02 \x01(\r\x12\x11\n\tunchanged\x18\x03 \x01(\r\x12\x0f\n\x07\x63hanged\x18\x04 \x01(\r\x12\x0b\n\x03\x63ut\x18\x05 \x01(\r\x12\x10\n\x08redacted\x18\x06 \x01(\r\x12\x11\n\tundecided\x18\x07 \x01(\r\x12\x12\n\nunreadable\x18\x08 \x01(\r\x12+\n\x07\x63hanges\x18\t \x03(\x0b\x32\x1a.cofferdam.v1.ReplayedCall\x12\x15\n\rlast_sequence\x18\n \x01(\x04\x12\x10\n\x08\x63omplete\x18\x0b \x01(\x08\"\xf8\x01\n\x0cReplayedCall\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x04 \x01(\t\x12\x11\n\toperation\x18\x05 \x01(\t\x12\r\n\x05input\x18\x06 \x01(\t\x12\"\n\x03was\x18\x07 \x01(\x0e\x32\x15.cofferdam.v1.Verdict\x12\x10\n\x08was_rule\x18\x08 \x01(\t\x12&\n\x07\x62\x65\x63omes\x18\t \x01(\x0e\x32\x15.cofferdam.v1.Verdict\x12\x0c\n\x04rule\x18\n \x01(\t\x12\x15\n\rjustification\x18\x0b \x01(\t*@\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\t\n\x05\x41LLOW\x10\x01\x12\x07\n\x03\x41SK\x10\x02\x12\x08\n\x04\x44\x45NY\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63offerdam/v1/explain.proto\x12\x0c\x63offerdam.v1\x1a\x17\x63offerdam/v1/tool.proto\x1a\x1egoogle/protobuf/duration.proto\"?\n\x14\x45xplainPolicyRequest\x12\'\n\x04\x63\x61ll\x18\x01 \x01(\x0b\x32\x19.cofferdam.v1.CallRequest\"\xac\x02\n\x15\x45xplainPolicyResponse\x12&\n\x07verdict\x18\x01 \x01(\x0e\x32\x15.cofferdam.v1.Verdict\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x15\n\rjustification\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0c\n\x04risk\x18\x05 \x01(\t\x12\x15\n\rpolicy_digest\x18\x06 \x01(\t\x12\x30\n\nconsidered\x18\x07 \x03(\x0b\x32\x1c.cofferdam.v1.ConsideredRule\x12\x11\n\toperation\x18\x08 \x01(\t\x12\x30\n\rdecision_time\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\x12\x64\x65\x63ision_time_from\x18\n \x01(\t\"}\n\x0e\x43onsideredRule\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12&\n\x07verdict\x18\x03 \x01(\x0e\x32\x15.cofferdam.v1.Verdict\x12\x15\n\rjustification\x18\x04 \x01(\t\x12\x0f\n\x07\x64\x65\x63ides\x18\x05 \x01(\x08\"y\n\x13ReplayPolicyRequest\x12\'\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x18.cofferdam.v1.PolicyFile\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x11\n\tmax_calls\x18\x04 \x01(\r\"+\n\nPolicyFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xfc\x01\n\x14ReplayPolicyResponse\x12\x15\n\rpolicy_digest\x18\x01 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x02 \x01(\r\x12\x11\n\tunchanged\x18\x03 \x01(\r\x12\x0f\n\x07\x63hanged\x18\x04 \x01(\r\x12\x0b\n\x03\x63ut\x18\x05 \x01(\r\x12\x10\n\x08redacted\x18\x06 \x01(\r\x12\x11\n\tundecided\x18\x07 \x01(\r\x12\x12\n\nunreadable\x18\x08 \x01(\r\x12+\n\x07\x63hanges\x18\t \x03(\x0b\x32\x1a.cofferdam.v1.ReplayedCall\x12\x15\n\rlast_sequence\x18\n \x01(\x04\x12\x10\n\x08\x63omplete\x18\x0b \x01(\x08\"\xf8\x01\n\x0cReplayedCall\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x04 \x01(\t\x12\x11\n\toperation\x18\x05 \x01(\t\x12\r\n\x05input\x18\x06 \x01(\t\x12\"\n\x03was\x18\x07 \x01(\x0e\x32\x15.cofferdam.v1.Verdict\x12\x10\n\x08was_rule\x18\x08 \x01(\t\x12&\n\x07\x62\x65\x63omes\x18\t \x01(\x0e\x32\x15.cofferdam.v1.Verdict\x12\x0c\n\x04rule\x18\n \x01(\t\x12\x15\n\rjustification\x18\x0b \x01(\t*@\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\t\n\x05\x41LLOW\x10\x01\x12\x07\n\x03\x41SK\x10\x02\x12\x08\n\x04\x44\x45NY\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cofferdam._proto.explain_pb2', _globals)
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
-  _globals['_VERDICT']._serialized_start=1160
-  _globals['_VERDICT']._serialized_end=1224
-  _globals['_EXPLAINPOLICYREQUEST']._serialized_start=69
-  _globals['_EXPLAINPOLICYREQUEST']._serialized_end=132
-  _globals['_EXPLAINPOLICYRESPONSE']._serialized_start=135
-  _globals['_EXPLAINPOLICYRESPONSE']._serialized_end=357
-  _globals['_CONSIDEREDRULE']._serialized_start=359
-  _globals['_CONSIDEREDRULE']._serialized_end=484
-  _globals['_REPLAYPOLICYREQUEST']._serialized_start=486
-  _globals['_REPLAYPOLICYREQUEST']._serialized_end=607
-  _globals['_POLICYFILE']._serialized_start=609
-  _globals['_POLICYFILE']._serialized_end=652
-  _globals['_REPLAYPOLICYRESPONSE']._serialized_start=655
-  _globals['_REPLAYPOLICYRESPONSE']._serialized_end=907
-  _globals['_REPLAYEDCALL']._serialized_start=910
-  _globals['_REPLAYEDCALL']._serialized_end=1158
+  _globals['_VERDICT']._serialized_start=1270
+  _globals['_VERDICT']._serialized_end=1334
+  _globals['_EXPLAINPOLICYREQUEST']._serialized_start=101
+  _globals['_EXPLAINPOLICYREQUEST']._serialized_end=164
+  _globals['_EXPLAINPOLICYRESPONSE']._serialized_start=167
+  _globals['_EXPLAINPOLICYRESPONSE']._serialized_end=467
+  _globals['_CONSIDEREDRULE']._serialized_start=469
+  _globals['_CONSIDEREDRULE']._serialized_end=594
+  _globals['_REPLAYPOLICYREQUEST']._serialized_start=596
+  _globals['_REPLAYPOLICYREQUEST']._serialized_end=717
+  _globals['_POLICYFILE']._serialized_start=719
+  _globals['_POLICYFILE']._serialized_end=762
+  _globals['_REPLAYPOLICYRESPONSE']._serialized_start=765
+  _globals['_REPLAYPOLICYRESPONSE']._serialized_end=1017
+  _globals['_REPLAYEDCALL']._serialized_start=1020
+  _globals['_REPLAYEDCALL']._serialized_end=1268
 # @@protoc_insertion_point(module_scope)

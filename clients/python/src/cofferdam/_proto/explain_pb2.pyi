@@ -7,6 +7,7 @@ import builtins
 import cofferdam._proto.tool_pb2
 import collections.abc
 import google.protobuf.descriptor
+import google.protobuf.duration_pb2
 import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
@@ -83,6 +84,8 @@ class ExplainPolicyResponse(google.protobuf.message.Message):
     POLICY_DIGEST_FIELD_NUMBER: builtins.int
     CONSIDERED_FIELD_NUMBER: builtins.int
     OPERATION_FIELD_NUMBER: builtins.int
+    DECISION_TIME_FIELD_NUMBER: builtins.int
+    DECISION_TIME_FROM_FIELD_NUMBER: builtins.int
     verdict: global___Verdict.ValueType
     """What would be decided."""
     rule: builtins.str
@@ -97,9 +100,15 @@ class ExplainPolicyResponse(google.protobuf.message.Message):
     """Digest of the policy in force."""
     operation: builtins.str
     """The operation as it is understood, such as `git.diff`."""
+    decision_time_from: builtins.str
+    """The setting that this comes from, as in `Approval.decision_time_from`."""
     @property
     def considered(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ConsideredRule]:
         """Everything that had a say, in the order in which it is asked. The strictest decides; of equally strict ones the last."""
+
+    @property
+    def decision_time(self) -> google.protobuf.duration_pb2.Duration:
+        """How long reviewers would have, of a call that needs consent; then it is denied."""
 
     def __init__(
         self,
@@ -112,8 +121,11 @@ class ExplainPolicyResponse(google.protobuf.message.Message):
         policy_digest: builtins.str = ...,
         considered: collections.abc.Iterable[global___ConsideredRule] | None = ...,
         operation: builtins.str = ...,
+        decision_time: google.protobuf.duration_pb2.Duration | None = ...,
+        decision_time_from: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["considered", b"considered", "justification", b"justification", "operation", b"operation", "policy_digest", b"policy_digest", "reason", b"reason", "risk", b"risk", "rule", b"rule", "verdict", b"verdict"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["decision_time", b"decision_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["considered", b"considered", "decision_time", b"decision_time", "decision_time_from", b"decision_time_from", "justification", b"justification", "operation", b"operation", "policy_digest", b"policy_digest", "reason", b"reason", "risk", b"risk", "rule", b"rule", "verdict", b"verdict"]) -> None: ...
 
 global___ExplainPolicyResponse = ExplainPolicyResponse
 

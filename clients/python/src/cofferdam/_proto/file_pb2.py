@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from cofferdam._proto import operation_pb2 as cofferdam_dot_v1_dot_operation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63offerdam/v1/file.proto\x12\x0c\x63offerdam.v1\x1a\x1c\x63offerdam/v1/operation.proto\"X\n\x11UploadFileRequest\x12*\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x19.cofferdam.v1.BeginUploadH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05piece\"\xff\x01\n\x0b\x42\x65ginUpload\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x11\n\tupload_id\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x17\n\nsize_bytes\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06sha256\x18\x06 \x01(\t\x12\x11\n\x04mode\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x17\n\x0fif_match_sha256\x18\x08 \x01(\t\x12\x13\n\x0b\x63reate_only\x18\t \x01(\x08\x12\x19\n\x11wait_for_approval\x18\n \x01(\x08\x12\x12\n\nrequest_id\x18\x0b \x01(\tB\r\n\x0b_size_bytesB\x07\n\x05_mode\"e\n\x12UploadFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12)\n\x06result\x18\x03 \x01(\x0b\x32\x19.cofferdam.v1.WriteResult\"[\n\x14UploadArchiveRequest\x12*\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x19.cofferdam.v1.BeginUploadH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05piece\"h\n\x15UploadArchiveResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12)\n\x06result\x18\x03 \x01(\x0b\x32\x19.cofferdam.v1.WriteResult\"^\n\x13\x44ownloadFileRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x19\n\x11wait_for_approval\x18\x04 \x01(\x08\"\x89\x01\n\x14\x44ownloadFileResponse\x12,\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1b.cofferdam.v1.DownloadBegunH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12*\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1b.cofferdam.v1.DownloadEndedH\x00\x42\x07\n\x05piece\"1\n\rDownloadBegun\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\x12\x0c\n\x04mode\x18\x02 \x01(\r\"J\n\rDownloadEnded\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12(\n\x06result\x18\x02 \x01(\x0b\x32\x18.cofferdam.v1.ReadResult\"Q\n\x16\x44ownloadArchiveRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x19\n\x11wait_for_approval\x18\x03 \x01(\x08\"\x8c\x01\n\x17\x44ownloadArchiveResponse\x12,\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1b.cofferdam.v1.DownloadBegunH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12*\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1b.cofferdam.v1.DownloadEndedH\x00\x42\x07\n\x05piece\"5\n\x10GetUploadRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tupload_id\x18\x02 \x01(\t\"+\n\x11GetUploadResponse\x12\x16\n\x0ereceived_bytes\x18\x01 \x01(\x04\x32\xc5\x03\n\x0b\x46ileService\x12Q\n\nUploadFile\x12\x1f.cofferdam.v1.UploadFileRequest\x1a .cofferdam.v1.UploadFileResponse(\x01\x12W\n\x0c\x44ownloadFile\x12!.cofferdam.v1.DownloadFileRequest\x1a\".cofferdam.v1.DownloadFileResponse0\x01\x12Z\n\rUploadArchive\x12\".cofferdam.v1.UploadArchiveRequest\x1a#.cofferdam.v1.UploadArchiveResponse(\x01\x12`\n\x0f\x44ownloadArchive\x12$.cofferdam.v1.DownloadArchiveRequest\x1a%.cofferdam.v1.DownloadArchiveResponse0\x01\x12L\n\tGetUpload\x12\x1e.cofferdam.v1.GetUploadRequest\x1a\x1f.cofferdam.v1.GetUploadResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63offerdam/v1/file.proto\x12\x0c\x63offerdam.v1\x1a\x1c\x63offerdam/v1/operation.proto\"X\n\x11UploadFileRequest\x12*\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x19.cofferdam.v1.BeginUploadH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05piece\"\xa1\x02\n\x0b\x42\x65ginUpload\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x11\n\tupload_id\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x17\n\nsize_bytes\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06sha256\x18\x06 \x01(\t\x12\x11\n\x04mode\x18\x07 \x01(\rH\x01\x88\x01\x01\x12\x17\n\x0fif_match_sha256\x18\x08 \x01(\t\x12\x13\n\x0b\x63reate_only\x18\t \x01(\x08\x12\x19\n\x11wait_for_approval\x18\n \x01(\x08\x12\x12\n\nrequest_id\x18\x0b \x01(\t\x12 \n\x18refuse_awaiting_approval\x18\x0c \x01(\x08\x42\r\n\x0b_size_bytesB\x07\n\x05_mode\"e\n\x12UploadFileResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12)\n\x06result\x18\x03 \x01(\x0b\x32\x19.cofferdam.v1.WriteResult\"[\n\x14UploadArchiveRequest\x12*\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x19.cofferdam.v1.BeginUploadH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05piece\"h\n\x15UploadArchiveResponse\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12)\n\x06result\x18\x03 \x01(\x0b\x32\x19.cofferdam.v1.WriteResult\"^\n\x13\x44ownloadFileRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x19\n\x11wait_for_approval\x18\x04 \x01(\x08\"\x89\x01\n\x14\x44ownloadFileResponse\x12,\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1b.cofferdam.v1.DownloadBegunH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12*\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1b.cofferdam.v1.DownloadEndedH\x00\x42\x07\n\x05piece\"1\n\rDownloadBegun\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\x12\x0c\n\x04mode\x18\x02 \x01(\r\"J\n\rDownloadEnded\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12(\n\x06result\x18\x02 \x01(\x0b\x32\x18.cofferdam.v1.ReadResult\"Q\n\x16\x44ownloadArchiveRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x19\n\x11wait_for_approval\x18\x03 \x01(\x08\"\x8c\x01\n\x17\x44ownloadArchiveResponse\x12,\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1b.cofferdam.v1.DownloadBegunH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12*\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x1b.cofferdam.v1.DownloadEndedH\x00\x42\x07\n\x05piece\"5\n\x10GetUploadRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tupload_id\x18\x02 \x01(\t\"+\n\x11GetUploadResponse\x12\x16\n\x0ereceived_bytes\x18\x01 \x01(\x04\x32\xc5\x03\n\x0b\x46ileService\x12Q\n\nUploadFile\x12\x1f.cofferdam.v1.UploadFileRequest\x1a .cofferdam.v1.UploadFileResponse(\x01\x12W\n\x0c\x44ownloadFile\x12!.cofferdam.v1.DownloadFileRequest\x1a\".cofferdam.v1.DownloadFileResponse0\x01\x12Z\n\rUploadArchive\x12\".cofferdam.v1.UploadArchiveRequest\x1a#.cofferdam.v1.UploadArchiveResponse(\x01\x12`\n\x0f\x44ownloadArchive\x12$.cofferdam.v1.DownloadArchiveRequest\x1a%.cofferdam.v1.DownloadArchiveResponse0\x01\x12L\n\tGetUpload\x12\x1e.cofferdam.v1.GetUploadRequest\x1a\x1f.cofferdam.v1.GetUploadResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,29 +25,29 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_UPLOADFILEREQUEST']._serialized_start=71
   _globals['_UPLOADFILEREQUEST']._serialized_end=159
   _globals['_BEGINUPLOAD']._serialized_start=162
-  _globals['_BEGINUPLOAD']._serialized_end=417
-  _globals['_UPLOADFILERESPONSE']._serialized_start=419
-  _globals['_UPLOADFILERESPONSE']._serialized_end=520
-  _globals['_UPLOADARCHIVEREQUEST']._serialized_start=522
-  _globals['_UPLOADARCHIVEREQUEST']._serialized_end=613
-  _globals['_UPLOADARCHIVERESPONSE']._serialized_start=615
-  _globals['_UPLOADARCHIVERESPONSE']._serialized_end=719
-  _globals['_DOWNLOADFILEREQUEST']._serialized_start=721
-  _globals['_DOWNLOADFILEREQUEST']._serialized_end=815
-  _globals['_DOWNLOADFILERESPONSE']._serialized_start=818
-  _globals['_DOWNLOADFILERESPONSE']._serialized_end=955
-  _globals['_DOWNLOADBEGUN']._serialized_start=957
-  _globals['_DOWNLOADBEGUN']._serialized_end=1006
-  _globals['_DOWNLOADENDED']._serialized_start=1008
-  _globals['_DOWNLOADENDED']._serialized_end=1082
-  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_start=1084
-  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_end=1165
-  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_start=1168
-  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_end=1308
-  _globals['_GETUPLOADREQUEST']._serialized_start=1310
-  _globals['_GETUPLOADREQUEST']._serialized_end=1363
-  _globals['_GETUPLOADRESPONSE']._serialized_start=1365
-  _globals['_GETUPLOADRESPONSE']._serialized_end=1408
-  _globals['_FILESERVICE']._serialized_start=1411
-  _globals['_FILESERVICE']._serialized_end=1864
+  _globals['_BEGINUPLOAD']._serialized_end=451
+  _globals['_UPLOADFILERESPONSE']._serialized_start=453
+  _globals['_UPLOADFILERESPONSE']._serialized_end=554
+  _globals['_UPLOADARCHIVEREQUEST']._serialized_start=556
+  _globals['_UPLOADARCHIVEREQUEST']._serialized_end=647
+  _globals['_UPLOADARCHIVERESPONSE']._serialized_start=649
+  _globals['_UPLOADARCHIVERESPONSE']._serialized_end=753
+  _globals['_DOWNLOADFILEREQUEST']._serialized_start=755
+  _globals['_DOWNLOADFILEREQUEST']._serialized_end=849
+  _globals['_DOWNLOADFILERESPONSE']._serialized_start=852
+  _globals['_DOWNLOADFILERESPONSE']._serialized_end=989
+  _globals['_DOWNLOADBEGUN']._serialized_start=991
+  _globals['_DOWNLOADBEGUN']._serialized_end=1040
+  _globals['_DOWNLOADENDED']._serialized_start=1042
+  _globals['_DOWNLOADENDED']._serialized_end=1116
+  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_start=1118
+  _globals['_DOWNLOADARCHIVEREQUEST']._serialized_end=1199
+  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_start=1202
+  _globals['_DOWNLOADARCHIVERESPONSE']._serialized_end=1342
+  _globals['_GETUPLOADREQUEST']._serialized_start=1344
+  _globals['_GETUPLOADREQUEST']._serialized_end=1397
+  _globals['_GETUPLOADRESPONSE']._serialized_start=1399
+  _globals['_GETUPLOADRESPONSE']._serialized_end=1442
+  _globals['_FILESERVICE']._serialized_start=1445
+  _globals['_FILESERVICE']._serialized_end=1898
 # @@protoc_insertion_point(module_scope)

@@ -54,6 +54,7 @@ class BeginUpload(google.protobuf.message.Message):
     CREATE_ONLY_FIELD_NUMBER: builtins.int
     WAIT_FOR_APPROVAL_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    REFUSE_AWAITING_APPROVAL_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """The run."""
     path: builtins.str
@@ -81,6 +82,8 @@ class BeginUpload(google.protobuf.message.Message):
     if path, guards, mode, size and SHA-256 are; `upload_id` and `offset` may differ. If `size_bytes` and `sha256` are set as
     well, a repetition is answered without its bytes.
     """
+    refuse_awaiting_approval: builtins.bool
+    """As in `CallRequest`. The content is kept while the call waits."""
     def __init__(
         self,
         *,
@@ -95,9 +98,10 @@ class BeginUpload(google.protobuf.message.Message):
         create_only: builtins.bool = ...,
         wait_for_approval: builtins.bool = ...,
         request_id: builtins.str = ...,
+        refuse_awaiting_approval: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_mode", b"_mode", "_size_bytes", b"_size_bytes", "mode", b"mode", "size_bytes", b"size_bytes"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_mode", b"_mode", "_size_bytes", b"_size_bytes", "create_only", b"create_only", "if_match_sha256", b"if_match_sha256", "mode", b"mode", "offset", b"offset", "path", b"path", "request_id", b"request_id", "run_id", b"run_id", "sha256", b"sha256", "size_bytes", b"size_bytes", "upload_id", b"upload_id", "wait_for_approval", b"wait_for_approval"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_mode", b"_mode", "_size_bytes", b"_size_bytes", "create_only", b"create_only", "if_match_sha256", b"if_match_sha256", "mode", b"mode", "offset", b"offset", "path", b"path", "refuse_awaiting_approval", b"refuse_awaiting_approval", "request_id", b"request_id", "run_id", b"run_id", "sha256", b"sha256", "size_bytes", b"size_bytes", "upload_id", b"upload_id", "wait_for_approval", b"wait_for_approval"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_mode", b"_mode"]) -> typing.Literal["mode"] | None: ...
     @typing.overload

@@ -119,6 +119,7 @@ class CallRequest(google.protobuf.message.Message):
     TASK_ID_FIELD_NUMBER: builtins.int
     CORRELATION_ID_FIELD_NUMBER: builtins.int
     WAIT_FOR_APPROVAL_FIELD_NUMBER: builtins.int
+    REFUSE_AWAITING_APPROVAL_FIELD_NUMBER: builtins.int
     TIMEOUT_FIELD_NUMBER: builtins.int
     CANCEL_ON_DISCONNECT_FIELD_NUMBER: builtins.int
     OPERATION_FIELD_NUMBER: builtins.int
@@ -139,6 +140,13 @@ class CallRequest(google.protobuf.message.Message):
     """The client's correlation id, for the record. At most 128 characters."""
     wait_for_approval: builtins.bool
     """Answer when a needed approval has been decided, instead of PENDING_APPROVAL at once."""
+    refuse_awaiting_approval: builtins.bool
+    """Refuse this call (AWAITING_APPROVAL) where it would wait for a reviewer of another call. Default: while the run is frozen
+    for that reviewer, a call with effects waits, in the order of arrival. It waits as long as its own time (the command's
+    timeout, or `timeout`) and the client's deadline allow. A call without a time of its own waits until that approval is
+    settled if `wait_for_approval` is set, and otherwise for the profile's `exec.default_timeout_s`. Its execution has its full
+    time after that. Calls that only look do not wait; starts of processes and calls of sessions are always refused.
+    """
     cancel_on_disconnect: builtins.bool
     """Cancel the call when this client goes away before the answer, instead of letting it run to its end."""
     @property
@@ -162,13 +170,14 @@ class CallRequest(google.protobuf.message.Message):
         task_id: builtins.str = ...,
         correlation_id: builtins.str = ...,
         wait_for_approval: builtins.bool = ...,
+        refuse_awaiting_approval: builtins.bool = ...,
         timeout: google.protobuf.duration_pb2.Duration | None = ...,
         cancel_on_disconnect: builtins.bool = ...,
         operation: cofferdam._proto.operation_pb2.Operation | None = ...,
         dialect: global___DialectCall | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["dialect", b"dialect", "operation", b"operation", "request", b"request", "timeout", b"timeout"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "cancel_on_disconnect", b"cancel_on_disconnect", "correlation_id", b"correlation_id", "dialect", b"dialect", "operation", b"operation", "request", b"request", "request_id", b"request_id", "run_id", b"run_id", "task_id", b"task_id", "timeout", b"timeout", "wait_for_approval", b"wait_for_approval"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["agent_id", b"agent_id", "cancel_on_disconnect", b"cancel_on_disconnect", "correlation_id", b"correlation_id", "dialect", b"dialect", "operation", b"operation", "refuse_awaiting_approval", b"refuse_awaiting_approval", "request", b"request", "request_id", b"request_id", "run_id", b"run_id", "task_id", b"task_id", "timeout", b"timeout", "wait_for_approval", b"wait_for_approval"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["request", b"request"]) -> typing.Literal["operation", "dialect"] | None: ...
 
 global___CallRequest = CallRequest

@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63offerdam/v1/transcript.proto\x12\x0c\x63offerdam.v1\"\xb4\x01\n\x15StepTranscriptRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x11\n\tmax_turns\x18\x05 \x01(\r\x12\x19\n\x11wait_for_approval\x18\x06 \x01(\x08\x12\x0f\n\x07task_id\x18\x07 \x01(\t\x12\x16\n\x0e\x63orrelation_id\x18\x08 \x01(\t\"\xc7\x02\n\x16StepTranscriptResponse\x12;\n\x06status\x18\x01 \x01(\x0e\x32+.cofferdam.v1.StepTranscriptResponse.Status\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04turn\x18\x03 \x01(\r\x12\x11\n\tmax_turns\x18\x04 \x01(\r\x12\r\n\x05prose\x18\x05 \x01(\t\x12\x0c\n\x04tool\x18\x06 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x07 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x08 \x01(\t\x12\x13\n\x0b\x63\x61ll_status\x18\t \x01(\t\"f\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\x0e\n\nPLAIN_TEXT\x10\x01\x12\x0f\n\x0bTOOL_RESULT\x10\x02\x12\x14\n\x10PENDING_APPROVAL\x10\x03\x12\r\n\tMAX_TURNS\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63offerdam/v1/transcript.proto\x12\x0c\x63offerdam.v1\"\xd6\x01\n\x15StepTranscriptRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x11\n\tmax_turns\x18\x05 \x01(\r\x12\x19\n\x11wait_for_approval\x18\x06 \x01(\x08\x12\x0f\n\x07task_id\x18\x07 \x01(\t\x12\x16\n\x0e\x63orrelation_id\x18\x08 \x01(\t\x12 \n\x18refuse_awaiting_approval\x18\t \x01(\x08\"\xc7\x02\n\x16StepTranscriptResponse\x12;\n\x06status\x18\x01 \x01(\x0e\x32+.cofferdam.v1.StepTranscriptResponse.Status\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04turn\x18\x03 \x01(\r\x12\x11\n\tmax_turns\x18\x04 \x01(\r\x12\r\n\x05prose\x18\x05 \x01(\t\x12\x0c\n\x04tool\x18\x06 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x07 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x08 \x01(\t\x12\x13\n\x0b\x63\x61ll_status\x18\t \x01(\t\"f\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\x0e\n\nPLAIN_TEXT\x10\x01\x12\x0f\n\x0bTOOL_RESULT\x10\x02\x12\x14\n\x10PENDING_APPROVAL\x10\x03\x12\r\n\tMAX_TURNS\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,9 +22,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cofferdam._proto.transcript
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_STEPTRANSCRIPTREQUEST']._serialized_start=48
-  _globals['_STEPTRANSCRIPTREQUEST']._serialized_end=228
-  _globals['_STEPTRANSCRIPTRESPONSE']._serialized_start=231
-  _globals['_STEPTRANSCRIPTRESPONSE']._serialized_end=558
-  _globals['_STEPTRANSCRIPTRESPONSE_STATUS']._serialized_start=456
-  _globals['_STEPTRANSCRIPTRESPONSE_STATUS']._serialized_end=558
+  _globals['_STEPTRANSCRIPTREQUEST']._serialized_end=262
+  _globals['_STEPTRANSCRIPTRESPONSE']._serialized_start=265
+  _globals['_STEPTRANSCRIPTRESPONSE']._serialized_end=592
+  _globals['_STEPTRANSCRIPTRESPONSE_STATUS']._serialized_start=490
+  _globals['_STEPTRANSCRIPTRESPONSE_STATUS']._serialized_end=592
 # @@protoc_insertion_point(module_scope)

@@ -31,6 +31,7 @@ class StepTranscriptRequest(google.protobuf.message.Message):
     WAIT_FOR_APPROVAL_FIELD_NUMBER: builtins.int
     TASK_ID_FIELD_NUMBER: builtins.int
     CORRELATION_ID_FIELD_NUMBER: builtins.int
+    REFUSE_AWAITING_APPROVAL_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """Required."""
     session_id: builtins.str
@@ -53,6 +54,8 @@ class StepTranscriptRequest(google.protobuf.message.Message):
     """The client's task, for the record. At most 128 characters."""
     correlation_id: builtins.str
     """The client's correlation id, for the record. At most 128 characters."""
+    refuse_awaiting_approval: builtins.bool
+    """As in `CallRequest`."""
     def __init__(
         self,
         *,
@@ -64,8 +67,9 @@ class StepTranscriptRequest(google.protobuf.message.Message):
         wait_for_approval: builtins.bool = ...,
         task_id: builtins.str = ...,
         correlation_id: builtins.str = ...,
+        refuse_awaiting_approval: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["correlation_id", b"correlation_id", "max_turns", b"max_turns", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "task_id", b"task_id", "text", b"text", "wait_for_approval", b"wait_for_approval"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["correlation_id", b"correlation_id", "max_turns", b"max_turns", "refuse_awaiting_approval", b"refuse_awaiting_approval", "request_id", b"request_id", "run_id", b"run_id", "session_id", b"session_id", "task_id", b"task_id", "text", b"text", "wait_for_approval", b"wait_for_approval"]) -> None: ...
 
 global___StepTranscriptRequest = StepTranscriptRequest
 

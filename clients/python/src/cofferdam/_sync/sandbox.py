@@ -14,7 +14,7 @@ from typing import Any, Literal
 from typing_extensions import Self
 
 from cofferdam import _requests, _results, v1
-from cofferdam._options import Options
+from cofferdam._options import OnAwaitingApproval, Options
 from cofferdam._sync.approvals import Approvals
 from cofferdam._sync.audit import Audit
 from cofferdam._sync.caller import Caller
@@ -115,6 +115,7 @@ class Sandbox:
         writable_paths: Sequence[str] = (),
         issue_token: bool = False,
         wait_for_approval: bool = False,
+        on_awaiting_approval: OnAwaitingApproval = "wait",
         endpoint: str | None = None,
         token: str | None = None,
         tls: str | Path | Tls | None = None,
@@ -140,6 +141,8 @@ class Sandbox:
         with a writable root, as `harness` has it.
         `issue_token`: have the daemon make a `token` for an agent that may do this run's calls and nothing else.
         `wait_for_approval`: wait for a person where one has to consent, instead of `ApprovalRequired`.
+        `on_awaiting_approval`: of a call that finds the run frozen for a reviewer of another call: "wait" in the order of
+        arrival, as long as its own timeout allows, or "raise" `AwaitingApproval` at once.
         `client`, else `endpoint`, `token` and `tls`: the daemon; default: see `Client`. A client that is given stays
         open.
 
@@ -173,7 +176,7 @@ class Sandbox:
         owns_client = client is None
         client = Client(endpoint, token, tls=tls) if client is None else client
         stays = workspace.stays if isinstance(workspace, Managed) else not isinstance(workspace, Clone) or workspace.keep
-        options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
+        options = Options(wait_for_approval, on_awaiting_approval, env=dict(env or {}))
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=not stays)
         try:
             made = client.runs.create_run(request, timeout=CREATE_TIMEOUT)
@@ -198,6 +201,7 @@ class Sandbox:
         *,
         env: Mapping[str, str] | None = None,
         wait_for_approval: bool = False,
+        on_awaiting_approval: OnAwaitingApproval = "wait",
         endpoint: str | None = None,
         token: str | None = None,
         tls: str | Path | Tls | None = None,
@@ -211,7 +215,7 @@ class Sandbox:
         """
         owns_client = client is None
         client = Client(endpoint, token, tls=tls) if client is None else client
-        options = Options(wait_for_approval=wait_for_approval, env=dict(env or {}))
+        options = Options(wait_for_approval, on_awaiting_approval, env=dict(env or {}))
         sandbox = cls(client, run_id, options, owns_client=owns_client, delete_workspace=False)
         try:
             try:
@@ -273,6 +277,7 @@ class Sandbox:
         self,
         *,
         wait_for_approval: bool | None = None,
+        on_awaiting_approval: OnAwaitingApproval | None = None,
         task_id: str | None = None,
         correlation_id: str | None = None,
         request_id: str | None = None,
@@ -290,6 +295,7 @@ class Sandbox:
         options = replace(
             self._options,
             wait_for_approval=self._options.wait_for_approval if wait_for_approval is None else wait_for_approval,
+            on_awaiting_approval=on_awaiting_approval or self._options.on_awaiting_approval,
             task_id=self._options.task_id if task_id is None else task_id,
             correlation_id=self._options.correlation_id if correlation_id is None else correlation_id,
             request_id=self._options.request_id if request_id is None else request_id,

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from cofferdam.errors import ApprovalDenied, CommandError, CommandNotAllowed, CommandTimedOut, NotFound
+from cofferdam.errors import (
+    ApprovalDenied,
+    AwaitingApproval,
+    CommandError,
+    CommandNotAllowed,
+    CommandTimedOut,
+    NotFound,
+)
 from cofferdam.types import CommandResult
 
 # Exit codes of `timeout` of coreutils, and of shells for a program that may not run.
@@ -33,7 +40,7 @@ def said(result: CommandResult) -> Said:
     return Said(result.stdout, code, truncated=result.omitted_bytes > 0)
 
 
-def said_of(error: CommandError | CommandNotAllowed | ApprovalDenied | NotFound) -> Said:
+def said_of(error: CommandError | CommandNotAllowed | ApprovalDenied | AwaitingApproval | NotFound) -> Said:
     """A command that was ended, or may not run: the model can act on that, and on no other error."""
     if isinstance(error, CommandError):
         code = TIMED_OUT if isinstance(error, CommandTimedOut) else -1

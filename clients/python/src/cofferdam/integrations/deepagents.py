@@ -24,6 +24,7 @@ from cofferdam import CommandResult, Sandbox
 from cofferdam._sync.posix import HOME, Posix
 from cofferdam.errors import (
     ApprovalDenied,
+    AwaitingApproval,
     CommandError,
     CommandNotAllowed,
     Denied,
@@ -48,7 +49,7 @@ _ERRORS: dict[int, FileError] = {
 # Bytes of a file. More would be an upload, which no request id makes the same call as before.
 LARGEST_WRITE = 1_000_000
 # Errors on which a model can act.
-_FOR_THE_MODEL = (PreconditionFailed, NotFound, InvalidArgument, Denied, LimitExceeded)
+_FOR_THE_MODEL = (PreconditionFailed, NotFound, InvalidArgument, Denied, LimitExceeded, AwaitingApproval)
 
 
 # What a command says in its own way, or can do where the daemon's operation cannot.
@@ -113,7 +114,9 @@ class CofferdamSandbox(BaseSandbox):
 
         `wait_for_approval`: wait for a person where one has to consent, instead. Default: as the sandbox was made.
         """
-        self._sandbox = sandbox.with_options(wait_for_approval=wait_for_approval)
+        sandbox = sandbox.with_options(wait_for_approval=wait_for_approval)
+        # A graph is interrupted for its reviewer after all calls of a step have ended: none of them may wait for that.
+        self._sandbox = sandbox if sandbox._options.wait_for_approval else sandbox.with_options(on_awaiting_approval="raise")
         self._interrupts = Interrupts(self._sandbox)
         self._posix = _Commands(self._sandbox, self._interrupts)
         self._timeout = timeout
@@ -130,7 +133,7 @@ class CofferdamSandbox(BaseSandbox):
         try:
             run = self._interrupts.call(wanted, lambda sandbox: sandbox.commands.run(merged(command), timeout=seconds))
             done = said(run)
-        except (CommandError, CommandNotAllowed, ApprovalDenied) as error:
+        except (CommandError, CommandNotAllowed, ApprovalDenied, AwaitingApproval) as error:
             done = said_of(error)
         return ExecuteResponse(output=done.output, exit_code=done.exit_code, truncated=done.truncated)
 

@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from cofferdam import AsyncClient, AsyncSandbox, Denied, Limits, NotFound
 from cofferdam._async.posix import Posix, is_mounted
-from cofferdam.errors import CommandNotAllowed, CommandTimedOut
+from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandTimedOut
 from cofferdam.integrations._archive import download, upload
 from cofferdam.integrations._image import Context
 from cofferdam.integrations._shell import CANNOT_EXECUTE
@@ -231,7 +231,7 @@ class CofferdamEnvironment(BaseEnvironment):
         except CommandTimedOut as error:
             told = "" if timeout_sec is None else f" after {timeout_sec} seconds"
             raise RuntimeError(f"Command timed out{told}: {error}") from error
-        except CommandNotAllowed as error:
+        except (CommandNotAllowed, AwaitingApproval) as error:
             # As a shell would say it.
             return ExecResult(stdout="", stderr=f"{error.message}\n", return_code=CANNOT_EXECUTE)
         code = result.exit_code if result.exit_code is not None else -1

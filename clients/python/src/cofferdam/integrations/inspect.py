@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from cofferdam import AsyncSandbox, CommandResult, _output
 from cofferdam._async.posix import Posix
-from cofferdam.errors import CommandStopped, CommandTimedOut, Denied, NotFound
+from cofferdam.errors import AwaitingApproval, CommandStopped, CommandTimedOut, Denied, NotFound
 from cofferdam.integrations._shell import OUTPUT_LIMIT
 
 # Seconds for each of the repetitions that a command may be given whose time was over.
@@ -128,7 +128,7 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
                 if error.reason != OUTPUT_LIMIT:
                     raise
                 raise self._too_much(error.result.stdout_bytes or error.result.stderr_bytes) from error
-            except Denied as error:
+            except (Denied, AwaitingApproval) as error:
                 raise PermissionError(errno.EACCES, error.message) from error
             else:
                 return self._judged(result)

@@ -53,6 +53,7 @@ from cofferdam._async.posix import Posix
 from cofferdam.errors import (
     ApprovalDenied,
     ApprovalRequired,
+    AwaitingApproval,
     CofferdamError,
     CommandError,
     CommandNotAllowed,
@@ -86,7 +87,7 @@ class CofferdamShellExecutor:
             result = error.result
             kind: Literal["exit", "timeout"] = "timeout" if isinstance(error, CommandTimedOut) else "exit"
             outcome = ShellCallOutcome(type=kind, exit_code=result.exit_code)
-        except CommandNotAllowed as error:
+        except (CommandNotAllowed, AwaitingApproval) as error:
             told = ShellCallOutcome(type="exit", exit_code=126)
             return ShellCommandOutput(stderr=error.message, outcome=told, command=command)
         return ShellCommandOutput(stdout=result.stdout, stderr=result.stderr, outcome=outcome, command=command)
@@ -175,7 +176,7 @@ class CofferdamSandboxSession(BaseSandboxSession):
         except CommandTimedOut as error:
             context = {"stdout": error.result.stdout, "stderr": error.result.stderr}
             raise ExecTimeoutError(command=command, timeout_s=timeout, context=context, cause=error) from error
-        except CommandNotAllowed as error:
+        except (CommandNotAllowed, AwaitingApproval) as error:
             return ExecResult(stdout=b"", stderr=f"{error.message}\n".encode(), exit_code=126)
         except CommandError as error:
             result = error.result
@@ -207,7 +208,7 @@ class CofferdamSandboxSession(BaseSandboxSession):
             return await self._terminals.start(
                 argv, timeout=timeout, tty=tty, seconds=yield_time_s, most_tokens=max_output_tokens
             )
-        except CommandNotAllowed as error:
+        except (CommandNotAllowed, AwaitingApproval) as error:
             return PtyExecUpdate(
                 process_id=None, output=f"{error.message}\n".encode(), exit_code=126, original_token_count=None
             )

@@ -51,7 +51,7 @@ from typing_extensions import Self
 
 from cofferdam import ApprovalRequired, AsyncSandbox, Bind, Clone, CofferdamError, Managed, Overlay, SessionResult
 from cofferdam._async.posix import Posix
-from cofferdam.errors import CommandNotAllowed, CommandTimedOut
+from cofferdam.errors import AwaitingApproval, CommandNotAllowed, CommandTimedOut
 from cofferdam.integrations._archive import upload
 from cofferdam.integrations._session import BashSession
 from cofferdam.integrations._shell import CANNOT_EXECUTE
@@ -123,7 +123,7 @@ class CofferdamRuntime(AbstractRuntime):
             result = await self._posix.run(argv, cwd=command.cwd, timeout=command.timeout)
         except CommandTimedOut as error:
             raise CommandTimeoutError(_late(command.command, command.timeout)) from error
-        except CommandNotAllowed as error:
+        except (CommandNotAllowed, AwaitingApproval) as error:
             # For the model, as a shell would say it.
             response = CommandResponse(stderr=error.message, exit_code=CANNOT_EXECUTE)
         else:

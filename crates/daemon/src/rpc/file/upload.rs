@@ -179,6 +179,7 @@ impl Service {
             run_id: begin.run_id.clone(),
             request_id: begin.request_id.clone(),
             wait_for_approval: begin.wait_for_approval,
+            refuse_awaiting_approval: begin.refuse_awaiting_approval,
             request: Some(call_request::Request::Operation(operation)),
             ..Default::default()
         };

@@ -1,0 +1,122 @@
+//! The calls that wait beside an approval: counted for their run and their principal, and bounded.
+//!
+//! They hold no slot. The bounds are those of the calls that wait for one: `concurrency.waiting` of the profile for a run,
+//! `concurrency.principal` for a principal, and `limits.calls_waiting` for the daemon.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gateway::Caller;
+use ops::Reason;
+use refusal::Refusal;
+
+use super::Limits;
+
+/// Numbers of waiting calls.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(Mutex<Counts>);
+
+/// Groups that each have a bound.
+const SCOPES: [&str; 3] = ["run", "principal", "daemon"];
+/// By run, by principal, and of the daemon.
+type Counts = [HashMap<String, u32>; 3];
+
+/// One call that waits, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    waiting: Arc<Waiting>,
+    names: [String; 3],
+}
+
+impl Waiting {
+    /// Counts a call, unless its run, its principal or the daemon has as many already. Then it returns which, and how many.
+    fn enter(self: &Arc<Self>, caller: &Caller, most: [u32; 3]) -> Result<Queued, (&'static str, u32)> {
+        let names = [caller.run_id.clone(), caller.principal.clone(), String::new()];
+        let mut counts = self.counts();
+        for ((scope, most), (counts, name)) in SCOPES.into_iter().zip(most).zip(counts.iter().zip(&names)) {
+            if counts.get(name).copied().unwrap_or_default() >= most {
+                return Err((scope, most));
+            }
+        }
+        for (counts, name) in counts.iter_mut().zip(&names) {
+            *counts.entry(name.clone()).or_default() += 1;
+        }
+        Ok(Queued { waiting: self.clone(), names })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        for (counts, name) in self.waiting.counts().iter_mut().zip(&self.names) {
+            if let Some(count) = counts.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(name);
+                }
+            }
+        }
+    }
+}
+
+impl Limits {
+    /// Counts a call that is going to wait for an approval of its run.
+    pub(crate) fn wait_beside(&self, caller: &Caller, profile: &str) -> Result<Queued, Refusal> {
+        let policy = self.gateway.policy();
+        let caps = policy.profile(profile).map(|profile| profile.concurrency).ok_or_else(|| {
+            let message = "the policy no longer has the profile of this run";
+            Refusal::new(Reason::PermissionDenied, message).with("rule", "profile")
+        })?;
+        let (_, whole) = self.places.of_all();
+        self.beside.enter(caller, [caps.waiting, caps.principal, whole.waiting]).map_err(|(scope, most)| {
+            let rule = match scope {
+                "run" => format!("profile {profile}: concurrency.waiting"),
+                "principal" => format!("profile {profile}: concurrency.principal"),
+                _ => "limits.calls_waiting".to_owned(),
+            };
+            let message =
+                format!("{most} calls of this {scope} wait for a reviewer already, and no more may");
+            Refusal::new(Reason::Overloaded, message).with("rule", rule).with("limit", most.to_string())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gateway::Caller;
+
+    use super::Waiting;
+
+    fn caller(run: &str, principal: &str) -> Caller {
+        Caller {
+            principal: principal.to_owned(),
+            agent_id: "alice".to_owned(),
+            role: "worker".to_owned(),
+            run_id: run.to_owned(),
+        }
+    }
+
+    #[test]
+    fn waiting_calls_are_bounded_and_none_stays_counted() {
+        let waiting = Arc::new(Waiting::default());
+        let enter = |run, principal| waiting.enter(&caller(run, principal), [2, 3, 4]);
+        let first = enter("a", "p").unwrap();
+        let second = enter("a", "p").unwrap();
+        assert_eq!(enter("a", "p").unwrap_err(), ("run", 2));
+        let third = enter("b", "p").unwrap();
+        assert_eq!(enter("b", "p").unwrap_err(), ("principal", 3));
+        let other = enter("a", "q").unwrap_err();
+        assert_eq!(other, ("run", 2), "a refused call is counted nowhere");
+        let fourth = enter("c", "q").unwrap();
+        assert_eq!(enter("d", "r").unwrap_err(), ("daemon", 4));
+        drop(first);
+        let again = enter("a", "p").unwrap();
+        drop((again, second, third, fourth));
+        assert!(waiting.counts().iter().all(std::collections::HashMap::is_empty));
+    }
+}

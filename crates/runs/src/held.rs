@@ -1,0 +1,81 @@
+//! The words for a run that takes no call now: its state, or who holds it and how it goes on.
+
+use ops::Reason;
+use refusal::Refusal;
+use store::run::{Held, Hold, Record, State};
+
+/// Refuses a call to a run as its record shows it.
+///
+/// A pause and an alert come before approvals, which are settled without the caller.
+pub(crate) fn takes_no_call(record: &Record) -> Refusal {
+    let refused = takes_no_calls(record.state);
+    if record.state != State::Paused {
+        return refused;
+    }
+    let holds = &record.holds;
+    let Some(Held { hold, by, .. }) = holds.iter().find(|held| held.hold.is_total()).or(holds.first()) else {
+        return refused;
+    };
+    let principal = by.as_deref().unwrap_or("the daemon");
+    let (why, kind) = match hold {
+        Hold::Operator => (
+            format!(
+                "{principal} paused it. It goes on after an operator resumes it (ResumeRun, `coffer run resume`)"
+            ),
+            "OPERATOR",
+        ),
+        Hold::Alert(alert) => (
+            format!(
+                "the alert {alert} froze it. It goes on after an operator lifts the alert's hold (ResumeRun with `lift_alerts`, \
+                 `coffer run resume --lift-alerts`)"
+            ),
+            "ALERT",
+        ),
+        Hold::Approval(approval) => {
+            let message =
+                format!("the run is PAUSED: it waits for a reviewer of another call (approval {approval})");
+            return Refusal::new(Reason::AwaitingApproval, message).with("approval_id", approval);
+        }
+    };
+    let message = format!("{}: {why}; do not repeat this call before that", refused.message);
+    Refusal { message, ..refused }.with("held_by", kind)
+}
+
+/// Refuses a call to a run in this state.
+pub(crate) fn takes_no_calls(state: State) -> Refusal {
+    let state = state.as_str();
+    Refusal::new(Reason::RunNotReady, format!("the run is {state} and takes no calls")).with("state", state)
+}
+
+#[cfg(test)]
+mod tests {
+    use ops::Reason;
+    use store::Timestamp;
+    use store::run::{Held, Hold, Record, State};
+
+    use super::takes_no_call;
+
+    #[test]
+    fn a_refusal_names_who_holds_the_run_and_how_it_goes_on() {
+        let held = |hold, by: Option<&str>| Held { hold, by: by.map(str::to_owned), since: Timestamp::now() };
+        let operator = || held(Hold::Operator, Some("uid:7"));
+        let alert = || held(Hold::Alert("a1".to_owned()), None);
+        let approval = || held(Hold::Approval("p1".to_owned()), None);
+        for (state, holds, reason, parts) in [
+            (State::Stopped, vec![], Reason::RunNotReady, &["STOPPED"][..]),
+            (State::Paused, vec![], Reason::RunNotReady, &["PAUSED"]),
+            (
+                State::Paused,
+                vec![approval(), operator()],
+                Reason::RunNotReady,
+                &["PAUSED", "uid:7", "ResumeRun"],
+            ),
+            (State::Paused, vec![approval(), alert()], Reason::RunNotReady, &["alert a1", "lift_alerts"]),
+            (State::Paused, vec![approval()], Reason::AwaitingApproval, &["approval p1"]),
+        ] {
+            let refused = takes_no_call(&Record { state, holds, ..store::testing::record() });
+            assert_eq!(refused.reason, reason, "{}", refused.message);
+            assert!(parts.iter().all(|part| refused.message.contains(part)), "{}", refused.message);
+        }
+    }
+}
