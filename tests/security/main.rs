@@ -8,6 +8,7 @@ mod calls;
 mod confinement;
 mod container_paths;
 mod disk_quota;
+mod disk_speed;
 mod exec_end;
 mod exec_limits;
 mod exhaustion;

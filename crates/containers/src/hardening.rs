@@ -13,8 +13,9 @@ use crate::boundary::Boundary;
 use crate::engine::UsableImage;
 use crate::etc::{EtcFiles, HOSTNAME};
 use crate::ids::RunUser;
+use crate::quota::Quota;
 use crate::run_as::RunAs;
-use crate::seccomp::{SeccompError, seccomp_profile, seccomp_profile_of_root};
+use crate::seccomp::{SeccompError, seccomp_profile};
 use crate::spec::{ContainerSpec, MountSpec, MountSpecError};
 
 /// The label that names the daemon's installation.
@@ -72,6 +73,8 @@ pub struct Hardening {
     /// The mounts of a writable root are among the run's own.
     pub root: Root,
     pub run_as: RunAs,
+    /// What bounds the run's files on the daemon's disk.
+    pub quota: Quota,
     /// The engine's runtime to use (`runsc`, …); `None` for its default.
     pub runtime: Option<String>,
     /// Whose kernel that runtime gives a container.
@@ -91,6 +94,7 @@ impl Default for Hardening {
             tmp: Tmp::NoExec,
             root: Root::ReadOnly,
             run_as: RunAs::Agent,
+            quota: Quota::Measured,
             runtime: None,
             boundary: Boundary::HostKernel,
         }
@@ -186,10 +190,7 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
         user_namespace: String::new(),
         read_only_root: true,
         no_new_privileges: true,
-        seccomp: match profile.run_as {
-            RunAs::Agent => seccomp_profile()?,
-            RunAs::MappedRoot => seccomp_profile_of_root()?,
-        },
+        seccomp: seccomp_profile(profile.run_as, profile.quota)?,
         capabilities_dropped: vec!["ALL".into()],
         capabilities_added: profile.run_as.capabilities().iter().map(|&(name, _)| name.to_owned()).collect(),
         memory_bytes: profile.memory_bytes,

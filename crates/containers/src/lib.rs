@@ -45,7 +45,7 @@ pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
 pub use mounts::root::{former_root, mount_root, root_layers, root_slot};
 pub use mounts::shared::OwnerMap;
 pub use mounts::{Access, IdMap, MountError, MountSlot, clean_slots, idmap_supported, leftover_slots};
-pub use quota::{Amount, DEEPEST, Measured, ProjectId, ProjectQuotas, measure, unnamed};
+pub use quota::{Amount, DEEPEST, Measured, ProjectId, ProjectQuotas, Quota, measure, open_files, unnamed};
 pub use run_as::RunAs;
 pub use seccomp::{SeccompError, seccomp_profile};
 pub use spec::{ContainerSpec, MountSpec, MountSpecError, Propagation};

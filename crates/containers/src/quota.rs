@@ -16,7 +16,17 @@ mod unnamed;
 
 pub use measure::{DEEPEST, Measured, measure};
 pub use project::{ProjectId, ProjectQuotas};
-pub use unnamed::unnamed;
+pub use unnamed::{open_files, unnamed};
+
+/// How a run is held to its quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Quota {
+    /// The kernel refuses what is too much.
+    Kernel,
+    /// The daemon measures, after the fact.
+    #[default]
+    Measured,
+}
 
 /// Bytes, and files: regular ones, directories, links and all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,8 +3,11 @@
 //! `images/README.md` says why each rule is there. The engine parses the profile when a container is created; here
 //! it is only made compact, because it travels inside the request.
 
-use libc::{AF_NETLINK, EAFNOSUPPORT, NETLINK_ROUTE};
+use libc::{AF_NETLINK, EAFNOSUPPORT, EOPNOTSUPP, NETLINK_ROUTE};
 use serde_json::{Value, json};
+
+use crate::quota::Quota;
+use crate::run_as::RunAs;
 
 const PROFILE: &str = include_str!("../../../images/seccomp.json");
 
@@ -13,17 +16,27 @@ const PROFILE: &str = include_str!("../../../images/seccomp.json");
 #[error("the built-in seccomp profile is not valid JSON")]
 pub struct SeccompError(#[from] serde_json::Error);
 
-/// The profile on one line, without comments.
-pub fn seccomp_profile() -> Result<String, SeccompError> {
-    profile().map(|profile| profile.to_string())
-}
-
-/// The same for a container whose commands are root in a user namespace: one call more, and other words for a refusal.
-pub(crate) fn seccomp_profile_of_root() -> Result<String, SeccompError> {
-    let mut profile = profile()?;
-    if let Some(rules) = profile.get_mut("syscalls").and_then(Value::as_array_mut) {
-        // Programs that take another user's rights give up root's groups first. It changes the caller's own, to those that the
-        // namespace has.
+/// Returns the profile of a container, on one line and without comments.
+pub fn seccomp_profile(run_as: RunAs, quota: Quota) -> Result<String, SeccompError> {
+    let mut profile: Value = serde_json::from_str(PROFILE)?;
+    let Some(rules) = profile.get_mut("syscalls").and_then(Value::as_array_mut) else {
+        return Ok(profile.to_string());
+    };
+    for rule in rules.iter_mut().filter_map(Value::as_object_mut) {
+        rule.remove("comment");
+        let names = rule.get_mut("names").and_then(Value::as_array_mut);
+        if let Some(names) = names.filter(|_| quota == Quota::Measured) {
+            names.retain(|name| name != "fallocate");
+        }
+    }
+    if quota == Quota::Measured {
+        // It takes gigabytes of the disk at once, before anything can be measured. As a file system without it answers:
+        // the C library writes instead.
+        rules.push(json!({ "names": ["fallocate"], "action": "SCMP_ACT_ERRNO", "errnoRet": EOPNOTSUPP }));
+    }
+    if run_as == RunAs::MappedRoot {
+        // Programs that take another user's rights give up root's groups first. It changes the caller's own, to those
+        // that the namespace has.
         rules.push(json!({ "names": ["setgroups"], "action": "SCMP_ACT_ALLOW" }));
         // As in a kernel without the audit's protocol, where `useradd` goes on: at EPERM it ends.
         rules.push(json!({
@@ -39,18 +52,6 @@ pub(crate) fn seccomp_profile_of_root() -> Result<String, SeccompError> {
     Ok(profile.to_string())
 }
 
-fn profile() -> Result<Value, SeccompError> {
-    let mut profile: Value = serde_json::from_str(PROFILE)?;
-    if let Some(rules) = profile.get_mut("syscalls").and_then(Value::as_array_mut) {
-        for rule in rules {
-            if let Some(rule) = rule.as_object_mut() {
-                rule.remove("comment");
-            }
-        }
-    }
-    Ok(profile)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -58,7 +59,11 @@ mod tests {
     use super::*;
 
     fn profile() -> Value {
-        serde_json::from_str(&seccomp_profile().unwrap()).unwrap()
+        of(RunAs::Agent, Quota::Kernel)
+    }
+
+    fn of(run_as: RunAs, quota: Quota) -> Value {
+        serde_json::from_str(&seccomp_profile(run_as, quota).unwrap()).unwrap()
     }
 
     /// Names allowed whatever their arguments are.
@@ -75,7 +80,7 @@ mod tests {
 
     #[test]
     fn root_may_make_one_call_more() {
-        let one: Value = serde_json::from_str(&seccomp_profile_of_root().unwrap()).unwrap();
+        let one = of(RunAs::MappedRoot, Quota::Kernel);
         let (mut more, usual) = (unconditional(&one), unconditional(&profile()));
         assert!(more.remove("setgroups") && !usual.contains("setgroups"));
         assert_eq!(more, usual);
@@ -84,6 +89,17 @@ mod tests {
         assert_eq!(added[..usual.len()], usual);
         let allowed = added[usual.len()..].iter().filter(|rule| rule["action"] == "SCMP_ACT_ALLOW");
         assert_eq!((added.len() - usual.len(), allowed.count()), (2, 1));
+    }
+
+    #[test]
+    fn space_can_be_allotted_only_where_the_kernel_counts_it() {
+        let (held, mut measured) = (of(RunAs::Agent, Quota::Kernel), of(RunAs::Agent, Quota::Measured));
+        let refused = measured["syscalls"].as_array_mut().unwrap().pop().unwrap();
+        let wanted = json!({ "names": ["fallocate"], "action": "SCMP_ACT_ERRNO", "errnoRet": EOPNOTSUPP });
+        assert_eq!(refused, wanted);
+        let mut usual = unconditional(&held);
+        assert!(usual.remove("fallocate"));
+        assert_eq!(unconditional(&measured), usual);
     }
 
     #[test]
@@ -169,8 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn no_request_that_would_take_a_file_out_of_its_project_is_allowed() {
+    fn no_request_that_would_take_a_file_out_of_its_quota_is_allowed() {
         const SETS_FLAGS: [u64; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
+        /// The old requests that allot space: RESVSP, RESVSP64, ALLOCSP, ALLOCSP64, ZERO_RANGE.
+        const ALLOTS: [u64; 5] = [0x4030_5828, 0x4030_582a, 0x4030_580a, 0x4030_5824, 0x4030_5839];
         /// Asking for the flags, a window's size, data that waits; unlocking a pseudo-terminal; a reflink.
         const USUAL: [u64; 7] = [0x8008_6601, 0x5413, 0x541b, 0x5401, 0x8004_5430, 0x4004_5431, 0x4004_9409];
         let profile = profile();
@@ -192,7 +210,7 @@ mod tests {
         let allowed = |request: u64| {
             [0, 1 << 32].map(|upper| rules.iter().any(|(mask, equals)| (request | upper) & mask == *equals))
         };
-        for request in SETS_FLAGS {
+        for request in SETS_FLAGS.into_iter().chain(ALLOTS) {
             assert_eq!(allowed(request), [false; 2], "{request:x}");
         }
         for request in USUAL {

@@ -107,6 +107,7 @@ impl Launcher {
         let started = record.started.as_ref().ok_or("it was not launched to its end")?;
         let fingerprint =
             started.fingerprint.as_ref().ok_or("its daemon kept too little to know it again by")?;
+        let wanted = &wanted.under(self.projects.quota_of(record.id));
         let run = record.id.to_string();
         let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
         let found = block_in_place(|| self.found(record, started, fingerprint))?;

@@ -65,6 +65,8 @@ pub struct Runs {
     /// Shared: a channel keeps its last messages in place, and these are large.
     changes: broadcast::Sender<Arc<Record>>,
     pub(crate) limit: usize,
+    /// Something of a run is gone.
+    pub(crate) gone: Notify,
     /// How old a run may become; a run that asks for no `ttl` has this one.
     pub(crate) max_ttl: Option<Duration>,
 }
@@ -133,6 +135,7 @@ impl Runs {
             deleted_tokens: DeletedTokens::default(),
             changes: broadcast::Sender::new(CHANGES),
             limit: bounds.living,
+            gone: Notify::new(),
             max_ttl: bounds.max_ttl,
         };
         Ok((runs, former))
@@ -143,6 +146,11 @@ impl Runs {
         let runs = self.clone();
         let is_busy = move || runs.living().values().any(|run| run.is_waited_for());
         self.tasks.spawn(self.launcher.clone().keep_pool(gateway, is_busy, stop));
+    }
+
+    /// Waits until a run is gone. Several that go before the next wait are one.
+    pub async fn gone(&self) {
+        self.gone.notified().await;
     }
 
     /// All that live.

@@ -1,5 +1,6 @@
 //! A run, as everybody but its task sees it: its record, its lanes while it takes calls, and what it can be told.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub struct Run {
     pub line: Arc<tokio::sync::Mutex<()>>,
     /// What it has on the state disk.
     pub disk: Account,
+    /// The watch of the disk has frozen its commands.
+    pub(crate) stands_still: AtomicBool,
     /// What may be kept of its processes, sessions and terminals.
     pub allowance: Arc<Allowance>,
     /// Cancelled when the run no longer takes calls.
@@ -49,6 +52,8 @@ pub(crate) enum Command {
     Freeze(Freeze),
     /// End all commands: they have used up the disk.
     EndCommands,
+    /// Make the commands stand still or go on as the holds say: the watch of the disk had stopped them.
+    Settle,
     /// Live longer.
     Extend(Extend),
     /// Be opened by another token.
@@ -129,6 +134,7 @@ impl Run {
             alone: Arc::default(),
             line: Arc::default(),
             disk,
+            stands_still: AtomicBool::new(false),
             allowance,
             ended: CancellationToken::new(),
         }
@@ -254,6 +260,12 @@ impl Run {
     pub(crate) fn end_commands(&self) {
         // With so much to do already it ends, or will be asked again.
         let _ = self.commands.try_send(Command::EndCommands);
+    }
+
+    /// Lets commands go on that stood still to be measured, unless something holds them.
+    pub(crate) async fn settle_commands(&self) {
+        // A run that is over has none.
+        let _ = self.commands.send(Command::Settle).await;
     }
 
     /// It was used just now.

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -120,6 +121,7 @@ impl Shared {
                     Some(Command::Leave(done)) => return End::Left(done),
                     Some(Command::Freeze(freeze)) => self.freeze(freeze, lanes).await,
                     Some(Command::EndCommands) => self.end_commands(lanes).await,
+                    Some(Command::Settle) => self.freeze_again(lanes).await,
                     Some(Command::Extend(extend)) => self.extend(extend).await,
                     Some(Command::Token(token)) => self.take_token(token).await,
                     None => return End::Stopped(None),
@@ -187,6 +189,7 @@ impl Shared {
                 Command::Fail(_)
                 | Command::Freeze(_)
                 | Command::EndCommands
+                | Command::Settle
                 | Command::Extend(_)
                 | Command::Token(_) => None,
             });
@@ -196,17 +199,21 @@ impl Shared {
     }
 
     async fn end(&self, failure: Option<String>, lanes: &Lanes, mut resources: RunResources) {
-        let was_paused = self.let_go();
+        let was_paused = self.let_go() || self.run.stands_still.load(Ordering::SeqCst);
         self.enter(State::Stopping, None).await;
         if was_paused {
             end_frozen(lanes).await;
         }
         self.close(lanes).await;
         if lanes.guest().end_container().await {
+            // Without a turn in time it ends all the same.
+            let turn = self.runs.launcher.making.wait().await;
             let layer = resources.unmount();
+            drop(turn);
             self.remove_later(resources.container.take(), layer);
         } else {
             resources.take_away(self.runs.launcher.engine.as_ref()).await;
+            self.runs.gone.notify_one();
         }
         let state = if failure.is_some() { State::Failed } else { State::Stopped };
         self.enter(state, failure).await;
@@ -224,6 +231,7 @@ impl Shared {
                 remove_tree(layer).await;
                 runs.launcher.projects.settle(run);
             }
+            runs.gone.notify_one();
         });
     }
 

@@ -18,7 +18,11 @@ pub(super) fn examine(listed: &ListRunsResponse) -> Option<Finding> {
 fn finding(disk: &StateDisk, runs: &[Run]) -> Finding {
     const TOPIC: &str = "state disk";
     let files = disk.free_files.map(|files| format!(", {files} more files")).unwrap_or_default();
-    let how = if disk.kernel { "project quotas limit the runs" } else { "the daemon measures what runs use" };
+    let how = if disk.kernel {
+        "project quotas limit the runs"
+    } else {
+        "the daemon measures what runs use, and a command may add 512 MiB before it is ended"
+    };
     let found = format!("{} of {} free{files}; {how}", bytes(disk.free_bytes), bytes(disk.total_bytes));
     let follows = match disk.state() {
         State::Low => "soon no run can write",

@@ -88,6 +88,16 @@ impl<'d> Ending<'d> {
         }
     }
 
+    /// Kills what is there now, without freezing it before.
+    pub(super) fn strike(&mut self) -> Result<(), CgroupError> {
+        match self.hierarchy {
+            Hierarchy::Unified => {
+                fs::write(self.dir.join("cgroup.kill"), "1").map_err(failed("end the command"))
+            }
+            Hierarchy::Freezer => self.note().map(|pids| send_kill(&pids)),
+        }
+    }
+
     /// What came of it by now.
     pub(super) fn evidence(mut self) -> Result<KillEvidence, CgroupError> {
         let left = self.note()?.len();

@@ -135,6 +135,8 @@ mod tests {
     use super::*;
     use crate::hardening::tests::facts;
     use crate::hardening::{Hardening, container_spec};
+    use crate::quota::Quota;
+    use crate::run_as::RunAs;
 
     /// What the engine is asked for in the default profile. A change here is a change of the product's promise.
     #[test]
@@ -143,7 +145,7 @@ mod tests {
         let mut body = serde_json::to_value(create_body(&spec)).unwrap();
         let option = &mut body["HostConfig"]["SecurityOpt"][1];
         let profile = option.as_str().unwrap().strip_prefix("seccomp=").unwrap().to_owned();
-        assert_eq!(profile, crate::seccomp_profile().unwrap());
+        assert_eq!(profile, crate::seccomp_profile(RunAs::Agent, Quota::Measured).unwrap());
         *option = "seccomp=[images/seccomp.json]".into();
         // The digest follows the seccomp profile, which has tests of its own.
         let label = &mut body["Labels"]["io.cofferdam.spec"];

@@ -1,7 +1,7 @@
-//! Files that have no name any more, and live as long as a process has them open or mapped.
+//! Files that processes have open or mapped. Those without a name live as long as that, and no walk finds them.
 //!
-//! No walk finds them. What is looked at is what the kernel says of a process in `/proc`: the files behind its descriptors and its
-//! mappings are asked for their size, and none is opened.
+//! What the kernel says of a process in `/proc` is looked at: each file that a descriptor or a mapping names is asked for
+//! its size, and none is opened.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -16,9 +16,23 @@ const MOST: usize = 100_000;
 const DELETED: &[u8] = b" (deleted)";
 const BLOCK: u64 = 512;
 
-/// What these processes of the host have of such files beneath `places`, which are directories as the processes see them. One
-/// that ends meanwhile has none. Blocks on `/proc`.
+/// Returns what these processes of the host have of files without a name beneath `places`, which are directories as the
+/// processes see them. A process that ends meanwhile has none. Blocks on `/proc`.
 pub fn unnamed(pids: &[u32], places: &[&str]) -> Amount {
+    held(pids, |target| target.ends_with(DELETED) && is_beneath(target, places), |has_name| !has_name)
+}
+
+/// Returns what these processes have of all files beneath `places`, with or without a name.
+pub fn open_files(pids: &[u32], places: &[&str]) -> Amount {
+    held(pids, |target| is_beneath(target, places), |_has_name| true)
+}
+
+fn is_beneath(target: &[u8], places: &[&str]) -> bool {
+    places.iter().any(|place| target.starts_with(place.as_bytes()))
+}
+
+/// Adds up the regular files of which both are true: what the kernel calls it, and that it has a name or none.
+fn held(pids: &[u32], is_of: impl Fn(&[u8]) -> bool, counts: impl Fn(bool) -> bool) -> Amount {
     let mut seen = BTreeSet::new();
     let mut amount = Amount::default();
     let mut left = MOST;
@@ -30,9 +44,7 @@ pub fn unnamed(pids: &[u32], places: &[&str]) -> Amount {
                 let Ok(name) = name else { break };
                 let name = name.file_name();
                 let Ok(target) = readlinkat(&directory, name, Vec::new()) else { continue };
-                let target = target.to_bytes();
-                let within = places.iter().any(|place| target.starts_with(place.as_bytes()));
-                if !within || !target.ends_with(DELETED) {
+                if !is_of(target.to_bytes()) {
                     continue;
                 }
                 if left == 0 {
@@ -42,7 +54,7 @@ pub fn unnamed(pids: &[u32], places: &[&str]) -> Amount {
                 // Follows the kernel's own link to the file, whatever is at that name by now.
                 let Ok(stat) = statat(&directory, name, AtFlags::empty()) else { continue };
                 let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
-                if is_file && stat.st_nlink == 0 && seen.insert((stat.st_dev, stat.st_ino)) {
+                if is_file && counts(stat.st_nlink > 0) && seen.insert((stat.st_dev, stat.st_ino)) {
                     amount.add(u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK), 1);
                 }
             }
@@ -72,6 +84,7 @@ mod tests {
         fs::write(path("kept (deleted)"), vec![1; 1 << 20]).unwrap();
         let _kept = File::open(path("kept (deleted)")).unwrap();
         assert_eq!(found(), Amount::default());
+        assert_eq!(open_files(&own, &[&beneath]), Amount { bytes: 1 << 20, files: 1 });
 
         fs::write(path("gone"), vec![1; 1 << 20]).unwrap();
         let open = File::open(path("gone")).unwrap();

@@ -77,6 +77,7 @@ fn compare(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCo
 mod tests {
     use std::thread;
 
+    use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;
     use rustix::net::{AddressFamily, SocketType, netlink, socket};
     use rustix::process::{Resource, getpid, getrlimit, prlimit};
@@ -100,6 +101,9 @@ mod tests {
             ] {
                 assert_eq!(socket(family, SocketType::DGRAM, protocol).err(), expected, "{family:?}");
             }
+            let file = tempfile::tempfile().unwrap();
+            let allotted = fallocate(&file, FallocateFlags::empty(), 0, 4096);
+            assert_eq!(allotted.unwrap_err(), Errno::OPNOTSUPP);
             let limit = getrlimit(Resource::Nofile);
             assert_eq!(prlimit(Some(getpid()), Resource::Nofile, limit).unwrap_err(), Errno::PERM);
             assert_eq!(prlimit(None, Resource::Nofile, limit).unwrap(), limit);

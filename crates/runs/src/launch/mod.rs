@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use containers::{
     Access, Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
-    ImageReference, Inspection, MountSpec, Root, RunAs, RunFacts, RunUser, Tmp, UsableImage,
+    ImageReference, Inspection, MountSpec, Quota, Root, RunAs, RunFacts, RunUser, Tmp, UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use gateway::Profile;
@@ -60,6 +60,13 @@ pub(crate) struct Wanted {
     pub(crate) environment: Environment,
 }
 
+impl Wanted {
+    /// Returns the same for a run that is held to its quota in this way.
+    pub(crate) fn under(&self, quota: Quota) -> Self {
+        Self { hardening: Hardening { quota, ..self.hardening.clone() }, ..self.clone() }
+    }
+}
+
 /// For a launch to have its turn.
 const TURN: Duration = Duration::from_secs(120);
 
@@ -75,7 +82,8 @@ pub struct Launcher {
     pub roots: Roots,
     pub projects: Projects,
     pub pool: Pool,
-    /// Directories of runs: each thread of a hundred would wait for the same disk, and leave memory of its own.
+    /// Making directories of runs, and unmounting them: each thread of a hundred would wait for the same disk or the same lock of
+    /// the kernel, and leave memory of its own.
     pub making: Turns,
     /// Cold starts: the engine is no quicker with more, and with fewer those that came first are ready first.
     pub starting: Turns,
@@ -93,7 +101,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    async fn wait(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+    pub(crate) async fn wait(&self) -> Result<SemaphorePermit<'_>, Refusal> {
         let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
         turn.ok().and_then(Result::ok).ok_or_else(|| {
             Refusal::new(Reason::Overloaded, "other runs have been starting all the time; try again later")
@@ -151,6 +159,8 @@ impl Launcher {
         users::can_be_had(&wanted.hardening, &self.host)?;
         let (image, busybox) = self.image(wanted.image.as_ref()).await?;
         let (opened, layer) = self.open(record, wanted, principal, resources).await?;
+        // The run's directories have their project by now, or have none.
+        let wanted = &wanted.under(self.projects.quota_of(record.id));
         let shown = opened.shown(wanted.workspace_access);
         let contained = match self.claim(record, wanted, &image, &shown, resources).await {
             Some(contained) => contained,
@@ -420,6 +430,7 @@ pub(crate) fn wanted(
                 RootMode::WritableLayer => Root::WritableLayer,
             },
             run_as: if profile.root_in_user_namespace { RunAs::MappedRoot } else { RunAs::Agent },
+            quota: Quota::default(),
             runtime: profile.runtime.clone(),
             boundary: boundary::of(profile),
         },

@@ -90,6 +90,8 @@ struct Seen {
     mark: Option<Amount>,
     /// When the run's commands were ended last.
     ended: Option<Instant>,
+    /// When they were seen to be gone.
+    gone: Option<Instant>,
     /// They may not be gone: what comes meanwhile is theirs, and none begins.
     ends: bool,
 }
@@ -97,7 +99,14 @@ struct Seen {
 impl Account {
     /// Of a run that may have so much. `has_workspace`: what the daemon made as its workspace counts, too.
     pub(crate) fn new(most: Amount, has_workspace: bool) -> Self {
-        let seen = Seen { found: None, standing: Standing::Within, mark: None, ended: None, ends: false };
+        let seen = Seen {
+            found: None,
+            standing: Standing::Within,
+            mark: None,
+            ended: None,
+            gone: None,
+            ends: false,
+        };
         Self { most, has_workspace, seen: Mutex::new(seen) }
     }
 
@@ -130,6 +139,15 @@ impl Account {
         })
     }
 
+    /// The most that can have come since the last look before the run may be over.
+    pub(crate) fn may_take(&self) -> Amount {
+        match self.room() {
+            Some(room) => room,
+            None if self.is_over() => Amount::default(),
+            None => self.most,
+        }
+    }
+
     /// Whether the quota is used up.
     pub fn is_over(&self) -> bool {
         self.seen().standing != Standing::Within
@@ -142,12 +160,13 @@ impl Account {
         Some(v1::DiskUse { state: seen.standing.to_wire().into(), ..found.to_wire() })
     }
 
-    /// Takes what a look has found.
-    pub(crate) fn take(&self, found: Found) -> Verdict {
+    /// Takes what a look has found that began at this moment.
+    pub(crate) fn take(&self, found: Found, began: Instant) -> Verdict {
         let mut seen = self.seen();
         let before = seen.standing;
         let amount = found.amount;
-        let settles = seen.ends();
+        // A look that began before ended commands were gone may have counted while they still wrote.
+        let settles = seen.ends() || seen.gone.is_some_and(|gone| gone >= began);
         let grew = !found.by_kernel
             && !settles
             && seen.mark.is_some_and(|mark| {
@@ -168,9 +187,10 @@ impl Account {
         }
         seen.mark = match (seen.standing, seen.mark) {
             (Standing::Within, _) => None,
+            (_, _) if settles => None,
             // The look that found it over has not counted to the end.
             (_, mark) if found.is_more || went_over => mark,
-            (_, Some(mark)) if !grew && !settles => {
+            (_, Some(mark)) if !grew => {
                 Some(Amount { bytes: mark.bytes.min(amount.bytes), files: mark.files.min(amount.files) })
             }
             _ => Some(amount),
@@ -186,7 +206,8 @@ impl Account {
 
     /// The commands that were to be ended are gone.
     pub(crate) fn commands_are_gone(&self) {
-        self.seen().ends = false;
+        let mut seen = self.seen();
+        (seen.ends, seen.gone) = (false, Some(Instant::now()));
     }
 
     /// Whether the run's commands were ended since.
@@ -321,7 +342,7 @@ mod tests {
     }
 
     fn takes(account: &Account, found: Found) -> (Standing, bool, bool) {
-        let Verdict { standing, is_new, ends_commands } = account.take(found);
+        let Verdict { standing, is_new, ends_commands } = account.take(found, Instant::now());
         account.commands_are_gone();
         (standing, is_new, ends_commands)
     }
@@ -392,14 +413,17 @@ mod tests {
     #[test]
     fn what_comes_before_the_ended_commands_are_gone_is_theirs() {
         let account = account();
-        account.take(Found { is_more: true, ..found(65, 3) });
+        let takes = |mib, began| account.take(found(mib, 3), began).standing;
+        account.take(Found { is_more: true, ..found(65, 3) }, Instant::now());
         assert!(account.check(&exec()).is_err(), "none begins meanwhile");
-        account.take(found(70, 3));
-        assert_eq!(account.take(found(90, 3)).standing, Standing::Over);
+        let before = Instant::now();
+        assert_eq!([70, 90].map(|mib| takes(mib, before)), [Standing::Over; 2]);
         account.commands_are_gone();
         assert_eq!(account.check(&exec()), Ok(()));
-        assert_eq!(account.take(found(91, 3)).standing, Standing::Over);
-        assert_eq!(account.take(found(92, 3)).standing, Standing::Locked);
+        assert_eq!(takes(80, before), Standing::Over, "it was counted while they wrote");
+        let after = || Instant::now() + Duration::from_nanos(1);
+        assert_eq!([95, 96].map(|mib| takes(mib, after())), [Standing::Over; 2]);
+        assert_eq!(takes(97, after()), Standing::Locked);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use ops::{Effect, Operation, Reason};
 use refusal::Refusal;
@@ -71,13 +71,24 @@ pub struct Quotas {
     level: AtomicU8,
     /// Somebody waits for a look.
     pub(crate) look: Notify,
+    /// The watch looks seldom, since no command runs.
+    rests: AtomicBool,
+    /// A command begins while it does.
+    pub(crate) begins: Notify,
 }
 
 impl Quotas {
     pub fn open(state: &Path, thresholds: Thresholds) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(state, flags, Mode::empty())?;
-        Ok(Self { directory, thresholds, level: AtomicU8::new(Level::Enough as u8), look: Notify::new() })
+        Ok(Self {
+            directory,
+            thresholds,
+            level: AtomicU8::new(Level::Enough as u8),
+            look: Notify::new(),
+            rests: AtomicBool::new(true),
+            begins: Notify::new(),
+        })
     }
 
     /// Refuses what would add to the disk of a run that may have no more, or to a disk that has no room.
@@ -89,6 +100,9 @@ impl Quotas {
         }
         checked?;
         let runs_something = operation.effect() == Effect::Runs;
+        if runs_something && self.rests.swap(false, Ordering::SeqCst) {
+            self.begins.notify_one();
+        }
         if self.level() == Level::Full && (runs_something || account.adds(operation)) {
             return Err(Refusal::new(
                 Reason::WriteLimit,
@@ -103,6 +117,16 @@ impl Quotas {
     /// Something was deleted, or is to be looked at for another reason.
     pub fn look_again(&self) {
         self.look.notify_one();
+    }
+
+    /// The watch is about to look at which runs are in use: from now on a command that begins wakes it.
+    pub(crate) fn rest(&self) {
+        self.rests.store(true, Ordering::SeqCst);
+    }
+
+    /// It looks often, and need not be woken.
+    pub(crate) fn watches(&self) {
+        self.rests.store(false, Ordering::SeqCst);
     }
 
     /// For whoever may know.

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use containers::{Amount, ProjectId, ProjectQuotas};
+use containers::{Amount, ProjectId, ProjectQuotas, Quota};
 use identity::RunId;
 use refusal::chain;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
@@ -55,6 +55,16 @@ impl Projects {
     /// Whether the kernel can hold runs to their quotas here.
     pub fn are_held(&self) -> bool {
         self.quotas.is_some()
+    }
+
+    /// How runs are held to their quotas here, as a rule.
+    pub(crate) fn quota(&self) -> Quota {
+        if self.are_held() { Quota::Kernel } else { Quota::Measured }
+    }
+
+    /// How this run is.
+    pub(crate) fn quota_of(&self, run: RunId) -> Quota {
+        if self.of(run).is_some() { Quota::Kernel } else { Quota::Measured }
     }
 
     /// A project for what will be made for this run, which may have so much. Where that cannot be had the run is measured.

@@ -199,7 +199,7 @@ impl Launcher {
         let image = asked.or(profile.image.as_deref()).unwrap_or_default();
         let mut limits = request::limits(&wire::v1::Limits::default(), profile)?;
         limits.cpu_millis = containers::cpu_limit(limits.cpu_millis, self.host.cpus);
-        let wanted = wanted(profile, image, &limits, Environment::default())?;
+        let wanted = wanted(profile, image, &limits, Environment::default())?.under(self.projects.quota());
         if !can_be_warm(&wanted) {
             return Err(refused(format!("profile {name} has a writable root, or a kernel of its own")));
         }

@@ -1,0 +1,119 @@
+//! Measuring what runs have, those that live and those that have ended.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use containers::{Amount, Commands, Group};
+use identity::RunId;
+use store::run::{Record, Workspace};
+
+use super::DiskWatch;
+use crate::quota::Found;
+use crate::root_layer;
+use crate::run::Run;
+
+/// Time for which what is left of ended runs is measured in one go, and their number.
+const LEFT: Duration = Duration::from_millis(20);
+const AT_ONCE: usize = 16;
+
+/// Counts what is left of runs that have ended, a little at a time. Nothing adds to it.
+pub(super) async fn left(watch: &DiskWatch) {
+    let projects = &watch.runs.launcher.projects;
+    let known: BTreeSet<RunId> = projects.left().keys().copied().collect();
+    let began = Instant::now();
+    for record in watch.runs.ended_but(&known, AT_ONCE) {
+        if began.elapsed() > LEFT {
+            return;
+        }
+        let id = record.id;
+        let paths = watch.runs.launcher.directories.counted_of(&without_kept(record));
+        let all = Amount { bytes: u64::MAX, files: u64::MAX };
+        // What cannot be counted is not asked about again.
+        let found = measured(paths, all, Unnamed::default()).await.unwrap_or_default();
+        projects.left().insert(id, found);
+    }
+}
+
+/// The workspace of another run is counted with that one.
+fn without_kept(mut record: Record) -> Record {
+    if let Workspace::Kept { .. } = record.spec.workspace {
+        record.spec.workspace = Workspace::Bind { path: PathBuf::new() };
+    }
+    record
+}
+
+/// Where to look for files that only a run's commands still have.
+#[derive(Default)]
+pub(super) struct Unnamed {
+    pub(super) commands: Vec<Commands>,
+    places: &'static [&'static str],
+    /// Where a writable root may be mounted.
+    slots: Option<PathBuf>,
+}
+
+impl Unnamed {
+    /// Directories as the commands see them, in which files count. Blocks.
+    pub(super) fn places(&self) -> Vec<String> {
+        let root = self.slots.as_deref().map_or_else(Vec::new, root_layer::shown);
+        let root = root.into_iter().map(|directory| directory + "/");
+        self.places.iter().map(|&place| place.to_owned()).chain(root).collect()
+    }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.commands.iter().filter_map(|commands| commands.pids().ok()).flatten().collect()
+    }
+}
+
+pub(super) fn unnamed(watch: &DiskWatch, id: RunId, run: &Run) -> Unnamed {
+    let Ok(lanes) = run.lanes_for_review() else { return Unnamed::default() };
+    let places: &[_] = if run.disk.has_workspace() { &["/state/", "/workspace/"] } else { &["/state/"] };
+    let slots = Some(watch.runs.launcher.directories.slots(&id.to_string()));
+    Unnamed {
+        commands: Group::ALL.into_iter().filter_map(|group| lanes.commands(group)).collect(),
+        places,
+        slots,
+    }
+}
+
+/// Measures what a run has.
+pub(super) fn of_run(
+    watch: &DiskWatch,
+    id: RunId,
+    run: &Run,
+) -> impl Future<Output = std::io::Result<Found>> + Send + 'static {
+    let paths = watch.runs.launcher.directories.counted_of(&run.record());
+    measured(paths, run.disk.worth_counting(), unnamed(watch, id, run))
+}
+
+/// Adds up what is in all of these directories of the daemon's, and what commands have beside that. A directory that is not
+/// there has nothing.
+async fn measured(paths: Vec<PathBuf>, most: Amount, unnamed: Unnamed) -> std::io::Result<Found> {
+    let measured = tokio::task::spawn_blocking(move || {
+        let places = unnamed.places();
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        let amount = containers::unnamed(&unnamed.pids(), &places);
+        let is_more = amount.bytes > most.bytes || amount.files > most.files;
+        let mut found = Found { amount, is_more, ..Found::default() };
+        for path in paths {
+            let directory = match crate::workspace::open_own(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                directory => directory?,
+            };
+            let most = Amount {
+                bytes: most.bytes.saturating_sub(found.amount.bytes),
+                files: most.files.saturating_sub(found.amount.files),
+            };
+            let more = containers::measure(std::os::fd::AsFd::as_fd(&directory.handle), most)?;
+            found.amount.bytes += more.amount.bytes;
+            found.amount.files += more.amount.files;
+            found.is_more |= more.is_more;
+            found.is_too_deep |= more.is_too_deep;
+            if found.is_more {
+                break;
+            }
+        }
+        Ok(found)
+    });
+    measured.await.map_err(std::io::Error::other)?
+}

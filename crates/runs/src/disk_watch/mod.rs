@@ -1,0 +1,414 @@
+//! The task that watches the state disk: its free room, and what runs have when there is a reason to look.
+//!
+//! ```text
+//!  free room, every 40 ms while a measured run has a command, every 10 while the disk falls
+//!     │  it fell by a part of what a run may still take          ─► the run is measured
+//!     │  by all of that and 64 MiB more                          ─► even if it was measured just now
+//!     └─ by 128 MiB more, and the look is not over               ─► its commands stand still until it is
+//!  measured ─► within: they go on
+//!           └► over: they are killed at once
+//! ```
+//!
+//! Where the kernel counts, asking it is cheap, and is done at each look. Elsewhere a run is measured: also when it is
+//! over and may have made room, and now and then. That costs what the run has, which its quota bounds; a run is not
+//! measured again before many times as long has passed, unless it may be over by then. Measures are made beside the looks,
+//! which never wait for them.
+//!
+//! While no command runs the watch looks seldom, and [`Quotas::check`] wakes it for the next one.
+
+mod measuring;
+mod still;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use audit::{Event, Kind};
+use audit_service::AuditLog;
+use containers::Amount;
+use identity::RunId;
+use refusal::chain;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::quota::{Found, Free, Level, Quotas, Verdict};
+use crate::registry::Runs;
+use crate::run::Run;
+use still::Still;
+
+/// Time between looks while the disk falls, or a run is measured.
+const FALLING: Duration = Duration::from_millis(10);
+/// Time between looks while a command runs that the kernel does not hold to a quota.
+const WRITING: Duration = Duration::from_millis(40);
+/// Time between looks while the kernel holds every run that is in use.
+const HELD: Duration = Duration::from_millis(250);
+/// Time between looks while no run is in use.
+const RESTING: Duration = Duration::from_secs(1);
+/// Shortest time between looks, however many ask for one.
+const SHORTEST: Duration = Duration::from_millis(5);
+/// Time after which a run that is in use is measured, whatever the free room says.
+const USED: Duration = Duration::from_secs(10);
+/// The same for a run that is not.
+const UNUSED: Duration = Duration::from_secs(60);
+/// Part of the time that measuring one run may take.
+const SHARE: u32 = 8;
+/// Runs that are measured at the same time.
+const MEASURES: usize = 2;
+/// Losses of the disk that are a reason to measure.
+const LEAST_LOSS: Amount = Amount { bytes: 1 << 20, files: 256 };
+const MOST_LOSS: Amount = Amount { bytes: 32 << 20, files: 4_096 };
+/// Losses beyond what a run may take, after which it is measured however long that takes.
+const SURELY: Amount = Amount { bytes: 64 << 20, files: 8_192 };
+/// Losses beyond that, after which its commands stand still for it.
+const STILL: Amount = Amount { bytes: 128 << 20, files: 16_384 };
+/// Loss between two looks that makes the next one come sooner.
+const A_FALL: u64 = 1 << 20;
+
+/// Watches the state disk.
+pub struct DiskWatch {
+    pub quotas: Arc<Quotas>,
+    pub runs: Arc<Runs>,
+    pub audit: Arc<AuditLog>,
+}
+
+/// A look at one run.
+struct Looked {
+    /// When it began.
+    at: Instant,
+    took: Duration,
+    /// What the disk had lost by then.
+    lost: Amount,
+    is_measured: bool,
+    still: Option<Still>,
+}
+
+/// A measure that is over.
+struct Measure {
+    id: RunId,
+    run: Arc<Run>,
+    at: Instant,
+    took: Duration,
+    lost: Amount,
+    found: std::io::Result<Found>,
+}
+
+/// What the task remembers.
+#[derive(Default)]
+struct Looks {
+    looked: BTreeMap<RunId, Looked>,
+    free: Option<Free>,
+    /// All that the disk has lost between two looks: room that was made meanwhile hides nothing.
+    lost: Amount,
+    measures: JoinSet<Measure>,
+    /// When what is left of ended runs was counted last.
+    counted_left: Option<Instant>,
+    /// The free room cannot be seen, and that was said.
+    is_blind: bool,
+}
+
+impl DiskWatch {
+    /// Watches until the daemon stops.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut looks = Looks::default();
+        let mut is_asked = false;
+        loop {
+            let pause = looks.look(&self, is_asked).await;
+            tokio::time::sleep(SHORTEST).await;
+            is_asked = tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.quotas.look.notified() => true,
+                () = self.quotas.begins.notified() => false,
+                Some(measure) = looks.measures.join_next() => {
+                    if let Ok(measure) = measure {
+                        looks.measured(&self, measure).await;
+                    }
+                    false
+                }
+                () = tokio::time::sleep(pause) => false,
+            };
+        }
+    }
+}
+
+impl Looks {
+    /// Looks at the disk and at every run, and returns how long to wait for the next look.
+    async fn look(&mut self, watch: &DiskWatch, is_asked: bool) -> Duration {
+        watch.quotas.rest();
+        let free = match watch.quotas.free() {
+            Ok(free) => free,
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_blind, true) {
+                    tracing::error!(error = %chain(&error), "the room on the state disk cannot be seen");
+                }
+                return RESTING;
+            }
+        };
+        self.is_blind = false;
+        let fell = lost_between(self.free.unwrap_or(free), free);
+        self.lost = Amount { bytes: self.lost.bytes + fell.bytes, files: self.lost.files + fell.files };
+        let (level, is_new) = watch.quotas.take(free);
+        if is_new {
+            tell_level(watch, level, free).await;
+        }
+        let runs = watch.runs.all_living();
+        self.looked.retain(|id, _| runs.iter().any(|(living, _)| living == id));
+        let pause = self.look_at_runs(watch, &runs, is_asked).await;
+        if level == Level::Full && (is_new || fell != Amount::default()) {
+            end_largest(watch, &runs);
+        }
+        self.free = Some(free);
+        if self.counted_left.is_none_or(|at| at.elapsed() >= HELD) {
+            self.counted_left = Some(Instant::now());
+            measuring::left(watch).await;
+        }
+        if pause < HELD {
+            watch.quotas.watches();
+        }
+        if pause == WRITING && (fell.bytes >= A_FALL || !self.measures.is_empty()) { FALLING } else { pause }
+    }
+
+    async fn look_at_runs(
+        &mut self,
+        watch: &DiskWatch,
+        runs: &[(RunId, Arc<Run>)],
+        is_asked: bool,
+    ) -> Duration {
+        let mut pause = RESTING;
+        let mut due = Vec::new();
+        for (id, run) in runs {
+            let since = self.looked.get(id).map_or_else(Instant::now, |last| last.at);
+            let is_used = run.was_used_since(since);
+            if let Some(used) = watch.runs.launcher.projects.used(*id) {
+                pause = pause.min(if is_used { HELD } else { RESTING });
+                self.ask_kernel(watch, (*id, run), used).await;
+                continue;
+            }
+            pause = pause.min(if is_used { WRITING } else { RESTING });
+            let Some(last) = self.looked.get_mut(id) else {
+                due.push((u64::MAX, *id, run));
+                continue;
+            };
+            let fell = last.lost_since(self.lost);
+            let may_take = run.disk.may_take();
+            if is_used && last.still.is_none() && is_beyond(fell, may_take, STILL) {
+                last.still = Still::begin(watch, *id, run);
+            }
+            if !last.is_measured && last.is_due(run, fell, is_used, is_asked) {
+                due.push((fell.bytes.saturating_sub(may_take.bytes), *id, run));
+            }
+        }
+        // First the one that may be over by most.
+        due.sort_by_key(|(excess, ..)| std::cmp::Reverse(*excess));
+        for (_, id, run) in due.into_iter().take(MEASURES.saturating_sub(self.measures.len())) {
+            self.begin(watch, id, run);
+        }
+        pause
+    }
+
+    async fn ask_kernel(
+        &mut self,
+        watch: &DiskWatch,
+        (id, run): (RunId, &Arc<Run>),
+        used: std::io::Result<Amount>,
+    ) {
+        let is_first = self.looked.insert(id, Looked::now(self.lost)).is_none();
+        match used {
+            Ok(amount) => {
+                let found = Found { amount, by_kernel: true, ..Found::default() };
+                act(watch, (id, run), found, Instant::now()).await;
+            }
+            Err(error) if is_first => {
+                tracing::error!(run = %id, error = %chain(&error), "what a run has on the disk is not known");
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Begins to measure a run.
+    fn begin(&mut self, watch: &DiskWatch, id: RunId, run: &Arc<Run>) {
+        let (at, lost) = (Instant::now(), self.lost);
+        self.looked.entry(id).or_insert_with(|| Looked::now(lost)).is_measured = true;
+        let found = measuring::of_run(watch, id, run);
+        let run = run.clone();
+        self.measures.spawn(async move {
+            let found = found.await;
+            Measure { id, run, at, took: at.elapsed(), lost, found }
+        });
+    }
+
+    /// Acts upon a measure that is over.
+    async fn measured(&mut self, watch: &DiskWatch, measure: Measure) {
+        let Measure { id, run, at, took, lost, found } = measure;
+        let is_ended = match found {
+            Ok(found) => act(watch, (id, &run), found, at).await,
+            Err(error) => {
+                tracing::error!(run = %id, error = %chain(&error), "a run was not measured");
+                false
+            }
+        };
+        let Some(last) = self.looked.get_mut(&id) else { return };
+        let still = last.still.take();
+        *last = Looked { at, took, lost, is_measured: false, still: None };
+        let Some(still) = still else { return };
+        // What came while it was measured may be too much by now.
+        if !is_ended && is_beyond(last.lost_since(self.lost), run.disk.may_take(), STILL) {
+            last.still = Some(still);
+        } else {
+            still.end(watch, run);
+        }
+    }
+}
+
+impl Looked {
+    fn now(lost: Amount) -> Self {
+        Self { at: Instant::now(), took: Duration::ZERO, lost, is_measured: false, still: None }
+    }
+
+    fn lost_since(&self, lost: Amount) -> Amount {
+        Amount { bytes: lost.bytes - self.lost.bytes, files: lost.files - self.lost.files }
+    }
+
+    /// Returns whether a run that the kernel does not count is to be measured now.
+    fn is_due(&self, run: &Run, lost: Amount, is_used: bool, is_asked: bool) -> bool {
+        if is_used && is_beyond(lost, run.disk.may_take(), SURELY) {
+            return true;
+        }
+        let passed = self.at.elapsed();
+        if passed < self.took * SHARE {
+            return false;
+        }
+        if passed >= if is_used { USED } else { UNUSED } {
+            return true;
+        }
+        match run.disk.room() {
+            Some(room) => is_used && is_worth_a_look(lost, room),
+            None => is_used || is_asked,
+        }
+    }
+}
+
+/// Takes what was found of a run, and returns whether its commands are ended for it.
+async fn act(watch: &DiskWatch, (id, run): (RunId, &Arc<Run>), found: Found, began: Instant) -> bool {
+    let Verdict { standing, is_new, ends_commands } = run.disk.take(found, began);
+    if ends_commands {
+        still::strike(run).await;
+        run.end_commands();
+        // What was not counted to the end is, as soon as nothing adds to it.
+        watch.quotas.look_again();
+    }
+    if !is_new {
+        return ends_commands;
+    }
+    let (most, state) = (run.disk.most(), standing.as_str());
+    let Amount { bytes, files } = found.amount;
+    tracing::warn!(run = %id, state, bytes, files, max_bytes = most.bytes, max_files = most.files, "a run's disk quota");
+    let spec = run.spec();
+    let details = json!({
+        "state": state, "used_bytes": bytes, "used_files": files, "at_least": found.is_more,
+        "max_bytes": most.bytes, "max_files": most.files, "by": if found.by_kernel { "kernel" } else { "measuring" },
+        "ended_commands": ends_commands,
+    });
+    let event = Event::new(Kind::DiskSpace)
+        .run(id.to_string())
+        .principal(&spec.principal)
+        .agent(&spec.agent_id)
+        .details(details);
+    // A log without room says so itself.
+    let _ = watch.audit.enqueue(event).await;
+    ends_commands
+}
+
+async fn tell_level(watch: &DiskWatch, level: Level, free: Free) {
+    let state = level.as_str();
+    match level {
+        Level::Enough => {
+            tracing::info!(free_bytes = free.bytes, free_files = free.files, "the state disk has room again");
+        }
+        Level::Low | Level::Full => tracing::warn!(
+            state,
+            free_bytes = free.bytes,
+            free_files = free.files,
+            "the state disk has little room: `coffer doctor` says which runs hold it"
+        ),
+    }
+    let details = json!({ "state": state, "free_bytes": free.bytes, "free_files": free.files });
+    let _ = watch.audit.enqueue(Event::new(Kind::DiskSpace).details(details)).await;
+}
+
+/// Returns what the disk has lost between two looks.
+fn lost_between(before: Free, now: Free) -> Amount {
+    Amount {
+        bytes: before.bytes.saturating_sub(now.bytes),
+        files: before.files.unwrap_or(0).saturating_sub(now.files.unwrap_or(0)),
+    }
+}
+
+/// Returns whether so much of the disk has gone that a run with so much room may be over soon.
+fn is_worth_a_look(lost: Amount, room: Amount) -> bool {
+    let worth = |room: u64, least: u64, most: u64| (room / 4).clamp(least, most);
+    lost.bytes >= worth(room.bytes, LEAST_LOSS.bytes, MOST_LOSS.bytes)
+        || lost.files >= worth(room.files, LEAST_LOSS.files, MOST_LOSS.files)
+}
+
+/// Returns whether more has gone than a run may take and so much on top.
+fn is_beyond(lost: Amount, may_take: Amount, more: Amount) -> bool {
+    lost.bytes > may_take.bytes.saturating_add(more.bytes)
+        || lost.files > may_take.files.saturating_add(more.files)
+}
+
+/// Ends the commands of the run that is in use and has most, because the disk is full and goes on filling. The next time it
+/// is the next one's.
+fn end_largest(watch: &DiskWatch, runs: &[(RunId, Arc<Run>)]) {
+    /// Time after which it shows whether it was that one.
+    const AGAIN: Duration = Duration::from_secs(5);
+    let now = Instant::now();
+    let lately = now.checked_sub(AGAIN).unwrap_or(now);
+    let in_use = runs.iter().filter(|(_, run)| run.was_used_since(lately) && !run.disk.ended_since(lately));
+    let largest = in_use.max_by_key(|(_, run)| run.disk.to_wire().map_or(0, |disk| disk.used_bytes));
+    if let Some((id, run)) = largest {
+        tracing::warn!(run = %id, "the state disk is full: the commands of the run that has most of it are ended");
+        run.disk.commands_end();
+        let run = run.clone();
+        watch.runs.tasks.spawn(async move {
+            still::strike(&run).await;
+            run.end_commands();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn free(mib: u64, files: u64) -> Free {
+        Free { bytes: mib << 20, files: Some(files), ..Free::default() }
+    }
+
+    #[test]
+    fn a_loss_counts_by_how_much_room_the_run_has() {
+        let lost = |mib: u64, files: u64, room: u64| {
+            let room = Amount { bytes: room << 20, files: 1 << 20 };
+            is_worth_a_look(lost_between(free(1_000, 100_000), free(1_000 - mib, 100_000 - files)), room)
+        };
+        assert!(!lost(0, 0, 0) && !lost(31, 4_095, 1_000));
+        assert!(lost(32, 0, 1_000) && lost(0, 4_096, 1_000));
+        assert!(lost(2, 0, 8) && !lost(1, 0, 8), "a quarter of what is left");
+        assert!(lost(1, 0, 0));
+        let gained = lost_between(free(10, 10), free(20, 20));
+        assert!(!is_worth_a_look(gained, Amount::default()));
+    }
+
+    #[test]
+    fn room_that_is_made_meanwhile_hides_no_loss() {
+        let mut lost = Amount::default();
+        for (before, now) in [(1_000, 800), (800, 1_000), (1_000, 790)] {
+            let fell = lost_between(free(before, 0), free(now, 0));
+            lost.bytes += fell.bytes;
+        }
+        assert_eq!(lost.bytes, 410 << 20);
+        let room = |mib: u64| Amount { bytes: mib << 20, files: 100 };
+        assert!(is_beyond(lost, room(281), STILL) && !is_beyond(lost, room(282), STILL));
+        assert!(is_beyond(Amount { files: 16_485, ..Amount::default() }, room(1), STILL));
+    }
+}
