@@ -33,6 +33,11 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Connect {
+    /// Returns whether the daemon knows the client by its user on this host.
+    pub fn is_by_user(&self) -> bool {
+        self.endpoint.socket().is_some() && self.token.is_none()
+    }
+
     /// To this endpoint, with the certificates that this host trusts and no token.
     pub fn to(endpoint: Endpoint) -> Self {
         let agent = concat!("cofferdam-client/", env!("CARGO_PKG_VERSION"));

@@ -308,8 +308,13 @@ fn decide_refusal(error: &DecideError) -> Refusal {
         }
         DecideError::SelfApproval => Refusal::new(
             Reason::PermissionDenied,
-            format!("{message}; for development the operator can set approvals.allow_self_approval"),
-        ),
+            format!(
+                "{message}: another user with the role approver decides, or a holder of a token with that role \
+                 (`coffer token create NAME --role approver`). Where one person plays both, the operator sets \
+                 approvals.allow_self_approval: true in the configuration and restarts the daemon"
+            ),
+        )
+        .with("setting", "approvals.allow_self_approval"),
         DecideError::LevelTooLow { needed } => Refusal::new(
             Reason::PermissionDenied,
             format!("{message}; the operator grants it under `access` in the configuration"),

@@ -30,6 +30,8 @@ impl List {
         let (client, run_id) = context.connect_to(self.run.as_ref()).await?;
         let request = ListApprovalsRequest { state: self.state.into(), run_id };
         let response = client.approvals().list_approvals(quick(request)).await?.into_inner();
+        let uid = rustix::process::getuid().as_raw();
+        let own = context.daemon.is_by_user().then(|| format!("uid:{uid}"));
         context.ui.answer_and_talk(response, |response, page, talk| {
             if response.approvals.is_empty() {
                 talk.own(if self.state == State::Pending {
@@ -39,6 +41,7 @@ impl List {
                 });
             } else {
                 render(&response.approvals, &time::now(), page);
+                tell_own(&response.approvals, own.as_deref(), talk);
             }
         })
     }
@@ -58,6 +61,19 @@ fn render(approvals: &[Approval], now: &wire::Timestamp, page: &mut Output) {
         ]
     });
     page.table(&["APPROVAL", "STATE", "RUN", "AGENT", "OPERATION", "RISK", "EXPIRES IN"], rows);
+}
+
+/// Tells that somebody else decides on what the user `own` has asked for.
+fn tell_own(approvals: &[Approval], own: Option<&str>, talk: &mut Output) {
+    let is_own = |approval: &&Approval| {
+        approval.state() == State::Pending && own == Some(approval.requested_by.as_str())
+    };
+    let number = approvals.iter().filter(is_own).count();
+    if number > 0 {
+        talk.word(&number.to_string()).own(" of them asked by you: ");
+        talk.own("another user with the role approver decides, or a token of that role,\n");
+        talk.own("unless the configuration says approvals.allow_self_approval: true\n");
+    }
 }
 
 /// In which time an approval expires that still can.
@@ -95,6 +111,19 @@ mod tests {
             "APPROVAL  STATE    RUN       AGENT  OPERATION  RISK  EXPIRES IN\n\
              0000aaaa  PENDING  0000bbbb  alice  write      high  1m 40s\n"
         );
+        let told = |own, state: State| {
+            let asked = "uid:1000".to_owned();
+            let approval = Approval { requested_by: asked, state: state.into(), ..approval.clone() };
+            let mut talk = Output::new(Look::PIPE);
+            tell_own(&[approval], own, &mut talk);
+            talk.as_str().to_owned()
+        };
+        assert!(told(Some("uid:1000"), State::Pending).contains("approvals.allow_self_approval: true"));
+        for (own, state) in
+            [(Some("uid:1"), State::Pending), (None, State::Pending), (Some("uid:1000"), State::Denied)]
+        {
+            assert_eq!(told(own, state), "", "{own:?} {state:?}");
+        }
         assert_eq!(expiry(&approval, &at(201)), "now");
         assert_eq!(expiry(&Approval { state: State::Denied.into(), ..approval }, &at(100)), "-");
     }

@@ -108,6 +108,7 @@ fn pending(call: &CallResponse, talk: &mut Output) {
     talk.styled(Style::Yellow, "awaiting approval").own(" ").word(id).own("\n");
     talk.own("see it with:     coffer approval show ").word(id).own("\n");
     talk.own("approve it with: coffer approval approve ").word(id).own("\n");
+    talk.own("who may do that: another user with the role approver; see approvals.allow_self_approval\n");
     talk.own("its outcome:     coffer call show ").word(&call.call_id).own("\n");
 }
 
@@ -139,6 +140,7 @@ mod tests {
                 "awaiting approval a\n\
                  see it with:     coffer approval show a\n\
                  approve it with: coffer approval approve a\n\
+                 who may do that: another user with the role approver; see approvals.allow_self_approval\n\
                  its outcome:     coffer call show c\n"
                     .into()
             )
