@@ -31,6 +31,7 @@ mod lasting;
 mod left;
 mod life;
 mod main_job;
+mod memory;
 mod offers;
 mod oidc;
 mod overlay;

@@ -196,8 +196,12 @@ async fn a_hangup_loads_the_policy_again() {
     let first = next().await;
     std::fs::write(daemon.policy_dir().join("review.yaml"), review.replace("edit: ask", "edit: deny"))
         .unwrap();
+    let config = std::fs::read_to_string(daemon.config_path()).unwrap();
+    std::fs::write(daemon.config_path(), config + "limits: { runs: 7 }\n").unwrap();
     daemon.signal(rustix::process::Signal::HUP);
     let second = next().await;
+    // The configuration is not read again, and that is said.
+    assert!(daemon.log().contains("limits.runs"), "{}", daemon.log());
     assert_eq!(second["principal"], "signal:SIGHUP");
     assert_ne!(first["details"]["digest"], second["details"]["digest"]);
     // It is on record before it is in force.

@@ -1,5 +1,6 @@
 //! The daemon, put together: start in order, serve, stop in order.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use webhook::Tls;
 
 use crate::bundle::Bundles;
-use crate::config::{Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
+use crate::config::{self, Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 use crate::images::Images;
 use crate::policy::{self, Loader};
 use crate::recovery::{self, RecoveryCursor};
@@ -36,7 +37,7 @@ use crate::rpc::{self, Certificates, GuardLayer, Services, Socket};
 use crate::startup::Prepared;
 use crate::terminal::{self, Sessions, Terminals};
 use crate::tokens::Tokens;
-use crate::{mcp, startup};
+use crate::{mcp, memory, startup};
 
 /// Longest that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
@@ -45,7 +46,12 @@ const STOP: Duration = Duration::from_secs(60);
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Runs the daemon until it is told to stop.
-pub(crate) async fn run(config: Config, prepared: Prepared) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    config: Config,
+    file: PathBuf,
+    workers: usize,
+    prepared: Prepared,
+) -> anyhow::Result<()> {
     let Prepared { state, disk, programs } = prepared;
     startup::kernel(&config, programs.host_worker).await?;
     let policy = startup::policy(&config)?;
@@ -120,8 +126,9 @@ pub(crate) async fn run(config: Config, prepared: Prepared) -> anyhow::Result<()
     // The runs' lanes work, and no client has come in between: whoever asks for a call that waits finds it.
     calls::resume(&calls, waiting).await;
 
-    let socket = Socket::bind(&config.socket, config.socket_mode, config.max_connections)
-        .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
+    let socket =
+        Socket::bind(&config.socket, config.socket_mode, config.socket_group, config.max_connections)
+            .with_context(|| format!("cannot listen on {}", config.socket.display()))?;
     let certificates = certificates(config.tcp.as_ref())?;
     let tcp = listen_elsewhere(config.tcp.as_ref(), certificates.clone(), &calls).await?;
     let bearers = (tokens(&config, &calls)?, issuers(&config, &calls)?);
@@ -131,14 +138,14 @@ pub(crate) async fn run(config: Config, prepared: Prepared) -> anyhow::Result<()
     let services =
         services(&calls, &config, bearers, (Arc::new(index), alerts, grants.clone(), loader.clone()))?;
     let server = tokio::spawn(rpc::serve(services, socket, tcp, guard));
-    let watches = watches(&calls, grants, disk);
+    let watches = watches(&calls, grants, disk, workers);
     calls.runs.keep_pool(calls.gateway.clone(), calls.stop.clone());
     let anomalies = detection.spawn(&calls.stop);
     keep_log(&calls, config.audit.maintenance.clone(), cursor.clone());
     let marking = tokio::spawn(cursor.clone().keep(calls.stop.clone()));
     tracing::info!(socket = %config.socket.display(), instance = state.instance, "ready");
 
-    wait_for_signal(&loader, certificates.as_ref()).await?;
+    wait_for_signal(&loader, certificates.as_ref(), &config, &file).await?;
     stop_in_time(&calls, &cursor).await;
     // Streams have ended and calls are answered: what is left are clients that do not hang up.
     let _ = tokio::time::timeout(GOODBYE, server).await;
@@ -245,13 +252,14 @@ async fn record_start(
 /// Starts what watches until the daemon stops: the state disk, the runs' quotas and the spool; the bounds of what is kept of calls;
 /// the approvals' clock, and the end of what is remembered for a run; the copies of the rate limits' counters; and what is owed to
 /// the store.
-fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk) -> [JoinHandle<()>; 8] {
+fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 9] {
     let Calls { audit, limits, approvals, runs, spool, quotas, store, stop, .. } = &**calls;
     let disk_watch = DiskWatch { quotas: quotas.clone(), runs: runs.clone(), audit: audit.clone() };
     let (owed, counters) = (stop.clone(), (limits.clone(), stop.clone()));
     let (clock, ends) = ((approvals.clone(), stop.clone()), (approvals.clone(), runs.clone(), stop.clone()));
     [
         tokio::spawn(disk.watch(stop.clone())),
+        tokio::spawn(memory::give_back(runs.clone(), workers, stop.clone())),
         tokio::spawn(watch_spool(spool.clone(), audit.clone(), stop.clone())),
         tokio::spawn(store.clone().keep_bounds(stop.clone())),
         tokio::spawn(disk_watch.run(stop.clone())),
@@ -391,10 +399,12 @@ async fn stop(calls: &Calls, cursor: &RecoveryCursor) {
     let _ = calls.audit.checkpoint().await;
 }
 
-/// Until SIGTERM or SIGINT. SIGHUP loads the policy and the TLS certificates again.
+/// Waits for SIGTERM or SIGINT. SIGHUP loads the policy and the TLS certificates again.
 async fn wait_for_signal(
     loader: &Arc<Loader>,
     certificates: Option<&Arc<Certificates>>,
+    config: &Config,
+    file: &Path,
 ) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -407,6 +417,7 @@ async fn wait_for_signal(
                 if let Some(Err((key, message))) = certificates.map(|certificates| certificates.reload()) {
                     tracing::warn!("listen.tcp.tls.{key}: {message}; the former TLS certificates stay in force");
                 }
+                config::tell_what_waits(config, file);
                 let loader = loader.clone();
                 // By itself: it waits for the audit log, and a stop must not.
                 tokio::spawn(async move {

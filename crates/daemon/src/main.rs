@@ -71,9 +71,10 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_keep_alive(IDLE)
+        .on_thread_park(memory::before_waiting)
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(app::run(config, prepared));
+    let ended = runtime.block_on(app::run(config, file, workers(), prepared));
     // Work that still blocks on a disk or an engine is not waited for.
     runtime.shutdown_timeout(STRAGGLERS);
     ended

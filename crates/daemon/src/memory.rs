@@ -1,8 +1,17 @@
 //! How the daemon keeps its memory. [Decision 31](../../decisions/0031-what-an-idle-daemon-has-in-memory.md) has the
 //! measurements.
 
+mod sys;
+
+use std::cell::Cell;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use runs::Runs;
+use tokio_util::sync::CancellationToken;
 
 /// mimalloc reads these when the program is loaded, and from the environment alone. An operator's own values stay.
 const ALLOCATOR: [(&str, &str); 2] = [
@@ -33,4 +42,46 @@ pub(crate) fn allocator_options(before: impl FnOnce()) {
     }
     let error = again.args(arguments).envs(missing.copied()).exec();
     eprintln!("cofferd: goes on in more memory than it needs, since it cannot start itself anew: {error}");
+}
+
+/// Time from the end of a run until its memory is given back: others end with it, and threads that blocked are over.
+const SETTLED: Duration = Duration::from_secs(3);
+
+/// Number of times that memory was to be given back.
+static ROUNDS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The last of them in which this thread took part.
+    static TOOK_PART: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Gives memory back after runs have ended, until the daemon stops. A daemon whose runs do not end is never woken.
+pub(crate) async fn give_back(runs: Arc<Runs>, workers: usize, stop: CancellationToken) {
+    loop {
+        for next in [true, false] {
+            let waited = async { if next { runs.gone().await } else { tokio::time::sleep(SETTLED).await } };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = waited => {}
+            }
+        }
+        ROUNDS.fetch_add(1, Ordering::Relaxed);
+        // Each thread has pages that it alone gives back. One that waits is woken by a task.
+        for _ in 0..workers {
+            tokio::spawn(async { before_waiting() });
+        }
+        let of_store = runs.store.with(|_| {
+            before_waiting();
+            Ok::<_, store::StoreError>(())
+        });
+        let _ = of_store.await;
+    }
+}
+
+/// Gives back what this thread has freed, if that is to be done. Threads of the runtime call it before they wait.
+pub(crate) fn before_waiting() {
+    let round = ROUNDS.load(Ordering::Relaxed);
+    if TOOK_PART.replace(round) != round {
+        sys::collect();
+    }
 }

@@ -6,6 +6,7 @@
 mod access;
 mod alerts;
 mod audit;
+mod changed;
 mod endpoint;
 mod mcp;
 mod oidc;
@@ -25,13 +26,14 @@ use gateway::limits::concurrency::Whole;
 use host_launch::WeakerForm;
 use identity::{Certified, Roles};
 use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds, Thresholds};
-use serde_json::json;
+use serde_json::{Value, json};
 use store::OutcomeBounds;
 
 use crate::images::ImageBounds;
 use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;
+pub(crate) use changed::tell_what_waits;
 pub(crate) use mcp::Http;
 pub(crate) use parse::load;
 pub(crate) use pool::check as check_pool;
@@ -44,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) socket: PathBuf,
     /// Its mode.
     pub(crate) socket_mode: u32,
+    /// Its group; `None`: the daemon's own.
+    pub(crate) socket_group: Option<u32>,
     /// The listener for clients elsewhere; `None`: there is none.
     pub(crate) tcp: Option<Tcp>,
     /// Everything that the daemon keeps.
@@ -134,6 +138,14 @@ impl fmt::Display for Problems {
 /// `--print-config`: what is in force, as a configuration again. There are no secrets in it so far.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = serde_yaml::to_string(&self.shown()).map_err(|_| fmt::Error)?;
+        f.write_str(&text)
+    }
+}
+
+impl Config {
+    /// Returns what is in force, in the form of the file.
+    fn shown(&self) -> Value {
         let uids = self.access.iter().map(|(uid, roles)| json!({ "uid": uid, "roles": roles.names() }));
         let certified = self.certified.iter().map(|certified| {
             let mut shown = json!({ "certificate": certified.subject, "roles": certified.roles.names() });
@@ -186,6 +198,9 @@ impl fmt::Display for Config {
             "audit": self.audit.shown(),
             "log": { "level": self.log_level, "format": if self.log_json { "json" } else { "text" } },
         });
+        if let Some(group) = self.socket_group {
+            shown["listen"]["unix"]["group"] = json!(group);
+        }
         if let Some(tcp) = &self.tcp {
             shown["listen"]["tcp"] = tcp.shown();
         }
@@ -212,7 +227,7 @@ impl fmt::Display for Config {
             shown["alerts"] =
                 json!({ "webhooks": self.webhooks.iter().map(Webhook::shown).collect::<Vec<_>>() });
         }
-        f.write_str(&serde_yaml::to_string(&shown).map_err(|_| fmt::Error)?)
+        shown
     }
 }
 

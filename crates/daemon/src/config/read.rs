@@ -58,7 +58,7 @@ const KEYS: [&str; 23] = [
 pub(super) fn config(top: &At<'_>) -> Config {
     let top = top.fields(&KEYS);
     let listen = top.section("listen", &["unix", "tcp"]);
-    let unix = listen.section("unix", &["path", "mode"]);
+    let unix = listen.section("unix", &["path", "mode", "group"]);
     let state_dir = state_dir(&top);
     let docker = top.section("docker", &["endpoint", "strict_engine"]);
     let approvals = top.section("approvals", &["timeout", "allow_self_approval"]);
@@ -71,6 +71,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
     Config {
         socket: socket(&unix),
         socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
+        socket_group: unix.get("group").and_then(socket_group),
         tcp: tcp::read(&listen),
         workspace_roots: roots(&top, &state_dir),
         state_dir,
@@ -148,6 +149,29 @@ fn socket_mode(at: &At<'_>) -> Option<u32> {
             None
         }
     }
+}
+
+/// Reads a group of this host, by its name or its number.
+fn socket_group(at: &At<'_>) -> Option<u32> {
+    if at.is_number() {
+        return at.number(0..=u64::from(u32::MAX - 1)).and_then(|gid| u32::try_from(gid).ok());
+    }
+    let name = at.text()?;
+    let gid = std::fs::read_to_string("/etc/group").ok().and_then(|groups| group_of(&groups, name));
+    if gid.is_none() {
+        at.problem(format!(
+            "there is no group {name} in /etc/group: `groupadd --system {name}` makes it, or give its number"
+        ));
+    }
+    gid
+}
+
+/// Returns the number of a group, in the form of `/etc/group`.
+fn group_of(groups: &str, name: &str) -> Option<u32> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    })
 }
 
 fn endpoint(at: &At<'_>) -> Option<Endpoint> {
@@ -247,6 +271,23 @@ mod tests {
     use store::OutcomeBounds;
 
     use super::super::testing::{keys, parse};
+
+    #[test]
+    fn a_group_is_found_by_its_name_or_is_a_number() {
+        let groups = "root:x:0:\ncofferdam:x:990:alice,bob\nbad:x\n";
+        let of = |name| super::group_of(groups, name);
+        assert_eq!((of("cofferdam"), of("root"), of("bad"), of("coffer")), (Some(990), Some(0), None, None));
+        let group =
+            |text: &str| parse(&format!("listen: {{ unix: {{ group: {text} }} }}")).unwrap().socket_group;
+        assert_eq!((group("root"), group("990")), (Some(0), Some(990)));
+        for wrong in ["no-such-group", "-1", "5000000000"] {
+            assert_eq!(
+                keys(&format!("listen: {{ unix: {{ group: {wrong} }} }}")),
+                ["listen.unix.group"],
+                "{wrong}"
+            );
+        }
+    }
 
     #[test]
     fn an_empty_file_means_the_strict_defaults() {

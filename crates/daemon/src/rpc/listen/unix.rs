@@ -23,8 +23,14 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Binds `path`. A socket without a server is replaced; a served one is an error.
-    pub(crate) fn bind(path: &Path, mode: u32, max_connections: usize) -> io::Result<Self> {
+    /// Binds `path`, for the daemon's own group if `group` names none. A socket without a server is replaced; a served one is
+    /// an error.
+    pub(crate) fn bind(
+        path: &Path,
+        mode: u32,
+        group: Option<u32>,
+        max_connections: usize,
+    ) -> io::Result<Self> {
         if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
             std::fs::create_dir_all(directory)?;
             // The socket's own mode says who may connect.
@@ -41,6 +47,9 @@ impl Socket {
         let draft = path.with_extension(format!("{}.new", std::process::id()));
         let _ = std::fs::remove_file(&draft);
         let listener = UnixListener::bind(&draft)?;
+        if group.is_some() {
+            std::os::unix::fs::chown(&draft, None, group)?;
+        }
         std::fs::set_permissions(&draft, Permissions::from_mode(mode))?;
         std::fs::rename(&draft, path)?;
         Ok(Self { listener, connections: Arc::new(Semaphore::new(max_connections)), path: path.to_owned() })
