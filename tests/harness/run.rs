@@ -182,12 +182,11 @@ impl RunHandle {
         let Some(v1::result::Kind::Exec(result) | v1::result::Kind::Shell(result)) = result else {
             panic!("no command: {call:?}")
         };
-        let expected = if result.timed_out {
-            (call_response::Status::Failed, Some("TIMED_OUT"))
-        } else {
-            (call_response::Status::Succeeded, None)
-        };
-        assert_eq!((status, reason), expected, "{call:?}");
+        let cut_short = result.timed_out || !result.ended_by.is_empty();
+        let expected =
+            if cut_short { call_response::Status::Failed } else { call_response::Status::Succeeded };
+        assert_eq!((status, reason.is_some()), (expected, cut_short), "{call:?}");
+        assert_eq!(reason == Some("TIMED_OUT"), result.timed_out, "{call:?}");
         result
     }
 

@@ -101,14 +101,20 @@ async fn c4_a_memory_hog_is_told_from_one_that_is_killed() {
         let Some(v1::result::Kind::Exec(result)) = response.kind() else { panic!("{response:?}") };
         assert_eq!((result.signal, why(result)), (Some(SIGKILL), ("memory-limit", vec!["memory"], true)));
         assert!(result.hint.contains("work on less at a time"), "{}", result.hint);
+        let reason = response.error.as_ref().map(|error| error.reason.as_str());
+        assert_eq!((response.status(), reason), (v1::call_response::Status::Failed, Some("MEMORY_LIMIT")));
         let records = inside.run.clients.of_call(&response.call_id).await;
-        let facts = &record(records.last().unwrap())["outcome"]["facts"];
+        let outcome = &record(records.last().unwrap())["outcome"];
+        assert_eq!((&outcome["status"], &outcome["reason"]), (&"failed".into(), &"MEMORY_LIMIT".into()));
+        let facts = &outcome["facts"];
         assert_eq!((&facts["ended_by"], &facts["limits_hit"][0]), (&"memory-limit".into(), &"memory".into()));
         as_before(&mut inside, agent).await;
 
-        // A shell lives on and ends by itself.
+        // A shell lives on, and passes on what happened, or goes on.
         let result = inside.exec(shell(&format!("{PROBE} memory; exit $?"))).await;
-        assert_eq!((result.exit_code, why(&result)), (Some(137), ("", vec!["memory"], true)));
+        assert_eq!((result.exit_code, why(&result)), (Some(137), ("memory-limit", vec!["memory"], true)));
+        let result = inside.exec(shell(&format!("{PROBE} memory; exit 3"))).await;
+        assert_eq!((result.exit_code, why(&result)), (Some(3), ("", vec!["memory"], true)));
         // Nobody knows why somebody is killed.
         let result = inside.exec(shell("kill -9 $$")).await;
         assert_eq!((result.signal, why(&result)), (Some(SIGKILL), ("", vec![], false)));

@@ -40,11 +40,10 @@ use gateway::{Admission, Caller, Permit, Policy};
 use identity::{Principal, RunId};
 use jail::Mount;
 use ops::transport::MAX_SHOWN;
-use ops::{Bound, EndedBy, Lane, Limit, OpResult, Operation, Outcome, Reason, ToolFailure};
+use ops::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use processes::LeftBy;
 use refusal::Refusal;
 use runs::{OnStop, Run};
-use rustix::process::Signal;
 use store::micros;
 use store::run::Spec;
 use tokio_util::sync::DropGuard;
@@ -522,13 +521,9 @@ impl CallTask {
             self.calls.quotas.look_again();
         }
         if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
-            && result.signal == Some(Signal::KILL.as_raw())
             && run.disk.ended_since(began)
         {
-            EndedBy::DiskQuota.as_str().clone_into(&mut result.ended_by);
-            let mut limits = ops::limits_hit(result);
-            limits.push(Limit::DiskQuota);
-            ops::explain(result, limits);
+            ops::ended_by_quota(result);
         }
         if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
             && self.has_processes(&run)

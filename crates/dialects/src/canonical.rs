@@ -32,7 +32,7 @@ struct CanonicalError<'a> {
 /// code is the name of the reason; both where a command was ended before it was done.
 pub fn render_canonical(outcome: &Outcome) -> String {
     match outcome {
-        Ok(result) => match result.command().and_then(ops::unfinished) {
+        Ok(result) => match ops::cut_short(result) {
             None => to_json(&CanonicalSuccess { ok: true, result }),
             Some(failure) => failed(&failure, Some(result)),
         },

@@ -146,6 +146,11 @@ impl Held {
         (evidence, Metered { cpu_time: leaf.cpu_time(), peak_memory_bytes })
     }
 
+    /// Returns how many processes of the container the kernel has killed for want of memory. Reads one small file.
+    pub fn oom_kills(&self) -> u64 {
+        self.cgroup.limit_events().oom_kills
+    }
+
     /// Waits for the keeper to go, and ends it where it does not. Blocks.
     pub fn close(self) {
         if !self.keeper.ends(GOODBYE) {

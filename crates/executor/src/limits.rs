@@ -3,7 +3,6 @@
 
 use containers::LimitEvents;
 use ops::{EndedBy, ExecResult, Limit};
-use rustix::process::Signal;
 
 /// What is known of a command besides its result.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +20,8 @@ pub(crate) struct Evidence {
 pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
     let Evidence { events, output_limit, cancelled, forced } = evidence;
     let too_much = result.stdout_bytes.saturating_add(result.stderr_bytes) > output_limit;
-    let died_of = |signal: Signal| result.signal == Some(signal.as_raw());
-    let too_large = died_of(Signal::XFSZ);
+    let limit = EndedBy::of_limits(result.exit_code, result.signal, false, events.oom_kills > 0);
+    let too_large = limit == Some(EndedBy::FileSizeLimit);
     // The order says which signals were ours.
     let ended_by = if result.timed_out {
         Some(EndedBy::Timeout)
@@ -30,12 +29,8 @@ pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
         Some(EndedBy::OutputLimit)
     } else if cancelled && (forced || result.exit_code.is_none()) {
         Some(EndedBy::Cancelled)
-    } else if died_of(Signal::KILL) && events.oom_kills > 0 {
-        Some(EndedBy::MemoryLimit)
-    } else if too_large {
-        Some(EndedBy::FileSizeLimit)
     } else {
-        None
+        limit
     };
     let met = [
         (Limit::Memory, events.oom_kills > 0),
@@ -87,8 +82,9 @@ mod tests {
     #[test]
     fn every_end_has_its_evidence() {
         assert_eq!(judged(died(9), OUT_OF_MEMORY), (Some(EndedBy::MemoryLimit), vec![Limit::Memory]));
-        // A shell lives on when the kernel kills what it has started.
-        assert_eq!(judged(exited(137), OUT_OF_MEMORY), (None, vec![Limit::Memory]));
+        // A shell lives on when the kernel kills what it has started, and passes it on or goes on.
+        assert_eq!(judged(exited(137), OUT_OF_MEMORY), (Some(EndedBy::MemoryLimit), vec![Limit::Memory]));
+        assert_eq!(judged(exited(0), OUT_OF_MEMORY), (None, vec![Limit::Memory]));
         assert_eq!(judged(died(25), NOTHING), (Some(EndedBy::FileSizeLimit), vec![Limit::FileSize]));
         let cancelled = Evidence { cancelled: true, ..NOTHING };
         assert_eq!(judged(died(15), cancelled), (Some(EndedBy::Cancelled), vec![]));

@@ -38,7 +38,7 @@ pub use command_limits::CommandLimits;
 pub use environment::Environment;
 pub use hint::{Hint, Named};
 pub use left_out::{beside_more, in_own_words};
-pub use limits::{EndedBy, Limit, explain, limits_hit, name_processes};
+pub use limits::{EndedBy, Limit, ended_by_quota, explain, limits_hit, name_processes};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
@@ -48,7 +48,7 @@ pub use operation::{
     facts, sketch,
 };
 pub use outcome::{
-    EntryType, FileChange, OpResult, Outcome, ToolFailure, not_ended, unfinished, with_exit_code,
+    EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, not_ended, unfinished, with_exit_code,
 };
 pub use patch::{FrontMatter, Patch, PatchChange};
 #[cfg(feature = "read")]

@@ -3,6 +3,12 @@
 
 use wire::v1::ExecResult;
 
+use crate::Reason;
+
+/// Numbers of signals that say which limit ended a program.
+const KILL: i32 = 9;
+const XFSZ: i32 = 25;
+
 /// What ended a command before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedBy {
@@ -53,6 +59,50 @@ impl EndedBy {
             Self::MemoryLimit => "memory-limit",
             Self::FileSizeLimit => "file-size-limit",
             Self::DiskQuota => "disk-quota",
+        }
+    }
+
+    /// Returns the limit that ended a program, from its end and from what the daemon saw meanwhile: that commands of the run
+    /// were killed for its disk quota, and that the kernel killed a process for want of memory.
+    ///
+    /// A shell that outlives the program passes the signal on as 128 and its number.
+    pub fn of_limits(
+        exit_code: Option<i32>,
+        signal: Option<i32>,
+        over_quota: bool,
+        out_of_memory: bool,
+    ) -> Option<Self> {
+        match signal.or(exit_code.map(|code| code - 128)) {
+            Some(KILL) if over_quota => Some(Self::DiskQuota),
+            Some(KILL) if out_of_memory => Some(Self::MemoryLimit),
+            Some(XFSZ) => Some(Self::FileSizeLimit),
+            _ => None,
+        }
+    }
+
+    /// Returns what happened, as a sentence without its full stop.
+    pub const fn happened(self) -> &'static str {
+        self.failure().1
+    }
+
+    /// Returns the reason for which the call failed, and what happened.
+    pub(crate) const fn failure(self) -> (Reason, &'static str) {
+        match self {
+            Self::Timeout => (Reason::TimedOut, "the command was ended when its time was over"),
+            Self::Cancelled => (Reason::Cancelled, "the call was cancelled and its command ended"),
+            Self::OutputLimit => {
+                (Reason::WriteLimit, "the command wrote more output than it may and was ended")
+            }
+            Self::MemoryLimit => {
+                (Reason::MemoryLimit, "the run was out of memory and the kernel ended the command")
+            }
+            Self::FileSizeLimit => {
+                (Reason::WriteLimit, "the command was ended because a file became larger than files may")
+            }
+            Self::DiskQuota => (
+                Reason::WriteLimit,
+                "the run has used up what it may have on the disk, and its commands were ended",
+            ),
         }
     }
 
@@ -144,6 +194,18 @@ pub fn explain(result: &mut ExecResult, mut limits: Vec<Limit>) {
     result.hint = limits.iter().map(|limit| limit.advice()).collect::<Vec<_>>().join("; ");
 }
 
+/// Says that the disk quota ended a command, if a kill is all that is known of its end.
+pub fn ended_by_quota(result: &mut ExecResult) {
+    let by = EndedBy::of_limits(result.exit_code, result.signal, true, false);
+    let is_open = matches!(EndedBy::parse(&result.ended_by), None | Some(EndedBy::MemoryLimit));
+    if by == Some(EndedBy::DiskQuota) && is_open && !result.timed_out {
+        EndedBy::DiskQuota.as_str().clone_into(&mut result.ended_by);
+        let mut limits = limits_hit(result);
+        limits.push(Limit::DiskQuota);
+        explain(result, limits);
+    }
+}
+
 /// What to do instead of leaving processes behind, where there are processes that stay.
 const STAYS: &str =
     "processes that it left running were ended with it: start what should stay with the operation `process`";
@@ -179,6 +241,35 @@ mod tests {
         assert!(of(1, vec![Limit::TmpSpace], "").contains("; processes that it left running"));
         assert_eq!(of(0, vec![], ""), "");
         assert_eq!(of(1, vec![], EndedBy::Timeout.as_str()), "");
+    }
+
+    #[test]
+    fn a_limit_is_known_by_the_end_and_by_what_was_seen() {
+        let of = EndedBy::of_limits;
+        for (code, signal) in [(None, Some(9)), (Some(137), None), (Some(137), Some(9))] {
+            assert_eq!(of(code, signal, true, true), Some(EndedBy::DiskQuota));
+            assert_eq!(of(code, signal, false, true), Some(EndedBy::MemoryLimit));
+            assert_eq!(of(code, signal, false, false), None, "somebody may have sent it");
+        }
+        assert_eq!(of(None, Some(25), false, false), Some(EndedBy::FileSizeLimit));
+        assert_eq!(of(Some(153), None, true, true), Some(EndedBy::FileSizeLimit));
+        for code in [0, 1, 9, 25, 143] {
+            assert_eq!(of(Some(code), None, true, true), None, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_quota_explains_a_kill_and_no_other_end() {
+        let of = |ended_by: &str, signal| {
+            let mut result = ExecResult { ended_by: ended_by.to_owned(), signal, ..Default::default() };
+            ended_by_quota(&mut result);
+            (result.ended_by, result.limits_hit)
+        };
+        let quota = ("disk-quota".to_owned(), vec!["disk-quota".to_owned()]);
+        assert_eq!(of("", Some(9)), quota);
+        assert_eq!(of("memory-limit", Some(9)), quota);
+        assert_eq!(of("cancelled", Some(9)), ("cancelled".to_owned(), vec![]));
+        assert_eq!(of("", Some(15)), (String::new(), vec![]));
     }
 
     #[test]

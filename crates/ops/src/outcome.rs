@@ -58,22 +58,36 @@ impl ToolFailure {
     }
 }
 
-/// Why a command that ran is a call that failed: whatever its exit code is, which may be 0 of one that hears SIGTERM, nobody
-/// waited for the end of its work.
+/// Returns why a command that ran is a call that failed: it was cut short, whatever its exit code is.
+///
+/// The one place that says so: statuses, renderings, the record and clients follow it. A command that ended by itself is
+/// none of these, with whatever code or signal.
 pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
-    let (reason, why) = match EndedBy::parse(&result.ended_by) {
-        _ if result.timed_out => (Reason::TimedOut, "the command was ended when its time was over"),
-        Some(EndedBy::Cancelled) => (Reason::Cancelled, "the call was cancelled and its command ended"),
-        Some(EndedBy::OutputLimit) => {
-            (Reason::WriteLimit, "the command wrote more output than it may and was ended")
-        }
-        _ if result.exit_code.is_none() && result.signal.is_none() => {
+    let by = if result.timed_out { Some(EndedBy::Timeout) } else { EndedBy::parse(&result.ended_by) };
+    let (reason, why) = match by {
+        Some(by) => by.failure(),
+        None if result.exit_code.is_none() && result.signal.is_none() => {
             (Reason::Internal, "how the command ended is not known")
         }
-        _ => return None,
+        None => return None,
     };
     let message = format!("{why}; what it had written until then is in the result");
     Some(ToolFailure::new(reason, message))
+}
+
+/// Returns why a call failed although it has a result: its command was cut short, or the shell of its session was.
+pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
+    match result {
+        OpResult::Exec(command) | OpResult::Shell(command) => unfinished(command),
+        OpResult::Session(session) if !session.ended_by.is_empty() => {
+            let (reason, why) = match EndedBy::parse(&session.ended_by) {
+                Some(by) => by.failure(),
+                None => (Reason::Cancelled, "the session was ended while the command ran"),
+            };
+            Some(ToolFailure::new(reason, format!("{why}; what was shown until then is in the result")))
+        }
+        _ => None,
+    }
 }
 
 /// How many processes of a command could not be ended, if there are any.
@@ -98,5 +112,46 @@ impl From<ToolFailure> for v1::ToolFailure {
             message: failure.message,
             details: failure.details,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::v1::SessionResult;
+
+    use super::*;
+
+    #[test]
+    fn what_was_cut_short_has_failed_whatever_its_exit_code() {
+        for (by, reason) in [
+            ("timeout", Reason::TimedOut),
+            ("cancelled", Reason::Cancelled),
+            ("output-limit", Reason::WriteLimit),
+            ("memory-limit", Reason::MemoryLimit),
+            ("file-size-limit", Reason::WriteLimit),
+            ("disk-quota", Reason::WriteLimit),
+        ] {
+            for exit_code in [None, Some(0), Some(137)] {
+                let ended_by = by.to_owned();
+                let command = ExecResult { ended_by: ended_by.clone(), exit_code, ..Default::default() };
+                let failure = cut_short(&OpResult::Exec(command.clone())).unwrap();
+                assert_eq!(failure.reason, reason, "{by}");
+                assert_eq!(cut_short(&OpResult::Shell(command)), Some(failure));
+                let session = SessionResult { ended_by, exit_code, ..Default::default() };
+                assert_eq!(cut_short(&OpResult::Session(session)).unwrap().reason, reason, "{by}");
+            }
+        }
+        let killed = SessionResult { ended_by: "killed".to_owned(), ..Default::default() };
+        assert_eq!(cut_short(&OpResult::Session(killed)).unwrap().reason, Reason::Cancelled);
+    }
+
+    #[test]
+    fn what_ended_by_itself_has_not_failed() {
+        for (exit_code, signal) in [(Some(0), None), (Some(1), None), (Some(137), None), (None, Some(9))] {
+            let command = ExecResult { exit_code, signal, ..Default::default() };
+            assert_eq!(unfinished(&command), None, "{exit_code:?}, {signal:?}");
+        }
+        assert_eq!(cut_short(&OpResult::Session(SessionResult::default())), None);
+        assert_eq!(unfinished(&ExecResult::default()).unwrap().reason, Reason::Internal);
     }
 }

@@ -23,6 +23,8 @@ pub enum Reason {
     ReadLimit,
     /// More would have to be written than the profile allows.
     WriteLimit,
+    /// The run had no memory left, and the kernel ended the command.
+    MemoryLimit,
     /// The state is not what the call demands: a hash differs, a file exists, text is not unique.
     PreconditionFailed,
     /// The front matter of a document is not valid YAML.
@@ -59,7 +61,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
         Self::CommandNotAllowed,
@@ -69,6 +71,7 @@ impl Reason {
         Self::AwaitingApproval,
         Self::ReadLimit,
         Self::WriteLimit,
+        Self::MemoryLimit,
         Self::PreconditionFailed,
         Self::InvalidFrontmatter,
         Self::InvalidArgument,
@@ -99,6 +102,7 @@ impl Reason {
             Self::AwaitingApproval => "AWAITING_APPROVAL",
             Self::ReadLimit => "READ_LIMIT",
             Self::WriteLimit => "WRITE_LIMIT",
+            Self::MemoryLimit => "MEMORY_LIMIT",
             Self::PreconditionFailed => "PRECONDITION_FAILED",
             Self::InvalidFrontmatter => "INVALID_FRONTMATTER",
             Self::InvalidArgument => "INVALID_ARGUMENT",

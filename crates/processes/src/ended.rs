@@ -18,7 +18,10 @@ pub(crate) fn ended_event(
 ) -> Event {
     let status = match process.state() {
         State::Interrupted => Status::Interrupted,
-        _ if process.failure.is_empty() && process.exit_code == Some(0) => Status::Succeeded,
+        // Cut short, it has not done its work, also where it heard SIGTERM and exited with 0.
+        _ if process.ended_by.is_empty() && process.failure.is_empty() && process.exit_code == Some(0) => {
+            Status::Succeeded
+        }
         // Of what a command left running no exit code is known.
         _ if process.left_behind > 0 && process.ended_by.is_empty() => Status::Succeeded,
         _ => Status::Failed,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use executor::{Held, KeeperLost, Link, leave};
-use ops::KillEvidence;
+use ops::{EndedBy, KillEvidence};
 use refusal::chain;
 use runs::{OnStop, Run};
 use store::Timestamp;
@@ -53,6 +53,8 @@ enum Why {
     TimedOut,
     Killed,
     RunEnded,
+    /// A limit of the run.
+    Limit(EndedBy),
     Lost(KeeperLost),
     /// It does not: the next daemon finds it.
     Left,
@@ -71,6 +73,7 @@ impl Owner {
     pub(crate) async fn own(mut self, mut ends: Ends, mut state: KeeperState, mut held: Held) {
         // A run with a process is in use.
         let _busy = self.run.busy();
+        let (began, oom_kills) = (std::time::Instant::now(), held.oom_kills());
         let why =
             if state.phase() == Phase::Over { Why::Itself } else { self.attend(&mut ends, &mut state).await };
         if matches!(why, Why::Left) {
@@ -83,9 +86,10 @@ impl Owner {
         let forced = matches!(why, Why::TimedOut);
         let ended = tokio::task::spawn_blocking(move || {
             let ended = held.end(forced);
-            (ended, held)
+            let out_of_memory = held.oom_kills() > oom_kills;
+            (ended, out_of_memory, held)
         });
-        let Ok(((kill, metered), held)) = ended.await else { return };
+        let Ok(((kill, metered), out_of_memory, held)) = ended.await else { return };
         let said_all = matches!(why, Why::Lost(_))
             || timeout(DRAIN, self.drain(&mut state)).await.is_ok_and(|drained| drained.is_ok());
         self.process.output.settle();
@@ -94,6 +98,14 @@ impl Owner {
         if kill.left > 0 {
             self.run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
         }
+        let over_quota = self.run.disk.ended_since(began);
+        let exit_code = state.exit_code.filter(|_| state.phase() == Phase::Over);
+        let signal = state.signal.filter(|_| state.phase() == Phase::Over);
+        let limit = EndedBy::of_limits(exit_code, signal, over_quota, out_of_memory);
+        let why = match (why, limit) {
+            (Why::Itself, Some(by)) => Why::Limit(by),
+            (why, _) => why,
+        };
         let usage = metered.over(worker_protocol::client::Usage {
             cpu_time_us: Some(state.cpu_time_us),
             peak_memory_bytes: Some(state.peak_memory_bytes),
@@ -285,6 +297,10 @@ impl Owner {
             Why::TimedOut => "timeout",
             Why::Killed => "killed",
             Why::RunEnded => "run-ended",
+            Why::Limit(by) => {
+                by.happened().clone_into(&mut status.failure);
+                by.as_str()
+            }
             Why::Lost(lost) => {
                 status.set_state(State::Interrupted);
                 status.failure = format!("what keeps the process in the container was lost: {}", chain(lost));

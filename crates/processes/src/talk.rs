@@ -174,7 +174,8 @@ impl Process {
 
     /// What a session that has ended showed at last.
     fn last(&self, session: &Session) -> SessionResult {
-        SessionResult { exit_code: self.now().exit_code, ..session.take(SessionState::Ended) }
+        let v1::Process { exit_code, ended_by, .. } = self.now();
+        SessionResult { exit_code, ended_by, ..session.take(SessionState::Ended) }
     }
 
     /// Whether the shell is done with everything, or is so within this time.

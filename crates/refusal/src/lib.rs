@@ -124,9 +124,11 @@ fn code(reason: Reason) -> Code {
         | Reason::ImageNotAllowed
         | Reason::ApprovalDenied
         | Reason::ApprovalExpired => Code::PermissionDenied,
-        Reason::RateLimited | Reason::Overloaded | Reason::ReadLimit | Reason::WriteLimit => {
-            Code::ResourceExhausted
-        }
+        Reason::RateLimited
+        | Reason::Overloaded
+        | Reason::ReadLimit
+        | Reason::WriteLimit
+        | Reason::MemoryLimit => Code::ResourceExhausted,
         Reason::PreconditionFailed | Reason::RunNotReady | Reason::AwaitingApproval => {
             Code::FailedPrecondition
         }

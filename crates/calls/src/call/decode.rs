@@ -359,7 +359,7 @@ fn too_large(bytes: usize) -> ToolFailure {
 
 /// Why a command that ran is a call that failed.
 fn unfinished(outcome: &Outcome) -> Option<ToolFailure> {
-    outcome.as_ref().ok().and_then(OpResult::command).and_then(ops::unfinished)
+    outcome.as_ref().ok().and_then(ops::cut_short)
 }
 
 fn told(mut result: OpResult) -> OpResult {

@@ -295,9 +295,11 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
             if failure.details.is_empty() { outcome } else { outcome.facts(json!(failure.details)) }
         }
         Ok(result @ OpResult::Session(session)) => {
-            let done = session.exit_code.is_none_or(|code| code == 0);
+            let failure = ops::cut_short(result);
+            let done = failure.is_none() && session.exit_code.is_none_or(|code| code == 0);
             let status = if done { Status::Succeeded } else { Status::Failed };
             let mut outcome = Outcome::new(status).facts(ops::facts(result));
+            outcome.reason = failure.map(|failure| failure.reason.as_str().to_owned());
             outcome.exit_code = session.exit_code;
             outcome
         }

@@ -17,8 +17,11 @@ pub(super) fn render(result: &SessionResult, data: &mut Output, talk: &mut Outpu
         State::Running => {
             talk.own("the command still runs: wait for it with `coffer session run`, or interrupt it\n");
         }
-        State::Ended => {
+        State::Ended if result.ended_by.is_empty() => {
             talk.own("the session has ended\n");
+        }
+        State::Ended => {
+            talk.own("the session was ended: ").word(&result.ended_by).own("\n");
         }
         State::Unanswered => {
             talk.own("the shell no longer answers: close the session\n");
@@ -32,6 +35,8 @@ pub(super) fn exit(result: &SessionResult) -> Exit {
     match (result.state(), code) {
         (State::Running, _) => Exit::Command(TIMED_OUT),
         (State::Unanswered | State::Unspecified, _) | (State::Ended, None) => Exit::Command(125),
+        // Cut short, it has not done its work.
+        (State::Ended, Some(0)) if !result.ended_by.is_empty() => Exit::Command(125),
         (_, Some(0)) | (State::Done | State::Matched, None) => Exit::Ok,
         (_, Some(code)) => Exit::Command(code),
     }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use ops::{
-    EditResult, EntryType, ExecResult, FileChange, GlobResult, GrepResult, ListResult, OpResult, Operation,
-    Outcome, PatchResult, ProcessResult, ReadResult, WriteResult,
+    EditResult, EndedBy, EntryType, ExecResult, FileChange, GlobResult, GrepResult, ListResult, OpResult,
+    Operation, Outcome, PatchResult, ProcessResult, ReadResult, WriteResult,
 };
 use text::one_line;
 
@@ -140,10 +140,13 @@ fn command(operation: Option<&Operation>, result: &ExecResult) -> String {
         let by = if result.ended_by.is_empty() { String::new() } else { format!(" ({})", result.ended_by) };
         let ended = match (result.exit_code, result.signal) {
             (_, Some(signal)) => format!("[ended by signal {signal}{by}]"),
-            (Some(code), None) => format!("[exit code {code}]"),
+            (Some(code), None) => format!("[exit code {code}{by}]"),
             (None, None) => "[ended without an exit code]".to_owned(),
         };
         note(&mut text, &ended);
+        if let Some(by) = EndedBy::parse(&result.ended_by) {
+            note(&mut text, &format!("[cut short: {}]", by.happened()));
+        }
     }
     if !result.hint.is_empty() {
         note(&mut text, &format!("[{}]", result.hint));

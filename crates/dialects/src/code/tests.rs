@@ -190,7 +190,11 @@ fn a_command_is_told_by_its_output_and_its_exit_code() {
         hint: "use less".into(),
         ..ended(137)
     };
-    assert_eq!(exec(killed), "(no output)\n[ended by signal 9 (memory-limit)]\n[use less]");
+    assert_eq!(
+        exec(killed),
+        "(no output)\n[ended by signal 9 (memory-limit)]\n[cut short: the run was out of memory and the kernel ended \
+         the command]\n[use less]"
+    );
     let operation = parsed("bash", &json!({"command": "make", "timeout": 1_500}));
     let late = ExecResult { timed_out: true, stdout: "so far\n".into(), ..ExecResult::default() };
     assert_eq!(

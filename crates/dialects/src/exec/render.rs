@@ -98,6 +98,7 @@ fn kind(reason: Reason) -> &'static str {
         Reason::RateLimited
         | Reason::ReadLimit
         | Reason::WriteLimit
+        | Reason::MemoryLimit
         | Reason::PreconditionFailed
         | Reason::AlreadyExists
         | Reason::ImageUnusable

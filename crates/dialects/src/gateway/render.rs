@@ -63,7 +63,7 @@ struct ResourceUsage {
 /// whatever the code.
 pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
     let (data, error, code, retryable) = match outcome {
-        Ok(result) => match result.command().and_then(ops::unfinished) {
+        Ok(result) => match ops::cut_short(result) {
             Some(ToolFailure { reason, message, .. }) => {
                 let error = match reason {
                     Reason::TimedOut => format!("Tool execution timeout: {}", timed_out(made.operation)),

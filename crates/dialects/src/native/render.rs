@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use ops::{
-    EditChange, EditResult, EntryType, ExecResult, GitResult, GrepResult, ListResult, McpContent, McpResult,
-    OpResult, Operation, Outcome, ReadResult,
+    EditChange, EditResult, EndedBy, EntryType, ExecResult, GitResult, GrepResult, ListResult, McpContent,
+    McpResult, OpResult, Operation, Outcome, ReadResult,
 };
 use wire::v1::mcp_content::Type;
 
@@ -110,9 +110,12 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
             let colon = if result.ended_by.is_empty() { "" } else { ": " };
             notes.push(format!("[ended by signal {signal}{colon}{}]", result.ended_by));
         }
-        (false, _, Some(0), _) => {}
+        (false, _, Some(0), _) if result.ended_by.is_empty() => {}
         (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
         (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
+    }
+    if let Some(by) = EndedBy::parse(&result.ended_by).filter(|_| !result.timed_out) {
+        notes.push(format!("Error: {}", by.happened()));
     }
     if !result.hint.is_empty() {
         notes.push(format!("[{}]", result.hint));

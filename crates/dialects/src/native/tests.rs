@@ -369,7 +369,9 @@ fn a_command_s_output_comes_first() {
     };
     ops::explain(&mut hog, vec![ops::Limit::Memory]);
     let said = shown(hog);
-    assert!(said.starts_with("a\n[ended by signal 9: memory-limit]\n[the run was out of memory"), "{said}");
+    let beginning = "a\n[ended by signal 9: memory-limit]\nError: the run was out of memory and the kernel ended the \
+                     command\n[the run was out of memory";
+    assert!(said.starts_with(beginning), "{said}");
     assert_eq!(
         shown(ExecResult { stdout_omitted_bytes: 7, ..exec("a", "") }),
         "a\n[7 bytes of stdout left out]"

@@ -5106,7 +5106,9 @@ impl ::prost::Name for GrepResult {
 /// `process`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExecRequest {
-    /// Program: a name to be looked up in PATH, or an absolute path.
+    /// Program: a name to be looked up in PATH, or a path: absolute, relative to `cwd`, or in alias form. Policy judges the whole
+    /// path. Text without `#!` is run by `sh`. A program that cannot be run fails with `exit_code` in the details: 127 where it, or
+    /// its interpreter, does not exist, and 126 otherwise.
     #[prost(string, tag = "1")]
     pub command: ::prost::alloc::string::String,
     /// Its arguments.
@@ -5313,6 +5315,9 @@ pub struct SessionResult {
     /// The text that matches. The next answer begins after it.
     #[prost(string, tag = "8")]
     pub matched_text: ::prost::alloc::string::String,
+    /// With ENDED: what ended the shell, if not itself, as in `Process.ended_by`. The call has failed then.
+    #[prost(string, tag = "9")]
+    pub ended_by: ::prost::alloc::string::String,
 }
 /// Nested message and enum types in `SessionResult`.
 pub mod session_result {
@@ -5430,8 +5435,8 @@ pub struct ExecResult {
     #[prost(message, optional, tag = "13")]
     pub kill: ::core::option::Option<KillEvidence>,
     /// What ended it before its time: `timeout`, `cancelled`, `output-limit`, `memory-limit`, `file-size-limit` or
-    /// `disk-quota`. Empty when it ended by itself, or when nobody knows. After the first three the call has failed, whatever
-    /// the exit code is.
+    /// `disk-quota`. Empty when it ended by itself, or when the cause is not known. After each of them the call has failed,
+    /// whatever the exit code is.
     #[prost(string, tag = "14")]
     #[serde(serialize_with = "crate::plain::or_null")]
     pub ended_by: ::prost::alloc::string::String,
@@ -12113,7 +12118,8 @@ pub struct Process {
     /// Signal that ended it.
     #[prost(int32, optional, tag = "8")]
     pub signal: ::core::option::Option<i32>,
-    /// What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`. Empty otherwise.
+    /// What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`, `file-size-limit`,
+    /// `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
     #[prost(string, tag = "9")]
     pub ended_by: ::prost::alloc::string::String,
     /// Bytes that it has written to standard output, or shown on its terminal.
@@ -12137,7 +12143,7 @@ pub struct Process {
     /// Peak resident memory of its largest process, bytes. 0 while it lives.
     #[prost(uint64, tag = "16")]
     pub peak_memory_bytes: u64,
-    /// Why it could not be started, or was lost.
+    /// Why it could not be started, was lost, or was ended by a limit.
     #[prost(string, tag = "17")]
     pub failure: ::prost::alloc::string::String,
     /// `request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it.

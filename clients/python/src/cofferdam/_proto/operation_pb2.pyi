@@ -883,7 +883,10 @@ class ExecRequest(google.protobuf.message.Message):
     ONLY_READS_FIELD_NUMBER: builtins.int
     STDIN_FILE_FIELD_NUMBER: builtins.int
     command: builtins.str
-    """Program: a name to be looked up in PATH, or an absolute path."""
+    """Program: a name to be looked up in PATH, or a path: absolute, relative to `cwd`, or in alias form. Policy judges the whole
+    path. Text without `#!` is run by `sh`. A program that cannot be run fails with `exit_code` in the details: 127 where it, or
+    its interpreter, does not exist, and 126 otherwise.
+    """
     cwd: builtins.str
     """Working directory. Default: `@project`."""
     stdin: builtins.bytes
@@ -1178,6 +1181,7 @@ class SessionResult(google.protobuf.message.Message):
     EXIT_CODE_FIELD_NUMBER: builtins.int
     MATCHED_FIELD_NUMBER: builtins.int
     MATCHED_TEXT_FIELD_NUMBER: builtins.int
+    ENDED_BY_FIELD_NUMBER: builtins.int
     state: global___SessionResult.State.ValueType
     """How it came to the answer."""
     output: builtins.str
@@ -1198,6 +1202,8 @@ class SessionResult(google.protobuf.message.Message):
     """Which of `expect` matches, from 0. Only with MATCHED."""
     matched_text: builtins.str
     """The text that matches. The next answer begins after it."""
+    ended_by: builtins.str
+    """With ENDED: what ended the shell, if not itself, as in `Process.ended_by`. The call has failed then."""
     def __init__(
         self,
         *,
@@ -1209,9 +1215,10 @@ class SessionResult(google.protobuf.message.Message):
         exit_code: builtins.int | None = ...,
         matched: builtins.int | None = ...,
         matched_text: builtins.str = ...,
+        ended_by: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_matched", b"_matched", "exit_code", b"exit_code", "matched", b"matched"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_matched", b"_matched", "exit_code", b"exit_code", "matched", b"matched", "matched_text", b"matched_text", "omitted_bytes", b"omitted_bytes", "output", b"output", "output_bytes", b"output_bytes", "output_offset", b"output_offset", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_matched", b"_matched", "ended_by", b"ended_by", "exit_code", b"exit_code", "matched", b"matched", "matched_text", b"matched_text", "omitted_bytes", b"omitted_bytes", "output", b"output", "output_bytes", b"output_bytes", "output_offset", b"output_offset", "state", b"state"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_exit_code", b"_exit_code"]) -> typing.Literal["exit_code"] | None: ...
     @typing.overload
@@ -1273,8 +1280,8 @@ class ExecResult(google.protobuf.message.Message):
     """Wall-clock time, microseconds."""
     ended_by: builtins.str
     """What ended it before its time: `timeout`, `cancelled`, `output-limit`, `memory-limit`, `file-size-limit` or
-    `disk-quota`. Empty when it ended by itself, or when nobody knows. After the first three the call has failed, whatever
-    the exit code is.
+    `disk-quota`. Empty when it ended by itself, or when the cause is not known. After each of them the call has failed,
+    whatever the exit code is.
     """
     hint: builtins.str
     """What that means and what to do about it; empty when there is nothing to say."""

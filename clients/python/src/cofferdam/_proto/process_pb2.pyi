@@ -114,7 +114,9 @@ class Process(google.protobuf.message.Message):
     signal: builtins.int
     """Signal that ended it."""
     ended_by: builtins.str
-    """What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`. Empty otherwise."""
+    """What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`, `file-size-limit`,
+    `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
+    """
     stdout_bytes: builtins.int
     """Bytes that it has written to standard output, or shown on its terminal."""
     stderr_bytes: builtins.int
@@ -128,7 +130,7 @@ class Process(google.protobuf.message.Message):
     peak_memory_bytes: builtins.int
     """Peak resident memory of its largest process, bytes. 0 while it lives."""
     failure: builtins.str
-    """Why it could not be started, or was lost."""
+    """Why it could not be started, was lost, or was ended by a limit."""
     request_cut: builtins.bool
     """`request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it."""
     left_behind: builtins.int

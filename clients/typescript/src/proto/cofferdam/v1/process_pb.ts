@@ -84,7 +84,8 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   signal?: number | undefined;
 
   /**
-   * What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`. Empty otherwise.
+   * What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`, `file-size-limit`,
+   * `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
    *
    * @generated from field: string ended_by = 9;
    */
@@ -140,7 +141,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   peakMemoryBytes: bigint;
 
   /**
-   * Why it could not be started, or was lost.
+   * Why it could not be started, was lost, or was ended by a limit.
    *
    * @generated from field: string failure = 17;
    */
