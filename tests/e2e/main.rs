@@ -17,6 +17,7 @@ mod bypass;
 mod changing_files;
 mod checkpoints;
 mod cli;
+mod command_lines;
 mod concurrency;
 mod consents;
 mod default_image;

@@ -6,7 +6,7 @@
 //! only and touches no allocator. Everything that needs memory is prepared in [`Plan`] beforehand.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 use std::{io, mem, ptr};
@@ -19,7 +19,7 @@ pub(crate) use prefork::Prefork;
 
 /// Everything that a command needs, ready to be used without another allocation.
 pub(crate) struct Plan {
-    /// Absolute path of the program.
+    /// Path of the program, absolute or from `cwd`.
     pub(crate) program: CString,
     /// Its arguments, its own name first.
     pub(crate) args: Vec<CString>,
@@ -70,7 +70,8 @@ pub(crate) struct Exit {
 /// What the child needs, as plain numbers and pointers.
 struct Raw {
     program: *const c_char,
-    argv: *const *const c_char,
+    /// With room for one more before it.
+    argv: *mut *const c_char,
     envp: *const *const c_char,
     cwd: RawFd,
     stdio: [RawFd; 3],
@@ -84,6 +85,8 @@ struct Raw {
 
 /// As many as Linux has.
 const SIGNALS: c_int = 64;
+/// Program that runs a text without a first line for it.
+const SHELL: &CStr = c"/bin/sh";
 /// Exit code of a child that did not get as far as its program.
 const NOT_STARTED: c_int = 127;
 
@@ -101,12 +104,14 @@ pub(crate) fn spawn(plan: &Plan, filters: &[BpfProgram]) -> io::Result<Spawned> 
     let (go_child, go) =
         if plan.wait { pipe().map(|(read, write)| (Some(read), Some(write)))? } else { (None, None) };
 
-    let argv = pointers(&plan.args);
+    let mut argv = pointers(&plan.args);
+    argv.insert(0, ptr::null());
     let envp = pointers(&plan.env);
     let go_fd = go_child.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     let raw = Raw {
         program: plan.program.as_ptr(),
-        argv: argv.as_ptr(),
+        // SAFETY: the vector has at least this many elements.
+        argv: unsafe { argv.as_mut_ptr().add(1) },
         envp: envp.as_ptr(),
         cwd: plan.cwd.as_raw_fd(),
         stdio,
@@ -152,8 +157,26 @@ fn child(raw: &Raw, filters: &[BpfProgram]) -> ! {
                 }
             }
         }
-        libc::execve(raw.program, raw.argv, raw.envp);
+        execute(raw.program, raw.argv, raw.envp);
         fail(raw.fault);
+    }
+}
+
+/// Executes the program; text without `#!` goes to `sh`, as `execvp(3)` has it. Returns only if that fails.
+///
+/// # Safety
+/// The strings are alive, and `argv` has room for one pointer before it.
+unsafe fn execute(program: *const c_char, argv: *mut *const c_char, envp: *const *const c_char) {
+    // SAFETY: the caller keeps the strings alive and has the room.
+    unsafe {
+        libc::execve(program, argv, envp);
+        if *libc::__errno_location() == libc::ENOEXEC {
+            let argv = argv.sub(1);
+            *argv = SHELL.as_ptr();
+            *argv.add(1) = program;
+            libc::execve(SHELL.as_ptr(), argv, envp);
+            *libc::__errno_location() = libc::ENOEXEC;
+        }
     }
 }
 

@@ -15,7 +15,8 @@ use crate::failure::{Ended, Failure};
 ///
 /// Prints the command's output as it arrives. `coffer` exits with the command's exit code, or with 128 plus
 /// the number of the signal that ended it. 123: the call waits for an approval. 124: the command timed out.
-/// 125: the call failed, or a part of its output was lost. 126: the call was denied. Ctrl-C ends the command
+/// 125: the call failed, or a part of its output was lost. 126: the call was denied, or the program cannot be run.
+/// 127: there is no such program. Ctrl-C ends the command
 /// and every process that it started.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer call exec 3f2a9c01 -- wc -l README.md")]

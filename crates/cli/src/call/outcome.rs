@@ -40,6 +40,11 @@ pub(super) fn exit(call: &CallResponse) -> Exit {
     {
         return Exit::Failed;
     }
+    // Of a program that could not be run, as a shell has it.
+    let code = call.error.as_ref().and_then(|failure| failure.details.get("exit_code"));
+    if let Some(code) = code.and_then(|code| code.parse().ok()) {
+        return Exit::Command(code);
+    }
     match call.status() {
         Status::Succeeded | Status::Running => Exit::Ok,
         Status::Failed | Status::Unspecified => Exit::Failed,

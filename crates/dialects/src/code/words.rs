@@ -1,9 +1,9 @@
 //! Command lines that are one plain command: words, quoted or not, of which a shell would make nothing else.
 
-/// Words that only a shell knows as a command: keywords, and builtins without a program of the same name.
+/// Words that only a shell knows as a command: keywords, and builtins without a program of the same name in every image.
 const SHELL_ONLY: &str = ". : alias bg bind break builtin caller case cd command compgen complete compopt continue coproc \
     declare dirs disown do done elif else enable esac eval exec exit export fc fg fi for function getopts hash help history \
-    if in jobs let local logout mapfile popd pushd read readarray readonly return select set shift shopt source suspend then \
+    if in jobs kill let local logout mapfile popd pushd read readarray readonly return select set shift shopt source suspend then \
     time times trap type typeset ulimit umask unalias unset until wait while";
 
 /// The words of a line that is one plain command. Nothing for any other.
@@ -79,6 +79,7 @@ mod tests {
             "''",
             "A=1 ls",
             "cd a",
+            "kill 7",
             "'cd' a",
             ". x",
             "if a",

@@ -50,7 +50,7 @@ static TOOLS: LazyLock<[Tool; 1]> =
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ExecArguments {
-    /// Command to execute (e.g., 'ls', 'git', 'cargo')
+    /// Command to execute (e.g., 'ls', 'git', 'cargo', './run.sh')
     command: String,
     /// Command arguments as array (prevents shell injection). [] when there are none.
     args: Vec<String>,

@@ -71,7 +71,8 @@ fn shell_syntax_is_literal() {
     // As a name it is looked up, never split.
     assert_eq!(exec(&json!({"command": "ls -la", "args": []})).command, "ls -la");
     assert!(parse(&json!({"command": "ls\0", "args": []})).is_err());
-    assert!(parse(&json!({"command": "bin/x", "args": []})).is_err(), "neither a bare name nor absolute");
+    let relative = exec(&json!({"command": "bin/x", "args": [], "cwd": "sub"}));
+    assert_eq!((relative.command.as_str(), &*relative.program()), ("bin/x", "/workspace/sub/bin/x"));
 }
 
 #[test]

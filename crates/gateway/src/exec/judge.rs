@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jail::{Access, SandboxPath};
+use jail::{Access, PathRefusal, SandboxPath};
 use ops::{Exec, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
 
 use super::effects::{Effect, effect};
@@ -279,5 +279,9 @@ fn protected(profile: &Profile, cwd: &SandboxPath, program: &str) -> Option<Stri
     } else {
         return None;
     };
-    profile.protection().check(&place, Access::Execute).err().map(|refusal| refusal.to_string())
+    match profile.protection().check(&place, Access::Execute) {
+        // Where names of programs decide nothing, this one does not either.
+        Err(PathRefusal::PackageBinaries { .. }) if !profile.exec.deny_list.is_on() => None,
+        checked => checked.err().map(|refusal| refusal.to_string()),
+    }
 }

@@ -94,6 +94,10 @@ mod tests {
         let inside = Operation::Exec(Exec { cwd: path("src"), ..exec(&["sh", "-c", ". ./a.sh"]) });
         assert!(of(&inside).contains(&"@project/src/a.sh".to_owned()));
         assert_eq!(of(&Operation::Git(ops::Git::Status)), Vec::<String>::new());
+        for (command, cwd) in [("./a.sh", "src"), ("../src/a.sh", "lib"), ("@project/src/a.sh", "lib")] {
+            let program = Operation::Exec(Exec { cwd: path(cwd), ..exec(&[command]) });
+            assert_eq!(of(&program), ["@project/src/a.sh"], "{command} in {cwd}");
+        }
     }
 
     #[test]

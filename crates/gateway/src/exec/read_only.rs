@@ -23,12 +23,13 @@ pub(super) fn paths(exec: &Exec, protection: Protection) -> Result<Vec<SandboxPa
         let message = format!("Command not allowed: {}: {why}", excerpt(&exec.command));
         DoesMore { reason: Reason::CommandNotAllowed, message }
     };
-    if !is_one_of_them(&exec.command) {
+    let program = exec.program();
+    if !is_one_of_them(&program) {
         return Err(not(
             "only cat, head, tail, find and wc of the image are known to read and do nothing else",
         ));
     }
-    let given = match effect(&exec.command, &exec.args) {
+    let given = match effect(&program, &exec.args) {
         Effect::Reads(given) => given,
         more => {
             return Err(not(&format!(

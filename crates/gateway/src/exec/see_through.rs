@@ -87,9 +87,9 @@ impl Seen {
     }
 }
 
-/// The words of a command line.
+/// Returns the words of a command line, with the whole path of a program that is named by one.
 pub(super) fn argv(exec: &Exec) -> Vec<String> {
-    std::iter::once(&exec.command).chain(&exec.args).cloned().collect()
+    std::iter::once(exec.program().into_owned()).chain(exec.args.iter().cloned()).collect()
 }
 
 /// Looks through all wrappers in `argv`. `stdin` is what the command is given to read.

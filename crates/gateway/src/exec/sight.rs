@@ -27,8 +27,8 @@ impl<'o> Sight<'o> {
     /// Whether it is a command that begins with `words` in the way that an `allow` rule asks for: plainly, with no wrapper
     /// and no variable that makes another program of it.
     pub(crate) fn begins_plainly(&self, words: Words<'_>) -> bool {
-        let Operation::Exec(Exec { command, args, env, .. }) = self.operation else { return false };
-        words.begin_exactly(command, args)
+        let Operation::Exec(exec @ Exec { args, env, .. }) = self.operation else { return false };
+        words.begin_exactly(&exec.program(), args)
             && !env.keys().any(|name| redirects(name))
             && self.seen().is_ok_and(|seen| seen.is_plain_to(words.len()))
     }

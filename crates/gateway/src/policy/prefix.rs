@@ -1,5 +1,8 @@
 //! Prefixes of command lines.
 
+use std::borrow::Cow;
+
+use jail::SandboxPath;
 use ops::deny::base_name;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
@@ -44,7 +47,7 @@ impl Prefix {
     }
 
     /// Whether `argv` begins like this *exactly*: what an `allow` demands. A bare program name also matches that name
-    /// in a system directory, and nowhere else: `./cargo` is not `cargo`.
+    /// in a system directory, and nowhere else: `./cargo` is not `cargo`. A relative path is one in the workspace.
     pub fn matches_exactly<S: AsRef<str>>(&self, argv: &[S]) -> bool {
         self.matches(argv, is_exactly)
     }
@@ -63,8 +66,18 @@ impl Prefix {
 
 pub(super) fn is_exactly(word: &str, program: &str) -> bool {
     word == program
+        || word.contains('/') && in_workspace(word) == in_workspace(program)
         || program.starts_with('/')
             && SYSTEM_DIRECTORIES.iter().any(|directory| program.strip_prefix(directory) == Some(word))
+}
+
+/// Returns the whole path of a program that a rule names by a path in the workspace, such as `./gradlew`.
+fn in_workspace(program: &str) -> Cow<'_, str> {
+    if !program.contains('/') || program.starts_with('/') {
+        return Cow::Borrowed(program);
+    }
+    let place = SandboxPath::parse(program).map(|place| place.container_path());
+    place.map_or(Cow::Borrowed(program), Cow::Owned)
 }
 
 pub(super) fn is_loosely(word: &str, program: &str) -> bool {
@@ -130,5 +143,19 @@ mod tests {
             assert_eq!(cargo.matches_loosely(argv), loosely, "{argv:?}");
         }
         assert_eq!(cargo.to_string(), "cargo test|check");
+    }
+
+    #[test]
+    fn a_relative_path_is_that_file_of_the_workspace() {
+        for word in ["./gradlew", "/workspace/gradlew", "@project/gradlew", "sub/../gradlew"] {
+            let expected = word != "sub/../gradlew";
+            for program in ["./gradlew", "/workspace/gradlew"] {
+                assert_eq!(prefix(&[&[word]]).matches_exactly(&[program]), expected, "{word}, {program}");
+            }
+            for program in ["gradlew", "sub/gradlew", "/workspace/sub/gradlew", "/usr/bin/gradlew"] {
+                assert!(!prefix(&[&[word]]).matches_exactly(&[program]), "{word}, {program}");
+            }
+        }
+        assert!(!prefix(&[&["gradlew"]]).matches_exactly(&["./gradlew"]));
     }
 }

@@ -39,6 +39,7 @@ pub(crate) use terminal::{Pty, foreground};
 
 use crate::call::{Call, Signal};
 use crate::exec::attach::{Attached, Given, attach};
+use crate::exec::program::{CANNOT_RUN, NO_PROGRAM};
 use crate::lane::Lane;
 use crate::streams;
 use crate::sys::{Exit, Spawned};
@@ -280,19 +281,31 @@ async fn started(fault: OwnedFd, deadline: Instant, command: &str) -> Result<(),
 }
 
 pub(crate) fn not_started(command: &str, errno: Errno) -> ToolFailure {
-    let (reason, why) = match errno {
-        Errno::NOENT => (Reason::NotFound, "it, or the interpreter that it names, does not exist"),
-        Errno::ACCESS | Errno::PERM => {
-            (Reason::PermissionDenied, "it may not be executed (mode, or a noexec mount)")
+    let (reason, why, code) = match errno {
+        Errno::NOENT => {
+            (Reason::NotFound, "it, or the loader that it names, does not exist in this image", NO_PROGRAM)
         }
-        Errno::NOEXEC => {
-            (Reason::InvalidArgument, "it is no program: neither a binary nor a script with `#!`")
+        Errno::ACCESS | Errno::PERM => (
+            Reason::PermissionDenied,
+            "permission denied: it may not be executed (mode, or a noexec mount)",
+            CANNOT_RUN,
+        ),
+        Errno::NOTDIR => (Reason::NotFound, "a part of its path is no directory", NO_PROGRAM),
+        Errno::LOOP => (Reason::NotFound, "its path has too many links", CANNOT_RUN),
+        Errno::NOEXEC => (
+            Reason::InvalidArgument,
+            "it is no program of this machine: no binary for its processor, no script with `#!`, and no text for /bin/sh",
+            CANNOT_RUN,
+        ),
+        Errno::TXTBSY => (Reason::PreconditionFailed, "it is open for writing; try again", CANNOT_RUN),
+        Errno::TOOBIG => (Reason::InvalidArgument, "its arguments and environment are too long", CANNOT_RUN),
+        Errno::NOMEM | Errno::AGAIN => {
+            (Reason::Overloaded, "the run is out of memory or processes", CANNOT_RUN)
         }
-        Errno::TOOBIG => (Reason::InvalidArgument, "its arguments and environment are too long"),
-        Errno::NOMEM | Errno::AGAIN => (Reason::Overloaded, "the run is out of memory or processes"),
-        _ => (Reason::Internal, "the kernel refused to execute it"),
+        _ => (Reason::Internal, "the kernel refused to execute it", CANNOT_RUN),
     };
-    ToolFailure::new(reason, format!("{command}: {why}")).with("errno", errno.raw_os_error().to_string())
+    let message = format!("{command}: {why}");
+    program::unusable(reason, &message, code).with("errno", errno.raw_os_error().to_string())
 }
 
 pub(crate) fn not_forked(error: &io::Error) -> ToolFailure {

@@ -69,12 +69,13 @@ fn plan(
     wait: bool,
 ) -> Result<Plan, ToolFailure> {
     let cwd = enter(jail, &exec.cwd)?;
-    let program = program::find(&exec.command, &exec.args, bounds, jail)?;
+    let program = program::find(&exec, bounds, jail)?;
+    let name = if exec.alias().is_some() { exec.program().into_owned() } else { exec.command.clone() };
     // A command that runs because it only reads may set no variable: any may change what a program does.
     let only_reads = exec.only_reads || !bounds.reads.is_empty();
     let none = Environment::default();
     let env = environment(home(), bounds, if only_reads { &none } else { run }, exec.env);
-    let args = std::iter::once(exec.command).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
+    let args = std::iter::once(name).chain(exec.args).map(c_string).collect::<Result<_, _>>()?;
     let env =
         env.into_iter().map(|(name, value)| c_string(format!("{name}={value}"))).collect::<Result<_, _>>()?;
     Ok(Plan {

@@ -7,10 +7,11 @@
 mod lead;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use jail::Jail;
-use ops::{Bounds, Reason, ToolFailure};
+use ops::{Bounds, Exec, Reason, ToolFailure};
 use rustix::fs::{Access as Mode, access};
 use text::excerpt;
 
@@ -21,17 +22,20 @@ pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 /// What login shells read in a home directory.
 const STARTUP_FILES: [&str; 4] = [".bash_profile", ".bash_login", ".profile", ".bash_logout"];
 
-/// The program's absolute path as it is to be executed: links are not resolved in it, because programs look at the
-/// name that they were called by.
-pub(super) fn find(
-    command: &str,
-    args: &[String],
-    bounds: &Bounds,
-    jail: &Jail,
-) -> Result<PathBuf, ToolFailure> {
-    let path = if command.starts_with('/') { absolute(command)? } else { lookup(command)? };
-    Rules { command, bounds, jail }.follow(&path, args)?;
-    Ok(path)
+/// Finds the program of a command, judges everything that it leads to, and returns the path to execute from its working
+/// directory.
+///
+/// Links are not resolved in it, because programs look at the name that they were called by.
+pub(super) fn find(exec: &Exec, bounds: &Bounds, jail: &Jail) -> Result<PathBuf, ToolFailure> {
+    let program = exec.program();
+    let path = if program.starts_with('/') { located(exec, &program)? } else { lookup(&program)? };
+    let rules = Rules { command: &exec.command, bounds, jail };
+    if let Some(missing) = rules.follow(&path, &exec.args)? {
+        return Err(no_interpreter(&exec.command, &missing));
+    }
+    // As a shell executes it: a script is told the path that it was called by.
+    let is_path = exec.command.contains('/') && exec.alias().is_none();
+    Ok(if is_path { PathBuf::from(&exec.command) } else { path })
 }
 
 /// The shell that scripts and terminals get: bash, or `sh` where the image has no bash.
@@ -53,55 +57,78 @@ pub(super) fn script_option(home: &str) -> &'static str {
     if planted { "-c" } else { "-lc" }
 }
 
-fn absolute(command: &str) -> Result<PathBuf, ToolFailure> {
-    let path = PathBuf::from(command);
-    if Path::new(command).components().any(|part| part.as_os_str() == "..") {
-        let message = format!("{}: a program's path cannot contain `..`", excerpt(command));
-        return Err(ToolFailure::new(Reason::SandboxViolation, message));
+/// Returns the path of a program that is named by one, if it is an executable file.
+fn located(exec: &Exec, program: &str) -> Result<PathBuf, ToolFailure> {
+    let path = PathBuf::from(program);
+    let said = excerpt(&exec.command);
+    if exec.command.split('/').any(|name| name == "..") {
+        // `..` after a link leads elsewhere than policy, which reads the text, has judged.
+        let asked = Path::new(&exec.cwd.container_path()).join(&exec.command);
+        let (asked, judged) = (fs::canonicalize(asked), fs::canonicalize(&path));
+        if let (Ok(asked), judged) = (asked, judged.ok())
+            && judged.is_none_or(|judged| judged != asked)
+        {
+            let message = format!("{said}: `..` follows a link in this path; name the program without `..`");
+            return Err(ToolFailure::new(Reason::SandboxViolation, message));
+        }
     }
     match look(&path) {
         Found::Program => Ok(path),
-        Found::NotExecutable => Err(not_executable(&path)),
-        Found::Nothing => Err(ToolFailure::new(
-            Reason::NotFound,
-            format!("{}: no such program in the run", excerpt(command)),
-        )),
+        Found::Directory => {
+            let message = format!("{said}: is a directory, not a program");
+            Err(unusable(Reason::PermissionDenied, &message, CANNOT_RUN))
+        }
+        Found::NotExecutable => Err(not_executable(&exec.command)),
+        Found::Nothing => {
+            let relative = if exec.command.starts_with('/') {
+                String::new()
+            } else {
+                format!(" (relative to {})", exec.cwd.container_path())
+            };
+            let message = format!("{said}: no such program in the run{relative}");
+            Err(unusable(Reason::NotFound, &message, NO_PROGRAM))
+        }
     }
 }
 
 fn lookup(name: &str) -> Result<PathBuf, ToolFailure> {
-    if name.contains('/') {
-        let message = format!(
-            "{}: name a program of PATH, or give its absolute path such as /workspace/{}",
-            excerpt(name),
-            excerpt(name.trim_start_matches("./"))
-        );
-        return Err(ToolFailure::new(Reason::InvalidArgument, message));
-    }
     let mut denied = None;
     for directory in PATH.split(':') {
         let path = Path::new(directory).join(name);
         match look(&path) {
             Found::Program => return Ok(path),
             Found::NotExecutable => denied = Some(path),
-            Found::Nothing => {}
+            Found::Directory | Found::Nothing => {}
         }
     }
-    Err(denied.map_or_else(|| not_found(name), |path| not_executable(&path)))
+    Err(denied.map_or_else(|| not_found(name), |path| not_executable(&path.to_string_lossy())))
 }
 
 enum Found {
     Program,
+    Directory,
     NotExecutable,
     Nothing,
 }
 
 fn look(path: &Path) -> Found {
     match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Found::Directory,
         Ok(meta) if meta.is_file() && access(path, Mode::EXEC_OK).is_ok() => Found::Program,
         Ok(_) => Found::NotExecutable,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Found::NotExecutable,
         Err(_) => Found::Nothing,
     }
+}
+
+/// Exit codes of a shell for a program that it does not find, and for one that it cannot run.
+pub(super) const NO_PROGRAM: u8 = 127;
+pub(super) const CANNOT_RUN: u8 = 126;
+
+/// A program that cannot be run, with the exit code that a shell has for it.
+pub(super) fn unusable(reason: Reason, message: &str, exit_code: u8) -> ToolFailure {
+    let message = format!("{message} [exit code {exit_code}]");
+    ToolFailure::new(reason, message).with("exit_code", exit_code.to_string())
 }
 
 fn not_found(name: &str) -> ToolFailure {
@@ -110,12 +137,24 @@ fn not_found(name: &str) -> ToolFailure {
          operators such as && or | do not exist",
         excerpt(name)
     );
-    ToolFailure::new(Reason::NotFound, message)
+    unusable(Reason::NotFound, &message, NO_PROGRAM)
 }
 
-fn not_executable(path: &Path) -> ToolFailure {
-    let message = format!("{}: exists, but is no executable file", excerpt(&path.to_string_lossy()));
-    ToolFailure::new(Reason::PermissionDenied, message)
+fn not_executable(path: &str) -> ToolFailure {
+    let message =
+        format!("{}: permission denied: it is no executable file (`chmod +x` makes it one)", excerpt(path));
+    unusable(Reason::PermissionDenied, &message, CANNOT_RUN)
+}
+
+fn no_interpreter(command: &str, interpreter: &Path) -> ToolFailure {
+    let interpreter = interpreter.to_string_lossy();
+    let line_ends = if interpreter.ends_with('\r') { "; the file has Windows line ends" } else { "" };
+    let message = format!(
+        "{}: its interpreter {:?} does not exist in this image{line_ends}",
+        excerpt(command),
+        excerpt(&interpreter)
+    );
+    unusable(Reason::NotFound, &message, NO_PROGRAM)
 }
 
 #[cfg(test)]
@@ -123,9 +162,18 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use jail::{GitReads, Mount, Protection, Root};
+    use ops::Operation;
     use ops::deny::DenyList;
+    use wire::v1;
 
     use super::*;
+
+    fn find(command: &str, args: &[String], bounds: &Bounds, jail: &Jail) -> Result<PathBuf, ToolFailure> {
+        let (command, args) = (command.to_owned(), args.to_vec());
+        let request = v1::ExecRequest { command, args, ..Default::default() };
+        let Ok(Operation::Exec(exec)) = Operation::try_from(request) else { panic!("no command") };
+        super::find(&exec, bounds, jail)
+    }
 
     struct Place {
         dir: tempfile::TempDir,
@@ -159,6 +207,13 @@ mod tests {
             let bounds = Bounds { denied_programs: vec!["docker*".to_owned()], ..Bounds::default() };
             find(command, &[], &bounds, &self.jail).unwrap_err().reason
         }
+
+        fn code(&self, command: &str) -> String {
+            let failure = find(command, &[], &Bounds::default(), &self.jail).unwrap_err();
+            let code = failure.details["exit_code"].clone();
+            assert!(failure.message.ends_with(&format!("[exit code {code}]")), "{}", failure.message);
+            code
+        }
     }
 
     #[test]
@@ -168,7 +223,8 @@ mod tests {
         assert_eq!(found.file_name().unwrap(), "true");
         assert!(found.is_absolute());
         assert_eq!(place.reason("no-such-program"), Reason::NotFound);
-        assert_eq!(place.reason("./tool"), Reason::InvalidArgument);
+        assert_eq!((place.reason("./tool"), place.code("./tool")), (Reason::NotFound, "127".to_owned()));
+        assert_eq!(place.code("no-such-program"), "127");
     }
 
     #[test]
@@ -179,7 +235,45 @@ mod tests {
         assert_eq!(place.reason(&place.file("text", 0o644)), Reason::PermissionDenied);
         assert_eq!(place.reason(&place.path("")), Reason::PermissionDenied);
         assert_eq!(place.reason(&place.path("gone")), Reason::NotFound);
-        assert_eq!(place.reason(&place.path("../tool")), Reason::SandboxViolation);
+        assert_eq!(place.code(&place.path("gone")), "127");
+        assert_eq!(place.code(&place.path("text")), "126");
+        assert_eq!(place.code(&place.path("")), "126");
+    }
+
+    #[test]
+    fn parents_are_followed_as_text_or_not_at_all() {
+        let place = place();
+        let tool = place.file("tool", 0o755);
+        fs::create_dir_all(place.path("a/b")).unwrap();
+        let found = |path: &str| find(path, &[], &Bounds::default(), &place.jail).map(|_| ());
+        assert_eq!(found(&place.path("a/b/../../tool")), Ok(()));
+        assert_eq!(place.reason(&place.path("a/gone/../../tool/../none")), Reason::NotFound);
+        place.link("l", "a/b");
+        fs::copy(&tool, place.path("a/tool")).unwrap();
+        assert_eq!(place.reason(&place.path("l/../tool")), Reason::SandboxViolation);
+    }
+
+    #[test]
+    fn an_interpreter_that_is_missing_is_named() {
+        let place = place();
+        let script = place.file("script", 0o755);
+        for (line, named) in [("#!/no/such -x\n", "\"/no/such\""), ("#!/bin/sh\r\n", "Windows line ends")] {
+            fs::write(&script, line).unwrap();
+            assert_eq!((place.reason(&script), place.code(&script)), (Reason::NotFound, "127".to_owned()));
+            let failure = find(&script, &[], &Bounds::default(), &place.jail).unwrap_err();
+            assert!(failure.message.contains(named), "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn text_without_an_interpreter_is_the_shells() {
+        let place = place();
+        let script = place.file("script", 0o755);
+        fs::write(&script, "echo a\n").unwrap();
+        let bounds = |denied: &str| Bounds { denied_programs: vec![denied.to_owned()], ..Bounds::default() };
+        assert!(find(&script, &[], &bounds("bash"), &place.jail).is_ok());
+        let refused = find(&script, &[], &bounds("sh"), &place.jail).unwrap_err();
+        assert_eq!(refused.reason, Reason::CommandNotAllowed);
     }
 
     #[test]

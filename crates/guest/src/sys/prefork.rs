@@ -16,8 +16,8 @@ use rustix::net::{
 use seccompiler::BpfProgram;
 
 use super::{
-    NOT_STARTED, Pipes, Plan, Spawned, above_stdio, block_all, confine, fail, gaps, own_session, pipe, pipes,
-    set_mask,
+    NOT_STARTED, Pipes, Plan, Spawned, above_stdio, block_all, confine, execute, fail, gaps, own_session,
+    pipe, pipes, set_mask,
 };
 
 /// Longest strings that are sent: the socket takes them at once, so that sending never waits.
@@ -136,8 +136,8 @@ fn child(
         libc::close(cwd);
         let (arguments, variables) = (lengths.arguments as usize, lengths.variables as usize);
         let length = lengths.strings as usize;
-        // The strings, behind the pointers to them: both arrays end with a null.
-        let pointers = (arguments + variables + 2) * size_of::<*const c_char>();
+        // The pointers, then the strings: both arrays end with a null, and one has room before it.
+        let pointers = (arguments + variables + 3) * size_of::<*const c_char>();
         let memory = libc::mmap(
             ptr::null_mut(),
             pointers + length,
@@ -158,7 +158,7 @@ fn child(
                 _ => libc::_exit(NOT_STARTED),
             }
         }
-        let argv = memory.cast::<*const c_char>();
+        let argv = memory.cast::<*const c_char>().add(1);
         let envp = argv.add(arguments + 1);
         let mut at = 0;
         let program = strings.cast::<c_char>();
@@ -171,7 +171,7 @@ fn child(
             *envp.add(index) = strings.add(at).cast();
             at = behind(strings, at, length);
         }
-        libc::execve(program, argv, envp);
+        execute(program, argv, envp);
         fail(fault);
     }
 }
@@ -237,6 +237,7 @@ unsafe fn receive(control: RawFd) -> (Lengths, RawFd) {
 mod tests {
     use std::fs::File;
     use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -270,6 +271,20 @@ mod tests {
         let prefork = Prefork::fork(&[]).unwrap();
         let bare = plan(&["/bin/true"], &[]);
         assert_eq!(written(prefork.become_command(&bare).unwrap()), "");
+    }
+
+    #[test]
+    fn text_without_an_interpreter_is_run_by_the_shell() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("script");
+        std::fs::write(&script, "echo \"$1 $#\"\n").unwrap();
+        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        let cwd = || File::open(dir.path()).unwrap().into();
+        let waiting = || Prefork::fork(&[]).unwrap();
+        let script = Plan { cwd: cwd(), ..plan(&["./script", "a b", "c"], &[]) };
+        assert_eq!(written(waiting().become_command(&script).unwrap()), "a b 2\n");
+        let forked = Plan { wait: false, cwd: cwd(), ..script };
+        assert_eq!(written(crate::sys::spawn(&forked, &[]).unwrap()), "a b 2\n");
     }
 
     #[test]

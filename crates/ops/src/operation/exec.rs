@@ -1,5 +1,6 @@
 //! `exec`: one command, without a shell.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const MAX_VARIABLE: usize = 32 * 1024;
 /// Run one command: argv, never a shell string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exec {
-    /// A bare name to be looked up in PATH, or an absolute path. No NUL, not empty.
+    /// Name to be looked up in PATH, or a path: absolute, relative to `cwd`, or in alias form. No NUL, not empty.
     pub command: String,
     /// Arguments without NUL, within [`CommandLimits`].
     pub args: Vec<String>,
@@ -46,12 +47,6 @@ impl Exec {
     pub(super) fn parse_within(message: ExecRequest, limits: CommandLimits) -> Result<Self, Malformed> {
         let ExecRequest { command, args, cwd, env, stdin, timeout_ms, only_reads, stdin_file } = message;
         text("exec.command", &command, 1, MAX_COMMAND)?;
-        if command.contains('/') && !command.starts_with('/') {
-            return Err(Malformed::new(
-                "exec.command",
-                "is a bare name such as `cargo` or an absolute path in the container",
-            ));
-        }
         check_args(&args, limits)?;
         check_env("exec.env", &env)?;
         check_stdin("exec.stdin", &stdin, limits)?;
@@ -66,6 +61,25 @@ impl Exec {
             timeout: timeout("exec.timeout_ms", timeout_ms)?,
             only_reads,
         })
+    }
+
+    /// Returns the program as policy judges it: a bare name, or an absolute path in the container.
+    ///
+    /// `.` and `..` are resolved as text. The lane refuses a path of which a link makes another one.
+    pub fn program(&self) -> Cow<'_, str> {
+        if !self.command.contains('/') {
+            return Cow::Borrowed(&self.command);
+        }
+        match self.alias() {
+            Some(place) => Cow::Owned(place.container_path()),
+            None if self.command.starts_with('/') => absolute("", &self.command),
+            None => absolute(&self.cwd.container_path(), &self.command),
+        }
+    }
+
+    /// Returns the place of a program in alias form, such as `@project/run.sh`.
+    pub fn alias(&self) -> Option<SandboxPath> {
+        self.command.starts_with('@').then(|| SandboxPath::parse(&self.command).ok()).flatten()
     }
 
     /// The time of a command, and of a script, where neither the call nor its profile says.
@@ -99,6 +113,19 @@ impl Request for Exec {
     fn sketch(message: &ExecRequest) -> Sketch {
         (CLASS.name, json!({ "command": message.command, "args": message.args, "cwd": message.cwd }))
     }
+}
+
+/// Returns `path` beneath `directory` without empty names, `.` and `..`.
+fn absolute<'p>(directory: &str, path: &str) -> Cow<'p, str> {
+    let mut names = Vec::new();
+    for name in directory.split('/').chain(path.split('/')) {
+        match name {
+            "" | "." => {}
+            ".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    Cow::Owned(format!("/{}", names.join("/")))
 }
 
 fn check_args(args: &[String], limits: CommandLimits) -> Result<(), Malformed> {

@@ -249,7 +249,7 @@ fn malformed_requests_name_their_field() {
         ),
         (Kind::Read(ReadRequest { encoding: 99, ..read("a") }), Reason::InvalidArgument, "read.encoding"),
         (Kind::Exec(exec("")), Reason::InvalidArgument, "exec.command"),
-        (Kind::Exec(exec("./x")), Reason::InvalidArgument, "exec.command"),
+        (Kind::Exec(exec("./x\0")), Reason::InvalidArgument, "exec.command"),
         (Kind::Exec(exec("a\0b")), Reason::InvalidArgument, "exec.command"),
         (
             Kind::Exec(ExecRequest { timeout_ms: Some(14_400_001), ..exec("true") }),
@@ -387,5 +387,34 @@ proptest! {
             let again = v1::Operation::decode(&*message.encode_to_vec()).unwrap();
             prop_assert_eq!(Operation::parse(again).unwrap().message().encode_to_vec(), message.encode_to_vec());
         }
+    }
+}
+
+#[test]
+fn a_program_is_a_name_or_one_whole_path() {
+    let of = |command: &str, cwd: &str| {
+        let request = ExecRequest { command: command.to_owned(), cwd: cwd.to_owned(), ..Default::default() };
+        let Ok(Operation::Exec(exec)) = Operation::try_from(request) else { panic!("{command}") };
+        assert_eq!(exec.command, command, "as it was asked for");
+        exec.program().into_owned()
+    };
+    for (command, cwd, program) in [
+        ("make", "sub", "make"),
+        ("./run.sh", "", "/workspace/run.sh"),
+        ("./run.sh", "sub", "/workspace/sub/run.sh"),
+        ("bin//rails", "@project", "/workspace/bin/rails"),
+        ("../run.sh", "sub/deep", "/workspace/sub/run.sh"),
+        ("../usr/bin/env", "", "/usr/bin/env"),
+        ("../../../..", "", "/"),
+        ("./a/", "@state/x", "/state/x/a"),
+        ("@project/run.sh", "sub", "/workspace/run.sh"),
+        ("@pkg/run.sh", "", "/pkg/run.sh"),
+        ("@babel/cli", "", "/workspace/@babel/cli"),
+        ("@project/../x", "sub", "/workspace/sub/x"),
+        ("~/x", "", "/workspace/~/x"),
+        ("/bin/../usr/./bin//env", "sub", "/usr/bin/env"),
+        ("/workspace/run.sh", "sub", "/workspace/run.sh"),
+    ] {
+        assert_eq!(of(command, cwd), program, "{command} in {cwd}");
     }
 }

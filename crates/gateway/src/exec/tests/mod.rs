@@ -506,3 +506,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_relative_program_is_judged_as_its_whole_path() {
+    let policy = builtin_and(
+        "profiles:\n  p:\n    operations: {exec: allow}\n    exec:\n      default: ask\n      rules:\n        \
+         - {prefix: [./gradlew, test], decision: allow, justification: x, match: [[./gradlew, test]], not_match: [[gradlew, test]]}\n        \
+         - {prefix: [/workspace/deploy], decision: deny, justification: x}\n",
+    );
+    let verdict = |profile: &str, argv: &[&str], cwd: &str| {
+        let exec = Exec { cwd: path(cwd), ..exec(argv) };
+        judge(policy.profile(profile).unwrap(), &exec).verdict
+    };
+    for (argv, cwd, expected) in [
+        (&["./gradlew", "test"][..], ".", Allow),
+        (&["/workspace/gradlew", "test"], "sub", Allow),
+        (&["../gradlew", "test"], "sub", Allow),
+        (&["@project/gradlew", "test"], "sub", Allow),
+        (&["./gradlew", "test"], "sub", Ask),
+        (&["./sub/gradlew", "test"], ".", Ask),
+        (&["./gradlew", "publish"], ".", Ask),
+        (&["gradlew", "test"], ".", Ask),
+        (&["./deploy"], ".", Deny),
+        (&["./deploy"], "sub", Deny),
+    ] {
+        assert_eq!(verdict("p", argv, cwd), expected, "{argv:?} in {cwd}");
+    }
+    for profile in policy.profile_names() {
+        for (relative, whole) in
+            [("./run.sh", "/workspace/run.sh"), ("bin/rm", "/workspace/bin/rm"), ("./cat", "/workspace/cat")]
+        {
+            assert_eq!(
+                verdict(profile, &[relative], "."),
+                verdict(profile, &[whole], "."),
+                "{profile}: {relative}"
+            );
+        }
+    }
+    assert_eq!(verdict("open", &["./RM"], "."), Deny);
+    assert_eq!(verdict("open", &["./node_modules/.bin/tsc"], "."), Deny);
+    assert_eq!(verdict("open", &["../.bin/tsc"], "node_modules/x"), Deny);
+}

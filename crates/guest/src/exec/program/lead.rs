@@ -4,11 +4,11 @@
 //! name, and each is held against the deny list and the protected paths.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use jail::{Access, Jail, SandboxPath};
+use jail::{Access, Jail, PathRefusal, SandboxPath};
 use ops::{Bounds, Reason, ToolFailure, deny};
 use rustix::fs::OFlags;
 use text::excerpt;
@@ -21,6 +21,10 @@ const MAX_LINKS: usize = 40;
 const MAX_INTERPRETERS: usize = 5;
 /// As much of a first line as the kernel reads.
 const FIRST_LINE: u64 = 256;
+/// Beginning of a binary.
+const ELF: &[u8] = b"\x7fELF";
+/// Program that runs a text without a first line for it.
+const SHELL: &str = "/bin/sh";
 
 /// What everything is judged by.
 pub(super) struct Rules<'r> {
@@ -32,8 +36,8 @@ pub(super) struct Rules<'r> {
 }
 
 impl Rules<'_> {
-    /// Follows `path` to its end.
-    pub(super) fn follow(&self, path: &Path, args: &[String]) -> Result<(), ToolFailure> {
+    /// Follows `path` to its end. Returns an interpreter that does not exist.
+    pub(super) fn follow(&self, path: &Path, args: &[String]) -> Result<Option<PathBuf>, ToolFailure> {
         self.file(path, args)?;
         let mut path = path.to_owned();
         for _ in 0..MAX_INTERPRETERS {
@@ -42,9 +46,12 @@ impl Rules<'_> {
             // `#!/usr/bin/env rm`
             words.iter().try_for_each(|word| self.name(word))?;
             self.file(&interpreter, &words)?;
+            if matches!(fs::metadata(&interpreter), Err(error) if error.kind() == ErrorKind::NotFound) {
+                return Ok(Some(interpreter));
+            }
             path = interpreter;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Judges a file by its path, what each link in its last component leads to, and the file's own path.
@@ -61,7 +68,11 @@ impl Rules<'_> {
             }
             self.name(&text)?;
             if let Some(place) = name.to_str().and_then(|name| SandboxPath::parse(name).ok()) {
-                self.jail.check(&place, Access::Execute)?;
+                match self.jail.check(&place, Access::Execute) {
+                    // Where names of programs decide nothing, this one does not either.
+                    Err(PathRefusal::PackageBinaries { .. }) if !self.bounds.deny_list.is_on() => {}
+                    checked => checked?,
+                }
             }
         }
         if names.iter().any(|name| deny::is_multi_call(&name.to_string_lossy())) {
@@ -105,16 +116,22 @@ fn names(path: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// What interprets the file, and with which option, if its first line says so and can be read.
+/// Returns the interpreter of a file, and its option: what the first line says, or `sh` for text that names none, as
+/// `execvp(3)` has it. None for a binary, and for a file that cannot be read.
 fn interpreter(path: &Path) -> Option<(PathBuf, String)> {
     let mut start = Vec::new();
     // Exchanged for a FIFO meanwhile, it must not hold anybody up.
     let options = OFlags::NONBLOCK.bits().cast_signed();
     let file: File = OpenOptions::new().read(true).custom_flags(options).open(path).ok()?;
     file.take(FIRST_LINE).read_to_end(&mut start).ok()?;
-    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let line = String::from_utf8_lossy(line);
-    let line = line.trim();
+    if start.starts_with(ELF) {
+        return None;
+    }
+    let Some(line) = start.strip_prefix(b"#!") else { return Some((PathBuf::from(SHELL), String::new())) };
+    let line = String::from_utf8_lossy(line.split(|byte| *byte == b'\n').next()?);
+    // The kernel cuts these alone: a carriage return is part of the name.
+    let line = line.trim_matches([' ', '\t']);
     let (interpreter, option) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-    (!interpreter.is_empty()).then(|| (PathBuf::from(interpreter), option.to_owned()))
+    let interpreter = if interpreter.is_empty() { SHELL } else { interpreter };
+    Some((PathBuf::from(interpreter), option.to_owned()))
 }
