@@ -1,7 +1,10 @@
 """From a status to an exception, without a daemon."""
 
 import asyncio
+import signal
+import socket
 from contextlib import suppress
+from pathlib import Path
 
 import grpc
 import pytest
@@ -12,6 +15,7 @@ from google.rpc.status_pb2 import Status
 
 from cofferdam import errors, v1
 from cofferdam._async.caller import check_kept
+from cofferdam._signals import parse
 from cofferdam._status import DETAILS, made_of, refused
 
 
@@ -135,3 +139,43 @@ def test_a_result_that_is_kept_no_longer_is_an_error() -> None:
     with pytest.raises(errors.NotFound, match="kept no longer") as caught:
         check_kept(v1.CallResponse(call_id="c1", result_dropped=True))
     assert caught.value.call_id == "c1"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "number"),
+    [("TERM", 15), ("SIGTERM", 15), ("term", 15), ("sigterm", 15), ("15", 15), (15, 15), (signal.SIGTERM, 15), ("9", 9)],
+)
+def test_every_spelling_of_a_signal_is_one(spelling: str | int, number: int) -> None:
+    assert parse(spelling) == number
+
+
+@pytest.mark.parametrize("spelling", ["", "SIG", 0, "0", -15, "SIGSIGTERM", "TERMINATE", 64, "15.0", "SIGNAL_UNSPECIFIED"])
+def test_what_is_no_signal_is_refused_with_those_there_are(spelling: str | int) -> None:
+    with pytest.raises(errors.InvalidArgument, match="HUP, INT"):
+        parse(spelling)
+
+
+async def _refused(target: str) -> errors.CofferdamError:
+    async with grpc.aio.insecure_channel(target) as channel:
+        try:
+            await channel.unary_unary("/x", request_serializer=bytes)(b"", timeout=20)
+        except grpc.aio.AioRpcError as error:
+            return refused(error)
+    raise AssertionError("it answered")
+
+
+def test_no_daemon_nothing_that_listens_and_no_permission_are_told_apart(tmp_path: Path) -> None:
+    gone = asyncio.run(_refused(f"unix:{tmp_path}/gone.sock"))
+    assert type(gone) is errors.DaemonUnreachable
+    assert gone.message == f"there is no daemon: {tmp_path}/gone.sock does not exist"
+    left = tmp_path / "left.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(left))
+    silent = asyncio.run(_refused(f"unix:{left}"))
+    assert type(silent) is errors.DaemonUnreachable
+    assert "nothing listens on" in silent.message
+    told = f"failed to connect to all addresses; last error: UNKNOWN: unix:{left}: connect: Permission denied (13)"
+    denied = refused(Failed(grpc.StatusCode.UNAVAILABLE, details=told))
+    assert type(denied) is errors.NotPermitted
+    assert isinstance(denied, PermissionError)
+    assert denied.message.startswith(f"you may not use the daemon's socket {left} ({left} is for user ")

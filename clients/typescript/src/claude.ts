@@ -7,7 +7,7 @@ import { PreconditionFailed } from "./errors.js";
 import type { CommandHandle } from "./handle.js";
 import type { Sandbox } from "./sandbox.js";
 import { sleep } from "./transport.js";
-import type { CommandOutput, ProcessInfo, Signal } from "./types.js";
+import type { CommandOutput, ProcessInfo, SignalName } from "./types.js";
 
 /** The request of the Claude Agent SDK: its own `SpawnOptions`. */
 export interface ClaudeSpawnOptions {
@@ -142,7 +142,7 @@ export class SpawnedProcess extends EventEmitter<{
   }
 }
 
-function sendable(name: string): name is Signal {
+function sendable(name: string): name is SignalName {
   return ["HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "CONT", "STOP", "TSTP"].includes(name);
 }
 

@@ -53,8 +53,14 @@ export class CofferdamError extends Error {
 
 /** No daemon answers, or the connection to it was lost and it did not come back. */
 export class DaemonUnreachable extends CofferdamError {
-  protected static override readonly HINT =
+  protected static override readonly HINT: string =
     "See `systemctl status cofferd`, or name its endpoint with COFFERDAM_ENDPOINT.";
+}
+
+/** This user may not open the daemon's socket. The message says who may. */
+export class NotPermitted extends DaemonUnreachable {
+  protected static override readonly HINT =
+    "Become a member of its group, and log in again. What a member may do, `access` in the daemon's configuration says.";
 }
 
 /** There is no token or certificate, or the token is unknown. */

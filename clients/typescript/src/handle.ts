@@ -18,6 +18,12 @@ import type {
 import { Process_State as State, type Process as Status } from "./v1.js";
 
 const NEVER = new AbortController().signal;
+// Limits of a run that end a command, as `endedBy` names them, with the daemon's reason.
+const LIMITS: Readonly<Record<string, string>> = {
+  "memory-limit": "MEMORY_LIMIT",
+  "file-size-limit": "WRITE_LIMIT",
+  "disk-quota": "WRITE_LIMIT",
+};
 // Seconds; more than a timer takes would be none.
 const FOREVER = 2_000_000;
 
@@ -127,7 +133,7 @@ export class CommandHandle implements AsyncIterable<CommandOutput>, AsyncDisposa
    * Waits for its end, and for the callbacks that it was started with. Returns all output that the daemon has kept.
    *
    * A command that was killed has a result: exit code 137, `endedBy` is `killed`. Throws `CommandTimedOut` where its own time
-   * was over, `CommandStopped` where its sandbox ended, `CommandInterrupted` where it was lost, each with the output as
+   * was over, `CommandStopped` where its sandbox or a limit ended it, `CommandInterrupted` where it was lost, each with the output as
    * `result`; and what a callback throws.
    */
   async wait(options: WaitOptions = {}): Promise<CommandResult> {
@@ -174,7 +180,10 @@ export class CommandHandle implements AsyncIterable<CommandOutput>, AsyncDisposa
     return await this.#process.kill();
   }
 
-  /** Sends a signal to its process group, or to the foreground of its terminal. Throws `PreconditionFailed`. */
+  /**
+   * Sends a signal to its process group, or to the foreground of its terminal. `TERM`, `SIGTERM`, `term` and 15 are one.
+   * Throws `PreconditionFailed`.
+   */
   async sendSignal(signal: Signal): Promise<void> {
     await this.#process.sendSignal(signal);
   }
@@ -240,6 +249,10 @@ function judged(process: Status, result: CommandResult, check: boolean): Command
   }
   if (result.endedBy === "run-ended") {
     throw new CommandStopped("the sandbox has ended", result, { reason: "CANCELLED" });
+  }
+  const limit = LIMITS[result.endedBy];
+  if (limit !== undefined) {
+    throw new CommandStopped(process.failure, result, { reason: limit });
   }
   return check ? succeeding(result) : result;
 }

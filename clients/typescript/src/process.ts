@@ -17,7 +17,7 @@ import { present } from "./results.js";
 import { resumed } from "./resumed.js";
 import { now, type ProcessAddress, type Stdin } from "./stdin.js";
 import { sleep } from "./transport.js";
-import type { CommandOutput, PtySize, Signal } from "./types.js";
+import type { CommandOutput, PtySize, Signal, SignalName } from "./types.js";
 import {
   type AttachProcessResponse,
   ProcessService,
@@ -33,7 +33,7 @@ const ANSWER_TIMEOUT = 30;
 // Seconds, between such requests.
 const PAUSE = 0.05;
 
-const SIGNALS: Readonly<Record<Signal, SignalProcessRequest_Signal>> = {
+const SIGNALS: Readonly<Record<SignalName, SignalProcessRequest_Signal>> = {
   HUP: SignalProcessRequest_Signal.HUP,
   INT: SignalProcessRequest_Signal.INT,
   QUIT: SignalProcessRequest_Signal.QUIT,
@@ -45,6 +45,22 @@ const SIGNALS: Readonly<Record<Signal, SignalProcessRequest_Signal>> = {
   STOP: SignalProcessRequest_Signal.STOP,
   TSTP: SignalProcessRequest_Signal.TSTP,
 };
+
+/** The signal of a name in any case, with or without `SIG`, or of a number. */
+export function parseSignal(signal: Signal): SignalProcessRequest_Signal {
+  const text = String(signal).toUpperCase();
+  const name = text.replace(/^SIG/, "");
+  const found = /^\d+$/.test(text)
+    ? Object.values(SIGNALS).find((number) => number === Number(text))
+    : Object.hasOwn(SIGNALS, name)
+      ? SIGNALS[name as SignalName]
+      : undefined;
+  if (found === undefined) {
+    const known = Object.keys(SIGNALS).join(", ");
+    throw new InvalidArgument(`signal: ${JSON.stringify(signal)} is none that can be sent; there are ${known}`);
+  }
+  return found;
+}
 
 /** The output of a process, from its first byte on. */
 export class Reading {
@@ -170,10 +186,8 @@ export class Process {
   }
 
   async sendSignal(name: Signal): Promise<void> {
-    if (!Object.hasOwn(SIGNALS, name)) {
-      throw new InvalidArgument(`signal: ${JSON.stringify(name)} is none that can be sent`);
-    }
-    await this.#named(this.#rpc.signalProcess({ ...this.#at, signal: SIGNALS[name] }, { signal: this.signal() }));
+    const signal = parseSignal(name);
+    await this.#named(this.#rpc.signalProcess({ ...this.#at, signal }, { signal: this.signal() }));
   }
 
   /** Whatever the signal of the sandbox object says. */

@@ -1,5 +1,7 @@
 /** From a gRPC status or a failed call to an error. The one place that knows both. */
 
+import { readFileSync, statSync } from "node:fs";
+import { dirname } from "node:path";
 import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import * as errors from "./errors.js";
@@ -19,6 +21,7 @@ const BY_REASON: ReadonlyMap<string, Kind> = new Map<string, Kind>([
   ["APPROVAL_EXPIRED", errors.ApprovalDenied],
   ["READ_LIMIT", errors.LimitExceeded],
   ["WRITE_LIMIT", errors.LimitExceeded],
+  ["MEMORY_LIMIT", errors.LimitExceeded],
   ["PRECONDITION_FAILED", errors.PreconditionFailed],
   ["INVALID_FRONTMATTER", errors.InvalidArgument],
   ["INVALID_ARGUMENT", errors.InvalidArgument],
@@ -64,8 +67,47 @@ export function refused(error: unknown): unknown {
     return new errors.CofferdamError(error.details, { hint: "The daemon is older than this client; update it." });
   }
   const kind = isCut(error) ? errors.DaemonUnreachable : (WITHOUT_REASON.get(error.code) ?? errors.InternalError);
-  const lost = kind === errors.DaemonUnreachable;
-  return new kind(lost ? `the daemon does not answer: ${error.details}` : error.details, { reason: "" });
+  return kind === errors.DaemonUnreachable ? unreachable(error.details) : new kind(error.details, { reason: "" });
+}
+
+/** Why there is no connection: no socket, nothing that listens, or a socket that this user may not open. */
+export function unreachable(details: string): errors.DaemonUnreachable {
+  const [, code, path = ""] = /connect (EACCES|ENOENT|ECONNREFUSED) (\/.*)$/.exec(details) ?? [];
+  switch (code) {
+    case "EACCES": {
+      const who = whoMayOpen(path);
+      return new errors.NotPermitted(`you may not use the daemon's socket ${path}${who && ` (${who})`}`);
+    }
+    case "ENOENT":
+      return new errors.DaemonUnreachable(`there is no daemon: ${path} does not exist`);
+    case "ECONNREFUSED":
+      return new errors.DaemonUnreachable(
+        `there is no daemon: nothing listens on ${path}, although the socket is there`,
+      );
+    default:
+      return new errors.DaemonUnreachable(`the daemon does not answer: ${details}`);
+  }
+}
+
+/** The owner and group of a socket, or of the directory that is closed before it. Empty where that cannot be seen. */
+function whoMayOpen(path: string): string {
+  for (let place = path; ; place = dirname(place)) {
+    try {
+      const { uid, gid, mode } = statSync(place);
+      const group = (mode & 0o070) === 0 ? "alone" : `and members of group ${account("/etc/group", gid)}`;
+      return `${place} is for user ${account("/etc/passwd", uid)} ${group}`;
+    } catch {
+      if (place === dirname(place)) {
+        return "";
+      }
+    }
+  }
+}
+
+/** The name that a file of accounts has for an id, or the id. */
+function account(file: string, id: number): string {
+  const lines = readFileSync(file, "utf8").split("\n");
+  return lines.map((line) => line.split(":")).find((fields) => fields[2] === String(id))?.[0] ?? String(id);
 }
 
 /** The error for a call that ran and failed. `ofFile`: a thing that is not found is a file. */

@@ -171,9 +171,9 @@ export class CommandResult implements CommandFacts {
     return this.#stderr;
   }
 
-  /** The exit code is 0. */
+  /** The exit code is 0, and nothing ended it before its time. */
   get ok(): boolean {
-    return this.exitCode === 0;
+    return this.exitCode === 0 && this.endedBy === "";
   }
 }
 
@@ -198,7 +198,10 @@ export interface PtySize {
 }
 
 export type ProcessState = "running" | "ended" | "interrupted";
-export type Signal = "HUP" | "INT" | "QUIT" | "KILL" | "USR1" | "USR2" | "TERM" | "CONT" | "STOP" | "TSTP";
+/** A signal that can be sent, by its name. */
+export type SignalName = "HUP" | "INT" | "QUIT" | "KILL" | "USR1" | "USR2" | "TERM" | "CONT" | "STOP" | "TSTP";
+/** A signal, by its name in any case, with or without `SIG`, or its number. */
+export type Signal = SignalName | (string & {}) | number;
 
 /** A command in the background, or a terminal, as it is now. */
 export interface ProcessInfo {

@@ -18,7 +18,7 @@ Exit codes:
   0  done
   1  the tool failed, or a check found something wrong
   2  the command line or the request is malformed
-  3  denied by permission, policy, rate limit or approval
+  3  denied by permission (also of the daemon's socket), policy, rate limit or approval
   4  awaiting an approval
   5  the daemon cannot be reached
   6  `audit verify --key`: the log is intact, but no checkpoint is signed with the key

@@ -5,6 +5,7 @@ use std::time::Duration;
 use cofferdam_client::Connect;
 use tonic::Request;
 
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ui::Ui;
 
@@ -24,7 +25,11 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        self.daemon.connect().await.map_err(|error| Failure::from(error).and_hint(DOCTOR))
+        self.daemon.connect().await.map_err(|error| match Failure::from(error) {
+            // The doctor would say the same.
+            failure if failure.exit() == Exit::Denied => failure,
+            failure => failure.and_hint(DOCTOR),
+        })
     }
 }
 

@@ -74,12 +74,16 @@ fn no_host(unreachable: &Unreachable) -> Failure {
 }
 
 fn no_socket(socket: &Path, kind: Option<io::ErrorKind>) -> Failure {
+    if kind == Some(io::ErrorKind::PermissionDenied) {
+        return Failure::not_permitted(format!("you may not use the daemon's socket {}", socket.display()))
+            .with_hint(doctor::who_may_open(socket))
+            .and_hint(
+                "become a member (usermod --append --groups GROUP USER, then log in again), or use sudo. \
+                 What a user may do then, the roles under `access` in the daemon's configuration say",
+            );
+    }
     let socket = socket.display();
     let (message, hint) = match kind {
-        Some(io::ErrorKind::PermissionDenied) => (
-            format!("you may not use the daemon's socket {socket}"),
-            "it belongs to the user that runs the daemon: run coffer as that user, or with sudo",
-        ),
         Some(io::ErrorKind::ConnectionRefused) => (
             format!("nothing listens on {socket}, although the socket is there"),
             "the daemon has probably ended; see `systemctl status cofferd`, or start it with `cofferd --config FILE`",
@@ -118,7 +122,11 @@ mod tests {
     fn each_way_of_not_being_there_has_its_own_hint() {
         let text = |kind| no_socket(Path::new("/s"), kind).to_string();
         assert!(text(Some(io::ErrorKind::NotFound)).contains("/s does not exist"));
-        assert!(text(Some(io::ErrorKind::PermissionDenied)).contains("you may not use"));
+        let denied = no_socket(Path::new("/s"), Some(io::ErrorKind::PermissionDenied));
+        assert!(
+            denied.to_string().contains("you may not use the daemon's socket /s\nhint: / is for user root")
+        );
+        assert_eq!(denied.exit(), Exit::Denied, "a daemon may well be there");
         assert!(text(Some(io::ErrorKind::ConnectionRefused)).contains("nothing listens on /s"));
         assert!(text(None).contains("does not answer"));
         assert_eq!(no_socket(Path::new("/s"), None).exit(), Exit::Unreachable);

@@ -62,6 +62,11 @@ impl Failure {
         Self::new(Exit::Unreachable, message)
     }
 
+    /// This user may not ask the daemon.
+    pub(crate) fn not_permitted(message: impl Into<String>) -> Self {
+        Self::new(Exit::Denied, message)
+    }
+
     /// Says what to do next.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
@@ -70,7 +75,7 @@ impl Failure {
 
     /// Says what else to do.
     pub(crate) fn and_hint(mut self, hint: &str) -> Self {
-        if !self.hint.is_empty() {
+        if !hint.is_empty() && !self.hint.is_empty() {
             self.hint.push_str("; ");
         }
         self.hint.push_str(hint);
@@ -139,11 +144,8 @@ impl From<Status> for Failure {
             (_, message) => message.to_owned(),
         };
         let retry = details.retry_info().and_then(|info| info.retry_delay).map(time::brief);
-        Self { reason: reason.clone(), metadata, ..Self::new(exit, message) }.with_hint(hint_for(
-            &reason,
-            exit,
-            retry.as_deref(),
-        ))
+        let hint = hint_for(&reason, &metadata, exit, retry.as_deref());
+        Self { reason, metadata, ..Self::new(exit, message) }.with_hint(hint)
     }
 }
 
@@ -162,12 +164,18 @@ fn exit_of(status: &Status, reason: &str) -> Exit {
     }
 }
 
-fn hint_for(reason: &str, exit: Exit, retry: Option<&str>) -> String {
+fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry: Option<&str>) -> String {
+    let resource = metadata.get("resource").map(String::as_str);
     match (reason, retry) {
         (_, Some(delay)) => format!("try again in {delay}"),
         ("RUN_NOT_READY", _) => "`coffer run list` shows in which state it is".into(),
         ("AWAITING_APPROVAL", _) => {
             "`coffer approval list` shows what waits; `coffer approval approve ID` decides".into()
+        }
+        // The API refuses, not a run's policy: the message names the roles.
+        ("PERMISSION_DENIED", _) if metadata.contains_key("roles") => String::new(),
+        ("NOT_FOUND", _) if resource == Some("run") => {
+            "`coffer run list` shows yours; those of other users only operators see".into()
         }
         ("PERMISSION_DENIED" | "COMMAND_NOT_ALLOWED", _) => {
             "`coffer policy show` prints what the run's profile and role allow".into()
@@ -227,6 +235,23 @@ mod tests {
                 "metadata": {"run": "a"},
             })
         );
+    }
+
+    #[test]
+    fn a_missing_role_and_another_users_run_are_told_apart() {
+        let of = |code, reason, about: (&str, &str)| {
+            let mut details = ErrorDetails::new();
+            let metadata = HashMap::from([(about.0.to_owned(), about.1.to_owned())]);
+            details.set_error_info(reason, "cofferdam", metadata);
+            let failure = Failure::from(Status::with_error_details(code, "it says why", details));
+            (failure.exit(), failure.hint)
+        };
+        let role = of(Code::PermissionDenied, "PERMISSION_DENIED", ("roles", "operator"));
+        assert_eq!(role, (Exit::Denied, String::new()), "the message says all");
+        let policy = of(Code::PermissionDenied, "PERMISSION_DENIED", ("rule", "exec"));
+        assert!(policy.1.contains("policy show"), "{policy:?}");
+        let run = of(Code::NotFound, "NOT_FOUND", ("resource", "run"));
+        assert!(run.0 == Exit::Failed && run.1.contains("shows yours"), "{run:?}");
     }
 
     #[test]

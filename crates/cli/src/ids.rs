@@ -120,7 +120,7 @@ pub(crate) fn pick<'a>(
     match found[..] {
         [one] => Ok(one),
         [] => Err(Failure::failed(format!("no {noun} has an id that begins or ends with `{part}`"))
-            .with_hint(format!("`{list}` shows them"))),
+            .with_hint(format!("`{list}` shows yours; those of other users only operators see"))),
         _ => {
             let some = found.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
             let more = if found.len() > SHOWN { ", …" } else { "" };

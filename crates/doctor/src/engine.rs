@@ -3,6 +3,8 @@
 //! Whatever listens there is not trusted: an answer is read up to a size and a deadline, and only a few of its fields
 //! are looked at.
 
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::finding::Finding;
+use crate::socket::who_may_open;
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -32,7 +35,11 @@ pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
             )];
         }
     };
-    let mut findings = vec![engine(&socket, get(&socket, "/version").await)];
+    let version = match get(&socket, "/version").await {
+        Err(NoAnswer::NotPermitted) => return vec![not_permitted(&socket)],
+        version => version.map_err(|error| error.to_string()),
+    };
+    let mut findings = vec![engine(&socket, version)];
     if let Ok(info) = get(&socket, "/info").await {
         findings.push(runtimes(&info));
         findings.push(writable_root(&info));
@@ -50,18 +57,55 @@ fn configured() -> Result<PathBuf, String> {
     }
 }
 
+/// Why an engine gave no answer.
+#[derive(Debug, PartialEq, Eq)]
+enum NoAnswer {
+    /// This user may not open its socket.
+    NotPermitted,
+    Other(String),
+}
+
+impl From<io::Error> for NoAnswer {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::NotPermitted,
+            _ => Self::Other(error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotPermitted => "permission denied",
+            Self::Other(why) => why,
+        })
+    }
+}
+
 /// One GET, its answer as JSON; otherwise why there is none.
-async fn get(socket: &Path, path: &'static str) -> Result<Value, String> {
+async fn get(socket: &Path, path: &'static str) -> Result<Value, NoAnswer> {
     let asked = async {
-        let mut stream = UnixStream::connect(socket).await.map_err(|error| error.to_string())?;
+        let mut stream = UnixStream::connect(socket).await?;
         // HTTP/1.0: the answer ends with the connection and is never chunked.
         let request = format!("GET {path} HTTP/1.0\r\nHost: engine\r\nAccept: application/json\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+        stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
-        stream.take(LARGEST).read_to_end(&mut answer).await.map_err(|error| error.to_string())?;
-        body(&answer)
+        stream.take(LARGEST).read_to_end(&mut answer).await?;
+        body(&answer).map_err(NoAnswer::Other)
     };
-    tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(|_| Err("it does not answer in time".into()))
+    let late = |_| Err(NoAnswer::Other("it does not answer in time".to_owned()));
+    tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(late)
+}
+
+/// The engine of a user who may not ask it. It may be whatever the daemon needs.
+fn not_permitted(socket: &Path) -> Finding {
+    let found = format!("not looked at: you may not open {}", socket.display());
+    let who = who_may_open(socket);
+    let follows = format!(
+        "{who}; run this with sudo, or as a member of that group. cofferd, which is root, may open it"
+    );
+    Finding::limited("engine", found, follows.trim_start_matches("; "))
 }
 
 fn body(answer: &[u8]) -> Result<Value, String> {
@@ -281,6 +325,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("engine.sock");
         let _listener = UnixListener::bind(&socket).unwrap();
-        assert_eq!(get(&socket, "/version").await, Err("it does not answer in time".into()));
+        assert_eq!(get(&socket, "/version").await, Err(NoAnswer::Other("it does not answer in time".into())));
+    }
+
+    #[test]
+    fn an_engine_that_this_user_may_not_ask_is_not_judged() {
+        assert_eq!(NoAnswer::from(io::Error::from(io::ErrorKind::PermissionDenied)), NoAnswer::NotPermitted);
+        let finding = not_permitted(Path::new("/nonexistent/docker.sock"));
+        assert_eq!(finding.verdict, Verdict::Limited);
+        assert!(finding.found.starts_with("not looked at: you may not open /nonexistent/docker.sock"));
+        assert!(!finding.follows.unwrap().contains("install"));
     }
 }

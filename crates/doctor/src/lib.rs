@@ -5,10 +5,12 @@ mod engine;
 mod finding;
 mod host;
 mod kernel;
+mod socket;
 
 use std::path::PathBuf;
 
 pub use finding::{Finding, Verdict};
+pub use socket::who_may_open;
 
 /// Looks at everything that this process can see of its host. Without a socket the engine is the one that `DOCKER_HOST`
 /// names, or Docker's own.

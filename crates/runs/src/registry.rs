@@ -389,5 +389,6 @@ fn may_use(principal: &Principal, id: RunId, spec: &Spec) -> bool {
 }
 
 fn no_such_run() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run")
+    // Whether another principal has it is not told.
+    Refusal::new(Reason::NotFound, "there is no such run, or it is another user's").with("resource", "run")
 }

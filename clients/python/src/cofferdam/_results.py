@@ -58,6 +58,10 @@ def run_info(run: v1.Run) -> types.RunInfo:
     )
 
 
+# Limits of a run that end a command, as `ended_by` names them, with the daemon's reason.
+LIMITS = {"memory-limit": "MEMORY_LIMIT", "file-size-limit": "WRITE_LIMIT", "disk-quota": "WRITE_LIMIT"}
+
+
 def command(response: v1.CallResponse, stdout: bytes, stderr: bytes) -> CommandResult:
     """The daemon's account of a command, with all of its output."""
     kind = response.result.WhichOneof("kind")

@@ -1,6 +1,9 @@
 """From a gRPC status or a failed call to an exception. The one place that knows both."""
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
@@ -18,6 +21,8 @@ DOMAIN = "cofferdam"
 UNSENT = "Internal error from Core"
 # How gRPC's message begins where no connection came about: nothing of the request has left this process.
 UNCONNECTED = "failed to connect to all addresses"
+# A Unix socket in such a message.
+_SOCKET = re.compile(r"unix:(?://)?(/[^:;]+):")
 
 
 class _Failed(Protocol):
@@ -55,10 +60,46 @@ def refused(error: _Failed, call_id: str | None = None) -> errors.CofferdamError
         if code is grpc.StatusCode.INTERNAL and message.rstrip(".") == UNSENT:
             made = errors.DaemonUnreachable
         if made is errors.DaemonUnreachable:
-            message = f"the daemon does not answer: {message}"
+            made, message = unreachable(message)
         return made(message, call_id=call_id)
     details = dict(info.metadata)
     return made_of(info.reason, message, details, call_id or details.get("call_id"), retry_after)
+
+
+def unreachable(message: str) -> tuple[type[errors.DaemonUnreachable], str]:
+    """Why there is no connection: no socket, nothing that listens, or a socket that this user may not open."""
+    socket = _SOCKET.search(message)
+    path = socket.group(1) if socket else ""
+    if path and "Permission denied" in message:
+        who = who_may_open(path)
+        return errors.NotPermitted, f"you may not use the daemon's socket {path}{who and f' ({who})'}"
+    if path and "No such file or directory" in message:
+        return errors.DaemonUnreachable, f"there is no daemon: {path} does not exist"
+    if path and "Connection refused" in message:
+        return errors.DaemonUnreachable, f"there is no daemon: nothing listens on {path}, although the socket is there"
+    return errors.DaemonUnreachable, f"the daemon does not answer: {message}"
+
+
+def who_may_open(path: str) -> str:
+    """The owner and group of a socket, or of the directory that is closed before it. Empty where that cannot be seen."""
+    try:
+        # There are none where there are no such sockets.
+        import grp
+        import pwd
+    except ImportError:
+        return ""
+    for place in (Path(path), *Path(path).parents):
+        try:
+            seen = place.stat()
+        except OSError:
+            continue
+        user, group = str(seen.st_uid), str(seen.st_gid)
+        with suppress(KeyError):
+            user = pwd.getpwuid(seen.st_uid).pw_name
+        with suppress(KeyError):
+            group = grp.getgrgid(seen.st_gid).gr_name
+        return f"{place} is for user {user} " + (f"and members of group {group}" if seen.st_mode & 0o070 else "alone")
+    return ""
 
 
 def never_left(error: _Failed) -> bool:

@@ -59,6 +59,15 @@ class DaemonUnreachable(CofferdamError, ConnectionError):
     HINT = "See `systemctl status cofferd`, or name its endpoint with COFFERDAM_ENDPOINT."
 
 
+class NotPermitted(DaemonUnreachable, PermissionError):
+    """This user may not open the daemon's socket. The message says who may."""
+
+    HINT = (
+        "Become a member of its group, and log in again. What a member may do then, `access` in the daemon's configuration "
+        "says."
+    )
+
+
 class AuthenticationFailed(CofferdamError):
     """There is no token or certificate, or the token is unknown."""
 
@@ -226,6 +235,7 @@ BY_REASON: Mapping[str, type[CofferdamError]] = MappingProxyType(
         "APPROVAL_EXPIRED": ApprovalDenied,
         "READ_LIMIT": LimitExceeded,
         "WRITE_LIMIT": LimitExceeded,
+        "MEMORY_LIMIT": LimitExceeded,
         "PRECONDITION_FAILED": PreconditionFailed,
         "INVALID_FRONTMATTER": InvalidArgument,
         "INVALID_ARGUMENT": InvalidArgument,

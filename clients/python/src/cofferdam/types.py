@@ -157,8 +157,8 @@ class CommandResult:
 
     @property
     def ok(self) -> bool:
-        """The exit code is 0."""
-        return self.exit_code == 0
+        """The exit code is 0, and nothing ended it before its time."""
+        return self.exit_code == 0 and not self.ended_by
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,9 @@ const HOST: &str = "host";
 
 /// Examine the daemon's host and report what it can and cannot do.
 ///
-/// If a daemon answers, it examines its own host. Otherwise `coffer` examines the host that it runs on. Exits
-/// with 1 if a daemon cannot run there.
+/// If a daemon answers, it examines its own host. If there is none, `coffer` examines the host that it runs on.
+/// Exits with 1 if a daemon cannot run there, and with 3 if this user may not ask the daemon: then nothing is
+/// examined.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer doctor")]
 pub(crate) struct Doctor {
@@ -47,14 +48,26 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     pub(crate) async fn run(self, context: &Context) -> Ended {
-        let findings = self.examine(context).await;
+        let asked = daemon(context).await;
+        if let Err(failure) = &asked
+            && failure.exit() == Exit::Denied
+        {
+            let findings = vec![limited("daemon", failure)];
+            context.ui.answer(findings, |findings, page| render_not_permitted(&findings, page))?;
+            return Ok(Exit::Denied);
+        }
+        let findings = self.examine(context, asked).await;
         let fit = findings.iter().all(|finding| finding.verdict != Verdict::Missing);
         context.ui.answer(findings, |findings, page| render(&findings, page))?;
         Ok(if fit { Exit::Ok } else { Exit::Failed })
     }
 
-    async fn examine(self, context: &Context) -> Vec<Finding> {
-        match daemon(context).await {
+    async fn examine(
+        self,
+        context: &Context,
+        asked: Result<(Client, ListRunsResponse), Failure>,
+    ) -> Vec<Finding> {
+        match asked {
             Ok((client, listed)) => {
                 let mut findings =
                     vec![Finding::good("daemon", format!("answers on {}", context.daemon.endpoint()))];
@@ -132,7 +145,13 @@ fn limited(topic: &'static str, failure: &Failure) -> Finding {
     Finding::limited(topic, found, hint)
 }
 
-fn render(findings: &[Finding], page: &mut Output) {
+/// What a user sees who may not ask the daemon.
+fn render_not_permitted(findings: &[Finding], page: &mut Output) {
+    render_each(findings, page);
+    page.own("\nNothing was examined: you may not ask the daemon, which may well run.\n");
+}
+
+fn render_each(findings: &[Finding], page: &mut Output) {
     let width = findings.iter().map(|finding| finding.topic.len()).max().unwrap_or_default();
     for finding in findings {
         let (style, mark) = match finding.verdict {
@@ -150,6 +169,10 @@ fn render(findings: &[Finding], page: &mut Output) {
             page.own("         ").column("", width).own(" → ").word(follows).end_line();
         }
     }
+}
+
+fn render(findings: &[Finding], page: &mut Output) {
+    render_each(findings, page);
     let number = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count() as u64;
     page.own("\n");
     match (number(Verdict::Missing), number(Verdict::Limited)) {

@@ -5,23 +5,21 @@ use std::time::Duration;
 use clap::Args;
 use wire::v1::process::State;
 use wire::v1::signal_process_request::Signal as Kind;
-use wire::v1::{ResizeTerminalRequest, SignalProcessRequest, TerminalSize, WaitProcessRequest};
+use wire::v1::{Process, ResizeTerminalRequest, SignalProcessRequest, TerminalSize, WaitProcessRequest};
 
-use super::select;
+use super::{select, signals};
 use crate::client::{Context, quick};
 use crate::exit::{Exit, TIMED_OUT};
 use crate::failure::Ended;
 use crate::ids::Named;
 use crate::run::RunRef;
-use crate::verbs::one_of;
 
-const SIGNALS: &[&str] = &["hup", "int", "quit", "kill", "usr1", "usr2", "term", "cont", "stop", "tstp"];
 /// Most that the daemon waits at once.
 const ONCE: Duration = Duration::from_secs(600);
 
 /// Send a signal to a process.
 #[derive(Args, Debug)]
-#[command(before_help = "Example: coffer process signal 3f2a9c01 web term")]
+#[command(before_help = "Example: coffer process signal 3f2a9c01 web TERM")]
 pub(crate) struct Signal {
     /// The run: its id, a unique beginning or end of it, or `-` for $COFFERDAM_RUN.
     #[arg(value_name = "RUN")]
@@ -29,14 +27,16 @@ pub(crate) struct Signal {
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
     process: Named,
-    /// Which. `kill` ends everything that it started.
-    #[arg(value_name = "SIGNAL", default_value = "term", value_parser = one_of(SIGNALS, Kind::from_str_name))]
+    /// Which: HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP or TSTP, in any case, also as SIGTERM or 15. KILL
+    /// ends everything that it started.
+    #[arg(value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     which: Kind,
 }
 
 /// Wait until a process has ended.
 ///
-/// Exits with its exit code, or with 124 when the time is over first.
+/// Exits with its exit code, or with 124 when a time is over first: that of `--timeout`, or its own. One that was
+/// cut short and exited with 0 all the same is a failure, 1.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer process wait 3f2a9c01 web --timeout 5m")]
 pub(crate) struct Wait {
@@ -100,12 +100,17 @@ impl Wait {
             context.ui.answer_line(&process, |process, page| {
                 page.own(process.state().as_str_name()).own(" ").word(&process.process_id).end_line();
             })?;
-            return Ok(match (over, code) {
-                (false, _) => Exit::Command(TIMED_OUT),
-                (true, Some(code)) => Exit::Command(code),
-                (true, None) => Exit::Failed,
-            });
+            return Ok(exit(&process, over, code));
         }
+    }
+}
+
+/// Returns the exit code of `wait`. A process that was cut short has not succeeded, whatever it exited with.
+fn exit(process: &Process, over: bool, code: Option<u8>) -> Exit {
+    match (over, process.ended_by.as_str(), code) {
+        (false, ..) | (true, "timeout", _) => Exit::Command(TIMED_OUT),
+        (true, "", Some(code)) | (true, _, Some(code @ 1..)) => Exit::Command(code),
+        (true, _, Some(0) | None) => Exit::Failed,
     }
 }
 
@@ -116,5 +121,23 @@ impl Resize {
         let size = Some(TerminalSize { rows: self.rows, columns: self.columns });
         client.processes().resize_terminal(quick(ResizeTerminalRequest { run_id, process_id, size })).await?;
         Ok(Exit::Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_cut_short_has_not_succeeded() {
+        let of = |ended_by: &str, code| {
+            exit(&Process { ended_by: ended_by.to_owned(), ..Default::default() }, true, code)
+        };
+        assert_eq!(of("", Some(0)), Exit::Command(0));
+        assert_eq!(of("", Some(3)), Exit::Command(3));
+        assert_eq!(of("timeout", Some(0)), Exit::Command(TIMED_OUT));
+        assert_eq!(of("killed", Some(0)), Exit::Failed);
+        assert_eq!(of("memory-limit", Some(137)), Exit::Command(137));
+        assert_eq!(of("interrupted", None), Exit::Failed);
     }
 }

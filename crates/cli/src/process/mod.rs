@@ -5,6 +5,7 @@ mod list;
 mod logs;
 mod select;
 mod send;
+mod signals;
 mod start;
 
 crate::verbs::verbs! {

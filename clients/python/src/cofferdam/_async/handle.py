@@ -10,6 +10,7 @@ from typing_extensions import Self
 from cofferdam import _results, errors, v1
 from cofferdam._async.process import Process, Reading, deadline, left
 from cofferdam._async.transport import AsyncDataCallback, AsyncOutputCallback, tell
+from cofferdam._results import LIMITS
 from cofferdam.types import CommandOutput, CommandResult, ProcessInfo, PtySize, Signal
 
 
@@ -92,8 +93,8 @@ class AsyncCommandHandle:
         `check`: raise `CommandFailed` unless the exit code is 0.
 
         A command that was killed has a result: exit code 137, `ended_by` is `killed`. Raises `CommandTimedOut` where its
-        own time was over, `CommandStopped` where its sandbox ended, `CommandInterrupted` where it was lost, each with the
-        output as `result`; and what a callback raises.
+        own time was over, `CommandStopped` where its sandbox or a limit ended it, `CommandInterrupted` where it was
+        lost, each with the output as `result`; and what a callback raises.
         """
         until = deadline(timeout)
         if self._pump is not None:
@@ -129,8 +130,10 @@ class AsyncCommandHandle:
         """Ends it and everything that it started, at once. False: it had ended already."""
         return await self._process.kill()
 
-    async def send_signal(self, signal: Signal) -> None:
-        """Sends a signal to its process group, or to the foreground of its terminal. Raises `PreconditionFailed`."""
+    async def send_signal(self, signal: Signal | str | int) -> None:
+        """Sends a signal to its process group, or to the foreground of its terminal. `TERM`, `SIGTERM`, `term`, 15 and
+        `signal.SIGTERM` are one. Raises `PreconditionFailed`.
+        """
         await self._process.signal(signal)
 
     async def resize(self, size: PtySize) -> None:
@@ -189,6 +192,8 @@ def judged(process: v1.Process, result: CommandResult, check: bool) -> CommandRe
         raise errors.CommandTimedOut("the time of the command was over", result, reason="TIMED_OUT", hint=hint)
     if result.ended_by == "run-ended":
         raise errors.CommandStopped("the sandbox has ended", result, reason="CANCELLED")
+    if result.ended_by in LIMITS:
+        raise errors.CommandStopped(process.failure, result, reason=LIMITS[result.ended_by])
     if check and not result.ok:
         raise failed(result)
     return result

@@ -10,9 +10,11 @@ import os
 import posixpath
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cofferdam._async.sandbox import AsyncSandbox
-from cofferdam.errors import NotFound
+from cofferdam._results import LIMITS
+from cofferdam.errors import CofferdamError, CommandStopped, NotFound
 from cofferdam.types import CommandResult
 
 HOME = "/workspace"
@@ -63,7 +65,9 @@ class Posix:
         stdin: str | bytes | None = None,
         timeout: float | None = None,
     ) -> CommandResult:
-        """As a shell would: a program that is not there is exit code 127. Otherwise raises like `commands.run`."""
+        """As a shell would: a program that is not there is exit code 127, one that cannot be run 126, and one that a limit
+        ended 137 or 153, each with what happened at the end of standard error. Otherwise raises like `commands.run`.
+        """
         data = stdin.encode() if isinstance(stdin, str) else stdin
         if data is not None and len(data) > LARGEST_INPUT:
             return await self._run_with_much_input(argv, data, cwd, env, timeout)
@@ -73,6 +77,16 @@ class Posix:
             return await self._sandbox.commands.run(argv, cwd=cwd, env=env, stdin=data, timeout=timeout)
         except NotFound as error:
             return CommandResult(error.call_id or "", NO_SUCH_PROGRAM, b"", f"{error.message}\n".encode())
+        except CommandStopped as error:
+            if error.result.ended_by not in LIMITS:
+                raise
+            told = f"{error.message}\n".encode()
+            return replace(error.result, stderr_bytes=error.result.stderr_bytes + told)
+        except CofferdamError as error:
+            if "exit_code" not in error.details:
+                raise
+            code = int(error.details["exit_code"])
+            return CommandResult(error.call_id or "", code, b"", f"{error.message}\n".encode())
 
     async def _run_with_much_input(
         self,

@@ -10,7 +10,6 @@ AttachProcess from the offsets that are here ──output, gap──▶ … ─�
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
-from typing import get_args
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -20,7 +19,8 @@ from cofferdam._async.stdin import now
 from cofferdam._async.transport import sleep
 from cofferdam._method import Method
 from cofferdam._output import Output
-from cofferdam.errors import DaemonUnreachable, InvalidArgument, NotFound, PreconditionFailed, TimedOut
+from cofferdam._signals import parse
+from cofferdam.errors import DaemonUnreachable, NotFound, PreconditionFailed, TimedOut
 from cofferdam.types import CommandOutput, PtySize, Signal
 
 RUNNING = v1.Process.State.RUNNING
@@ -126,10 +126,8 @@ class Process:
         with self._named():
             await self._stdin.send(self._rpc, self._caller.run_id, self.id, _requests.raw(data), close)
 
-    async def signal(self, signal: Signal) -> None:
-        if signal not in get_args(Signal):
-            raise InvalidArgument(f"signal: {signal!r} is none that can be sent", reason="INVALID_ARGUMENT")
-        number = v1.SignalProcessRequest.Signal.Value(signal)
+    async def signal(self, signal: Signal | str | int) -> None:
+        number = parse(signal)
         request = v1.SignalProcessRequest(run_id=self._caller.run_id, process_id=self.id, signal=number)
         with self._named():
             await self._rpc.signal_process(request)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from cofferdam import _results, errors, v1
+from cofferdam._results import LIMITS
 from cofferdam._sync.process import Process, Reading, deadline, left
 from cofferdam._sync.transport import DataCallback, OutputCallback, tell
 from cofferdam.types import CommandOutput, CommandResult, ProcessInfo, PtySize, Signal
@@ -93,8 +94,8 @@ class CommandHandle:
         `check`: raise `CommandFailed` unless the exit code is 0.
 
         A command that was killed has a result: exit code 137, `ended_by` is `killed`. Raises `CommandTimedOut` where its
-        own time was over, `CommandStopped` where its sandbox ended, `CommandInterrupted` where it was lost, each with the
-        output as `result`; and what a callback raises.
+        own time was over, `CommandStopped` where its sandbox or a limit ended it, `CommandInterrupted` where it was
+        lost, each with the output as `result`; and what a callback raises.
         """
         until = deadline(timeout)
         if self._pump is not None:
@@ -130,8 +131,10 @@ class CommandHandle:
         """Ends it and everything that it started, at once. False: it had ended already."""
         return self._process.kill()
 
-    def send_signal(self, signal: Signal) -> None:
-        """Sends a signal to its process group, or to the foreground of its terminal. Raises `PreconditionFailed`."""
+    def send_signal(self, signal: Signal | str | int) -> None:
+        """Sends a signal to its process group, or to the foreground of its terminal. `TERM`, `SIGTERM`, `term`, 15 and
+        `signal.SIGTERM` are one. Raises `PreconditionFailed`.
+        """
         self._process.signal(signal)
 
     def resize(self, size: PtySize) -> None:
@@ -188,6 +191,8 @@ def judged(process: v1.Process, result: CommandResult, check: bool) -> CommandRe
         raise errors.CommandTimedOut("the time of the command was over", result, reason="TIMED_OUT", hint=hint)
     if result.ended_by == "run-ended":
         raise errors.CommandStopped("the sandbox has ended", result, reason="CANCELLED")
+    if result.ended_by in LIMITS:
+        raise errors.CommandStopped(process.failure, result, reason=LIMITS[result.ended_by])
     if check and not result.ok:
         raise failed(result)
     return result

@@ -14,8 +14,8 @@ from cofferdam.types import CommandResult
 
 # Exit codes of `timeout` of coreutils, and of shells for a program that may not run.
 TIMED_OUT, CANNOT_EXECUTE = 124, 126
-# The daemon's reason for the end of a command that wrote more than the profile's `max_spool_bytes`.
-OUTPUT_LIMIT = "WRITE_LIMIT"
+# How a command ended that wrote more than the profile's `max_spool_bytes`.
+OUTPUT_LIMIT = "output-limit"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ def said(result: CommandResult) -> Said:
 def said_of(error: CommandError | CommandNotAllowed | ApprovalDenied | AwaitingApproval | NotFound) -> Said:
     """A command that was ended, or may not run: the model can act on that, and on no other error."""
     if isinstance(error, CommandError):
-        code = TIMED_OUT if isinstance(error, CommandTimedOut) else -1
+        # Cut short, it has not succeeded, also where it exited with 0.
+        code = TIMED_OUT if isinstance(error, CommandTimedOut) else error.result.exit_code or -1
         output = f"{error.result.stdout}\n{error.message}".lstrip("\n")
         return Said(output, code, timed_out=code == TIMED_OUT, truncated=error.result.omitted_bytes > 0)
     return Said(error.message, CANNOT_EXECUTE)

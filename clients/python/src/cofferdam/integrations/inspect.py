@@ -125,7 +125,7 @@ class CofferdamSandboxEnvironment(SandboxEnvironment):
                 if number == len(attempts):
                     raise SandboxTimeoutError(error.message, error.result.stdout) from error
             except CommandStopped as error:
-                if error.reason != OUTPUT_LIMIT:
+                if error.result.ended_by != OUTPUT_LIMIT:
                     raise
                 raise self._too_much(error.result.stdout_bytes or error.result.stderr_bytes) from error
             except (Denied, AwaitingApproval) as error:

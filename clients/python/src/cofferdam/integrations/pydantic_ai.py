@@ -89,7 +89,7 @@ class CofferdamWorkspaceBackend:
         except (NotFound, RunNotReady) as error:
             raise WorkspaceUnavailableError(str(error)) from error
         except CommandStopped as error:
-            if error.reason == OUTPUT_LIMIT:
+            if error.result.ended_by == OUTPUT_LIMIT:
                 raise _cut(error.result, "the command wrote more output than its profile allows, and was ended") from error
             if await sandbox.is_running():
                 raise

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use calls::{Attempt, Escalations};
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, Join, Map, Ready, join, ready};
-use identity::{Access, Credential, Principal, Roles};
+use identity::{Access, Credential, Principal, Role, Roles};
 use oidc::{Holder, Issuers, Refused};
 use ops::Reason;
 use refusal::Refusal;
@@ -92,7 +92,7 @@ impl Gate {
         };
         let Some(method) = identity::method(path) else {
             return Err(if principal.roles.is_empty() {
-                self.refuse(&principal, Attempt::Method, path, may_not(&principal.name)).into()
+                self.refuse(&principal, Attempt::Method, path, may_not(&principal.name, &[])).into()
             } else {
                 Status::unimplemented("there is no such method")
             });
@@ -126,7 +126,7 @@ impl Gate {
             Some(Credential::RunToken) => {}
             Some(_) if principal.roles.has_any(method.roles) => {}
             Some(_) => {
-                let refusal = may_not(&principal.name);
+                let refusal = may_not(&principal.name, method.roles);
                 return Err(self.refuse(&principal, Attempt::Method, path, refusal).into());
             }
         }
@@ -277,13 +277,19 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-fn may_not(who: &str) -> Refusal {
-    Refusal::new(
-        Reason::PermissionDenied,
-        format!(
-            "{who} has no role that allows this; the operator grants roles under `access` in the configuration"
-        ),
-    )
+/// `roles`: those that allow it.
+fn may_not(who: &str, roles: &[Role]) -> Refusal {
+    let names: Vec<&str> =
+        Role::ALL.iter().filter(|(_, role)| roles.contains(role)).map(|(name, _)| *name).collect();
+    let needs = match &names[..] {
+        [] => String::new(),
+        [one] => format!(": it needs {one}"),
+        several => format!(": it needs one of {}", several.join(", ")),
+    };
+    let message = format!(
+        "{who} has no role that allows this{needs}; the operator grants roles under `access` in the configuration"
+    );
+    Refusal::new(Reason::PermissionDenied, message).with("roles", names.join(","))
 }
 
 impl<S> Layer<S> for GuardLayer {

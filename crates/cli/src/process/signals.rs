@@ -1,0 +1,47 @@
+//! Names of signals.
+
+use wire::v1::signal_process_request::Signal;
+
+/// As people are told them.
+const NAMES: &str = "HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP, TSTP";
+
+/// Returns the signal of a name in any case, with or without `SIG`, or of a number.
+pub(crate) fn parse(text: &str) -> Result<Signal, String> {
+    let none =
+        || format!("is no signal that can be sent: {NAMES}, the same with SIG, or a number such as 15");
+    let signal = if let Ok(number) = text.parse::<i32>() {
+        Signal::try_from(number).ok()
+    } else {
+        let name = text.to_ascii_uppercase();
+        Signal::from_str_name(name.strip_prefix("SIG").unwrap_or(&name))
+    };
+    signal.filter(|signal| *signal != Signal::Unspecified).ok_or_else(none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_is_one_signal() {
+        for (number, name) in (0..=64).filter_map(|number| Some((number, Signal::try_from(number).ok()?))) {
+            let name = name.as_str_name();
+            let spellings = [
+                name.to_owned(),
+                format!("SIG{name}"),
+                name.to_lowercase(),
+                format!("sig{}", name.to_lowercase()),
+                format!("Sig{name}"),
+                number.to_string(),
+            ];
+            for spelling in spellings {
+                let expected = Signal::try_from(number).ok().filter(|_| number != 0);
+                assert_eq!(parse(&spelling).ok(), expected, "{spelling}");
+            }
+            assert_eq!(NAMES.split(", ").any(|known| known == name), number != 0, "{name}");
+        }
+        for none in ["", "SIG", "0", "-15", "15.0", "TERMINATE", "SIGSIGTERM", "UNSPECIFIED", "64", "RTMIN"] {
+            assert!(parse(none).is_err(), "{none}");
+        }
+    }
+}
