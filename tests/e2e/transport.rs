@@ -118,6 +118,25 @@ async fn what_a_request_brings_is_taken_up_to_its_bound_and_refused_in_words() {
     run.upload("f", &vec![1; 20_000_000]).await;
     assert_eq!(run.ran(calls::shell("wc -c < f")).await.stdout.trim(), "20000000");
 
+    // Of an edit and a patch only the change is in the message: the file may be larger than any message.
+    let text = "---\nartifacts: []\n---\n".to_owned() + &"A line of a long file.\n".repeat(220_000) + "end\n";
+    run.upload("long.md", text.as_bytes()).await;
+    let edit = json!({"file_path": "long.md", "old_string": "end", "new_string": "ends"});
+    assert_eq!(run.call(dialect("code", "edit", &edit)).await.unwrap().status(), Status::Succeeded);
+    run.ok(calls::patch("*** Begin Patch\n*** Update File: long.md\n@@\n-ends\n+ended\n*** End Patch\n"))
+        .await;
+    let artifacts_append = vec!["a".to_owned()];
+    let front = v1::UpdateFrontmatter { path: "long.md".to_owned(), artifacts_append, ..Default::default() };
+    let change = Some(v1::patch_request::Change::UpdateFrontmatter(front));
+    run.ok(Operation::Patch(v1::PatchRequest { change })).await;
+    let seen = run.ran(calls::shell("wc -c < long.md; tail -n 1 long.md")).await.stdout;
+    let (size, last) = seen.trim().split_once('\n').unwrap();
+    assert!(size.parse::<usize>().unwrap() > 5_000_000 && last == "ended", "{seen}");
+    run.upload("long.md", &vec![b'x'; 8 << 20]).await;
+    let more = json!({"path": "long.md", "insert_line": 0, "insert_text": "y"});
+    let refused = run.call(dialect("editor", "insert", &more)).await.unwrap().error.unwrap();
+    assert_eq!(refused.reason, "WRITE_LIMIT");
+
     // Arguments and standard input together.
     let argument = "a".repeat(120_000);
     let args = vec![argument.clone(); 17];

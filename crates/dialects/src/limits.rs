@@ -10,8 +10,10 @@ use serde_json::Value;
 pub struct Limits {
     /// Most bytes that one reading gives.
     pub max_read_bytes: u64,
-    /// Most bytes that a file may have after writing.
+    /// Most bytes of a file's content in a call.
     pub max_write_bytes: u64,
+    /// Most bytes that a file may have after an edit or a patch of it.
+    pub max_edit_bytes: u64,
     /// Most bytes of each stream of a command that are shown.
     pub max_output_bytes: u64,
     /// When a command is ended that was given no time, seconds.
@@ -29,6 +31,7 @@ impl Default for Limits {
         Self {
             max_read_bytes: bounds.max_read_bytes,
             max_write_bytes: bounds.max_write_bytes,
+            max_edit_bytes: bounds.max_edit_bytes,
             max_output_bytes: bounds.max_output_bytes,
             default_timeout_s: ops::Exec::DEFAULT_TIMEOUT.as_secs(),
             max_timeout_s: ops::Exec::MAX_TIMEOUT.as_secs(),
@@ -72,6 +75,7 @@ impl Limits {
         let named = [
             ("{max_read_bytes}", self.max_read_bytes),
             ("{max_write_bytes}", self.max_write_bytes),
+            ("{max_edit_bytes}", self.max_edit_bytes),
             ("{max_output_bytes}", self.max_output_bytes),
             ("{default_timeout_s}", self.default_timeout_s),
             ("{max_timeout_s}", self.max_timeout_s),

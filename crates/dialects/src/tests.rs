@@ -209,6 +209,7 @@ fn descriptions_say_the_limits_of_the_run() {
     let limits = Limits {
         max_read_bytes: 7_001,
         max_write_bytes: 7_002,
+        max_edit_bytes: 7_004,
         max_output_bytes: 7_003,
         default_timeout_s: 17,
         max_timeout_s: 18,
@@ -223,7 +224,7 @@ fn descriptions_say_the_limits_of_the_run() {
         }
         all += &said;
     }
-    for value in ["7,001 bytes", "7,002 bytes", "7,003 bytes", "17 seconds", "18 seconds"] {
+    for value in ["7,001 bytes", "7,002 bytes", "7,003 bytes", "7,004 bytes", "17 seconds", "18 seconds"] {
         assert!(all.contains(value), "{value}");
     }
 }

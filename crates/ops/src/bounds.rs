@@ -10,8 +10,10 @@ use crate::deny::DenyList;
 pub struct Bounds {
     /// Most bytes of content that `read` returns.
     pub max_read_bytes: u64,
-    /// Most bytes that a file may have after `write` or `edit`.
+    /// Most bytes that a call may bring as the content of a file.
     pub max_write_bytes: u64,
+    /// Most bytes that a file may have after an edit or a patch of it. Only the change travels, so no message has to hold it.
+    pub max_edit_bytes: u64,
     /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
     pub max_transfer_bytes: u64,
     /// Most bytes of rendered text, such as a diff or one stream of a command.
@@ -40,6 +42,8 @@ pub struct Bounds {
 impl Bounds {
     /// Of a transfer, where the profile does not say.
     pub const MAX_TRANSFER_BYTES: u64 = 64 * 1024 * 1024;
+    /// Longest file that is edited or patched: its old and its new content are in a lane's memory, with an index of their lines.
+    pub const LARGEST_EDIT: u64 = 16 * 1024 * 1024;
 }
 
 impl Default for Bounds {
@@ -48,6 +52,7 @@ impl Default for Bounds {
         Self {
             max_read_bytes: 50_000,
             max_write_bytes: 100_000,
+            max_edit_bytes: 100_000,
             max_transfer_bytes: Self::MAX_TRANSFER_BYTES,
             max_output_bytes: 16 * 1024,
             max_spool_bytes: 64 * 1024 * 1024,

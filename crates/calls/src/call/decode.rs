@@ -82,6 +82,7 @@ pub fn limits(profile: &Profile) -> Limits {
     Limits {
         max_read_bytes: profile.bounds.max_read_bytes.min(MAX_SHOWN),
         max_write_bytes: profile.bounds.max_write_bytes,
+        max_edit_bytes: profile.bounds.max_edit_bytes(),
         max_output_bytes: profile.bounds.max_output_bytes,
         default_timeout_s: profile.exec.default_timeout_s,
         max_timeout_s: profile.exec.max_timeout_s,

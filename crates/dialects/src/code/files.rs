@@ -62,7 +62,7 @@ impl ToolArguments for Write {
 
 /// Replace text in a file. old_string must occur exactly once, white space included and without the line numbers of read;
 /// with several matches their lines are named and nothing changes, unless replace_all is true. The file may have at most
-/// {max_write_bytes} bytes. The answer shows the changed lines.
+/// {max_edit_bytes} bytes. The answer shows the changed lines.
 /// Example: {"file_path": "src/main.rs", "old_string": "let x = 1;", "new_string": "let x = 2;"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

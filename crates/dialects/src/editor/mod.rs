@@ -145,7 +145,7 @@ impl ToolArguments for Create {
 }
 
 /// Replace text in a file. old_str must occur exactly once, white space included; with several matches their lines are
-/// named and nothing changes. The file may have at most {max_write_bytes} bytes.
+/// named and nothing changes. The file may have at most {max_edit_bytes} bytes.
 /// Example: {"path": "src/main.rs", "old_str": "let x = 1;", "new_str": "let x = 2;"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -166,7 +166,7 @@ impl ToolArguments for StrReplace {
     }
 }
 
-/// Insert text after a line of a file. The file may have at most {max_write_bytes} bytes.
+/// Insert text after a line of a file. The file may have at most {max_edit_bytes} bytes.
 /// Example: {"path": "src/main.rs", "insert_line": 3, "insert_text": "// why\n"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

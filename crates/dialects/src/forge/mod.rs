@@ -148,7 +148,7 @@ impl ToolArguments for ReadArguments {
 }
 
 /// Replace text in a file. oldString must occur exactly once, white space included, unless replaceAll is true. The file
-/// may have at most {max_write_bytes} bytes. Example: {"path": "src/a.txt", "oldString": "one", "newString": "two"}
+/// may have at most {max_edit_bytes} bytes. Example: {"path": "src/a.txt", "oldString": "one", "newString": "two"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct EditArguments {

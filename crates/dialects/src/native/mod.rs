@@ -95,8 +95,8 @@ impl ToolArguments for ReadLines {
 }
 
 /// Change or create one file. With command str_replace, old_str must occur exactly once in the file, white space
-/// included; it is replaced by new_str. With command create, the file must not exist yet; content is its text. At most
-/// {max_write_bytes} bytes.
+/// included; it is replaced by new_str. With command create, the file must not exist yet; content is its text, of at
+/// most {max_write_bytes} bytes. A file that is changed may have at most {max_edit_bytes} bytes.
 /// Example: {"command": "str_replace", "path": "src/main.rs", "old_str": "let x = 1;", "new_str": "let x = 2;"}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

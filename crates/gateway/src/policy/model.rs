@@ -209,8 +209,11 @@ pub struct ExecPolicy {
 pub struct CallBounds {
     /// Most bytes that `read` returns.
     pub max_read_bytes: u64,
-    /// Most bytes that a file may have after `write` or `edit`.
+    /// Most bytes that a call may bring as the content of a file.
     pub max_write_bytes: u64,
+    /// Most bytes that a file may have after an edit or a patch of it. `None`: as `max_write_bytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_edit_bytes: Option<u64>,
     /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
     #[serde(skip_serializing_if = "is_usual_transfer")]
     pub max_transfer_bytes: u64,
@@ -226,6 +229,13 @@ pub struct CallBounds {
     pub max_stdin_bytes: u64,
     /// `.git/hooks` and `.git/config` may not be read.
     pub hide_git_config: bool,
+}
+
+impl CallBounds {
+    /// Returns the most bytes that a file may have after an edit or a patch of it.
+    pub fn max_edit_bytes(&self) -> u64 {
+        self.max_edit_bytes.unwrap_or(self.max_write_bytes)
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
@@ -277,6 +287,7 @@ impl Profile {
         Bounds {
             max_read_bytes: self.bounds.max_read_bytes,
             max_write_bytes: self.bounds.max_write_bytes,
+            max_edit_bytes: self.bounds.max_edit_bytes(),
             max_transfer_bytes: self.bounds.max_transfer_bytes,
             max_output_bytes: self.bounds.max_output_bytes,
             max_spool_bytes: self.bounds.max_spool_bytes,

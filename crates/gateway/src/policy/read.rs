@@ -139,11 +139,12 @@ const EXEC: [&str; 10] = [
     "default_timeout_s",
     "max_timeout_s",
 ];
-const BOUNDS: [&str; 8] = [
+const BOUNDS: [&str; 9] = [
     "max_argv_bytes",
     "max_stdin_bytes",
     "max_read_bytes",
     "max_write_bytes",
+    "max_edit_bytes",
     "max_transfer_bytes",
     "max_output_bytes",
     "max_spool_bytes",
@@ -304,6 +305,9 @@ fn bounds(section: &Section<'_>) -> CallBounds {
             1..=transport::MAX_WRITE,
             default.max_write_bytes,
         ),
+        max_edit_bytes: section
+            .get("max_edit_bytes")
+            .map(|_| section.number_or("max_edit_bytes", 1..=Bounds::LARGEST_EDIT, default.max_edit_bytes)),
         max_transfer_bytes: section.number_or(
             "max_transfer_bytes",
             1..=64 * 1024 * MIB,

@@ -210,6 +210,9 @@ fn the_write_limit_of_each_shipped_profile() {
     let limits = ["strict", "review", "build", "open"]
         .map(|name| policy.profile(name).unwrap().bounds.max_write_bytes);
     assert_eq!(limits, [100_000, 100_000, 1_000_000, 1_000_000]);
+    let edits =
+        ["strict", "build", "harness"].map(|name| policy.profile(name).unwrap().call_bounds().max_edit_bytes);
+    assert_eq!(edits, [100_000, 1_000_000, 8 << 20], "as writes, where a profile is silent");
 }
 
 #[test]
@@ -635,9 +638,12 @@ fn a_bound_that_no_transport_carries_is_refused_with_the_largest() {
             "{ROLES}profiles: {{p: {{operations: {{}}}}}}\nmcp_servers: {{db: {{stdio: {{command: [/bin/db]}}, max_result_bytes: {most}}}}}"
         ))
     };
-    for (key, most) in
-        [("max_read_bytes", MAX_READ), ("max_write_bytes", MAX_WRITE), ("max_output_bytes", MAX_OUTPUT)]
-    {
+    for (key, most) in [
+        ("max_read_bytes", MAX_READ),
+        ("max_write_bytes", MAX_WRITE),
+        ("max_output_bytes", MAX_OUTPUT),
+        ("max_edit_bytes", ops::Bounds::LARGEST_EDIT),
+    ] {
         assert_eq!(bounds(&format!("{key}: {most}")), [""; 0]);
         let refused = bounds(&format!("{key}: {}", most + 1)).concat();
         assert!(refused.contains(key) && refused.contains(&format!("to {most}")), "{refused}");

@@ -10,6 +10,8 @@ use similar::TextDiff;
 /// After this the diff is right but not the shortest.
 const TIME: Duration = Duration::from_millis(500);
 const CONTEXT: usize = 3;
+/// Most lines of both sides together: the algorithm takes up to 60 bytes for each.
+const MAX_LINES: usize = 1 << 22;
 
 /// A unified diff, possibly cut.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,6 +50,13 @@ pub(super) fn between(
     new: Option<(&SandboxPath, &str)>,
     most: u64,
 ) -> Diff {
+    let count = |side: Option<(&SandboxPath, &str)>| side.map_or(0, |(_, text)| text.matches('\n').count());
+    if let Some((path, _)) = new.or(old)
+        && count(old) + count(new) > MAX_LINES
+    {
+        let size = |side: Option<(&SandboxPath, &str)>| side.map(|(_, text)| text.len() as u64);
+        return sizes(path, size(old), size(new));
+    }
     let name = |side: Option<(&SandboxPath, &str)>| {
         side.map_or_else(|| "/dev/null".to_owned(), |(path, _)| header_name(path))
     };

@@ -7,7 +7,7 @@ use jail::{Jail, SandboxPath, Then, WriteMode};
 use super::change::{Changed, Misfit, insert, replace};
 use super::diff::unified;
 use super::file::as_text;
-use super::location::{Location, within};
+use super::location::{Location, most_edited, most_written, within};
 use super::nearest::{Candidate, Nearest};
 use super::when::{Go, Undone, when};
 use crate::digest::sha256;
@@ -15,9 +15,6 @@ use crate::{
     Binder, Bound, Bounds, Edit, EditChange, EditResult, Hint, OpResult, Outcome, Preview, Reason,
     ToolFailure, before_effect,
 };
-
-/// Longest file that is read to be changed.
-const MAX_EDITED_BYTES: u64 = 10 * 1024 * 1024;
 
 /// Changes the file. How text is found and inserted is said in `change`. The effect comes after `go`, if that is given.
 pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds, go: Option<Go<'_>>) -> Outcome {
@@ -72,7 +69,7 @@ struct Plan<'j> {
 }
 
 fn plan<'j>(jail: &'j Jail, edit: &'j Edit, bounds: &Bounds) -> Result<Plan<'j>, ToolFailure> {
-    let place = Location::look(jail, &edit.path, MAX_EDITED_BYTES)?;
+    let place = Location::look(jail, &edit.path, Bounds::LARGEST_EDIT)?;
     let (changed, mode) = match &edit.change {
         EditChange::Create { content } => (create(&place, edit, content, bounds)?, WriteMode::CreateOnly),
         EditChange::StrReplace { .. } | EditChange::Insert { .. } => {
@@ -97,7 +94,7 @@ fn create(place: &Location<'_>, edit: &Edit, content: &str, bounds: &Bounds) -> 
         return Err(exists(&edit.path).with("sha256", &before.sha256));
     }
     place.demand(edit.if_match_sha256.as_deref())?;
-    within(&edit.path, content.len() as u64, bounds.max_write_bytes)?;
+    within(&edit.path, content.len() as u64, most_written(bounds))?;
     Ok(Changed { text: content.to_owned(), replacements: 1 })
 }
 
@@ -114,7 +111,11 @@ fn change(place: &Location<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed,
     let Some(content) = &before.content else {
         return Err(ToolFailure::new(
             Reason::ReadLimit,
-            format!("{path} has {} bytes, more than the {MAX_EDITED_BYTES} that can be edited", before.size),
+            format!(
+                "{path} has {} bytes, more than the {} that can be edited",
+                before.size,
+                Bounds::LARGEST_EDIT
+            ),
         )
         .with("size_bytes", before.size.to_string()));
     };
@@ -124,13 +125,13 @@ fn change(place: &Location<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed,
             format!("{path} is not UTF-8 text, so it cannot be edited; write it as a whole instead"),
         ));
     };
-    let most = bounds.max_write_bytes;
+    let most = bounds.max_edit_bytes;
     let changed = match &edit.change {
         EditChange::StrReplace { old, new, replace_all } => replace(text, old, new, *replace_all, most),
         EditChange::Insert { after_line, text: added } => insert(text, *after_line, added, most),
         EditChange::Create { .. } => return Err(exists(&edit.path)),
     };
-    changed.map_err(|misfit| failure(&edit.path, misfit, most))
+    changed.map_err(|misfit| failure(&edit.path, misfit, bounds))
 }
 
 fn exists(path: &SandboxPath) -> ToolFailure {
@@ -139,10 +140,10 @@ fn exists(path: &SandboxPath) -> ToolFailure {
     ToolFailure::new(Reason::PreconditionFailed, message)
 }
 
-fn failure(path: &SandboxPath, misfit: Misfit, most: u64) -> ToolFailure {
+fn failure(path: &SandboxPath, misfit: Misfit, bounds: &Bounds) -> ToolFailure {
     let shown = path.excerpt();
     match misfit {
-        Misfit::TooLong { size } => within(path, size, most).err().unwrap_or_else(|| {
+        Misfit::TooLong { size } => within(path, size, most_edited(bounds)).err().unwrap_or_else(|| {
             ToolFailure::new(Reason::WriteLimit, format!("{shown} would have {size} bytes"))
         }),
         Misfit::NoSuchLine { lines } => ToolFailure::new(

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use jail::{Fill, Jail, Then, WriteMode};
 
 use super::diff::{Diff, sizes, unified};
-use super::location::{Location, within};
+use super::location::{Location, most_written, within};
 use super::when::{Go, Undone, when};
 use super::{unpack, upload};
 use crate::digest::sha256;
@@ -123,7 +123,10 @@ fn admit<'j>(
     bounds: &Bounds,
     keep: u64,
 ) -> Result<Location<'j>, ToolFailure> {
-    let most = if write.uploaded.is_some() { bounds.max_transfer_bytes } else { bounds.max_write_bytes };
+    let most = match write.uploaded {
+        Some(_) => ("max_transfer_bytes", bounds.max_transfer_bytes),
+        None => most_written(bounds),
+    };
     within(&write.path, write.size(), most)?;
     let place = Location::look(jail, &write.path, keep)?;
     place.demand(write.if_match_sha256.as_deref())?;

@@ -9,7 +9,7 @@ use jail::{
 
 use super::when::{Go, Undone};
 use crate::digest::Digest;
-use crate::{Binder, FileState, Reason, ToolFailure};
+use crate::{Binder, Bounds, FileState, Reason, ToolFailure};
 
 const BLOCK: usize = 128 * 1024;
 
@@ -214,8 +214,21 @@ fn before(path: &SandboxPath, old: RegularFile, keep: u64) -> Result<Before, Too
     }
 }
 
+/// A bound of the profile for the size of a file, with its name.
+pub(super) type Most = (&'static str, u64);
+
+/// The bound of what an edit or a patch makes of a file that is there.
+pub(super) fn most_edited(bounds: &Bounds) -> Most {
+    ("max_edit_bytes", bounds.max_edit_bytes)
+}
+
+/// The bound of a content that the call brings.
+pub(super) fn most_written(bounds: &Bounds) -> Most {
+    ("max_write_bytes", bounds.max_write_bytes)
+}
+
 /// Refuses a content that is longer than the profile allows.
-pub(super) fn within(path: &SandboxPath, size: u64, most: u64) -> Result<(), ToolFailure> {
+pub(super) fn within(path: &SandboxPath, size: u64, (key, most): Most) -> Result<(), ToolFailure> {
     if size <= most {
         return Ok(());
     }
@@ -224,5 +237,5 @@ pub(super) fn within(path: &SandboxPath, size: u64, most: u64) -> Result<(), Too
         format!("{} would have {size} bytes, more than the {most} that may be written; split it into smaller files", path.excerpt()),
     )
     .with("size_bytes", size.to_string())
-    .with("max_write_bytes", most.to_string()))
+    .with(key, most.to_string()))
 }

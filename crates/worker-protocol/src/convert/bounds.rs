@@ -10,6 +10,7 @@ pub fn bounds_to_wire(bounds: &Bounds) -> v1::Bounds {
     v1::Bounds {
         max_read_bytes: bounds.max_read_bytes,
         max_write_bytes: bounds.max_write_bytes,
+        max_edit_bytes: bounds.max_edit_bytes,
         max_transfer_bytes: bounds.max_transfer_bytes,
         max_output_bytes: bounds.max_output_bytes,
         hide_git_config: bounds.hide_git_config,
@@ -30,6 +31,7 @@ pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
     Bounds {
         max_read_bytes: bounds.max_read_bytes,
         max_write_bytes: bounds.max_write_bytes,
+        max_edit_bytes: bounds.max_edit_bytes,
         max_transfer_bytes: bounds.max_transfer_bytes,
         max_output_bytes: bounds.max_output_bytes,
         max_spool_bytes: bounds.max_spool_bytes,

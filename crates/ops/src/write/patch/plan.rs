@@ -6,12 +6,12 @@ use super::apply::{Moved, apply};
 use super::{front_matter, misfit};
 use crate::patch::{Action, FilePatch, Hunk, HunkPosition};
 use crate::write::file::as_text;
-use crate::write::location::{Before, Location, within};
+use crate::write::location::{Before, Location, Most, most_edited, most_written, within};
 use crate::write::newline::Newlines;
 use crate::{Bounds, FrontMatter, Patch, PatchChange, Reason, ToolFailure};
 
-/// Longest file that is read to be patched.
-const MAX_PATCHED_BYTES: u64 = 10 * 1024 * 1024;
+/// Most lines of a file that is patched: an index of them is in memory.
+const MAX_LINES: usize = 1 << 21;
 /// Old and new contents of one patch together: all of them are in memory.
 const MAX_TOTAL_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -69,15 +69,15 @@ pub(super) fn plan<'j>(
 
 fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Planned<'j>, ToolFailure> {
     let path = &file.path;
-    let place = Location::look(jail, path, MAX_PATCHED_BYTES)?;
+    let place = Location::look(jail, path, Bounds::LARGEST_EDIT)?;
     match (&file.action, &place.before) {
         (Action::Create { .. }, Some(before)) => Err(exists(path, before)),
         (Action::Create { content }, None) => {
-            put(path, place, content.clone().into_bytes(), None, Vec::new(), bounds)
+            put(path, place, content.clone().into_bytes(), None, Vec::new(), most_written(bounds))
         }
         (Action::Update { moved_to: None, hunks }, None) if creates(hunks) => {
             let content = hunks.iter().map(|hunk| Hunk::text(hunk.lines.iter())).collect::<String>();
-            put(path, place, content.into_bytes(), None, Vec::new(), bounds)
+            put(path, place, content.into_bytes(), None, Vec::new(), most_written(bounds))
         }
         (_, None) => Err(ToolFailure::new(
             Reason::NotFound,
@@ -91,10 +91,20 @@ fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Plann
         }
         (Action::Update { moved_to, hunks }, Some(before)) => {
             let old = content_of(path, before)?;
+            let lines = old.split(|&byte| byte == b'\n').count();
+            if lines > MAX_LINES {
+                return Err(ToolFailure::new(
+                    Reason::ReadLimit,
+                    format!(
+                        "{} has {lines} lines, more than the {MAX_LINES} that can be patched",
+                        path.excerpt()
+                    ),
+                ));
+            }
             let applied = apply(old, hunks).map_err(|misfit| misfit::failure(path, old, hunks, &misfit))?;
             let notes = applied.moved.iter().map(|moved| note(path, moved)).collect();
             let moved_to = moved_to.as_ref().map(|to| destination(jail, to)).transpose()?;
-            put(path, place, applied.content, moved_to, notes, bounds)
+            put(path, place, applied.content, moved_to, notes, most_edited(bounds))
         }
     }
 }
@@ -110,9 +120,9 @@ fn put<'j>(
     content: Vec<u8>,
     moved_to: Option<(&'j SandboxPath, Location<'j>)>,
     notes: Vec<String>,
-    bounds: &Bounds,
+    most: Most,
 ) -> Result<Planned<'j>, ToolFailure> {
-    within(moved_to.as_ref().map_or(path, |(to, _)| to), content.len() as u64, bounds.max_write_bytes)?;
+    within(moved_to.as_ref().map_or(path, |(to, _)| to), content.len() as u64, most)?;
     Ok(Planned { path, place, content: Some(content), moved_to, notes })
 }
 
@@ -132,9 +142,10 @@ fn content_of<'b>(path: &SandboxPath, before: &'b Before) -> Result<&'b [u8], To
         ToolFailure::new(
             Reason::ReadLimit,
             format!(
-                "{} has {} bytes, more than the {MAX_PATCHED_BYTES} that can be patched",
+                "{} has {} bytes, more than the {} that can be patched",
                 path.excerpt(),
-                before.size
+                before.size,
+                Bounds::LARGEST_EDIT
             ),
         )
         .with("size_bytes", before.size.to_string())
@@ -181,7 +192,7 @@ fn front_matter<'j>(
     bounds: &Bounds,
 ) -> Result<Planned<'j>, ToolFailure> {
     let path = &change.path;
-    let place = Location::look(jail, path, MAX_PATCHED_BYTES)?;
+    let place = Location::look(jail, path, Bounds::LARGEST_EDIT)?;
     let Some(before) = &place.before else {
         return Err(ToolFailure::new(
             Reason::NotFound,
@@ -197,5 +208,5 @@ fn front_matter<'j>(
     };
     let updated = front_matter::update(text, change).map_err(|invalid| invalid.failure(path))?;
     let notes = updated.notes.iter().map(|note| format!("{}: {note}", path.excerpt())).collect();
-    put(path, place, updated.text.into_bytes(), None, notes, bounds)
+    put(path, place, updated.text.into_bytes(), None, notes, most_edited(bounds))
 }

@@ -167,7 +167,7 @@ fn what_cannot_be_edited_is_refused() {
     let scene = Scene::new();
     scene.put("latin", b"caf\xe9");
     scene.put("nul", b"a\0b");
-    File::create(scene.inside.join("huge")).unwrap().set_len((10 << 20) + 1).unwrap();
+    File::create(scene.inside.join("huge")).unwrap().set_len(Bounds::LARGEST_EDIT + 1).unwrap();
     for (at, reason) in [
         ("latin", Reason::PreconditionFailed),
         ("nul", Reason::PreconditionFailed),
@@ -191,6 +191,37 @@ fn a_result_that_is_too_long_is_refused_before_it_is_made() {
         (refused.reason, refused.details["size_bytes"].as_str()),
         (Reason::WriteLimit, (1_u64 << 40).to_string().as_str())
     );
+}
+
+#[test]
+fn what_an_edit_makes_has_its_own_bound_and_what_it_brings_that_of_writes() {
+    let scene = Scene::new();
+    let bounds = Bounds { max_write_bytes: 10, max_edit_bytes: 1_000, ..Bounds::default() };
+    let attempt = |change: &Edit| edit(&scene.jail, change, &bounds, None);
+    scene.put("a", "x".repeat(990) + "\nend\n");
+    attempt(&replace("a", "end", "done")).unwrap();
+    attempt(&insert("a", 1, "...")).unwrap();
+    assert_eq!(scene.get("a").len(), 1_000);
+    for more in [replace("a", "done", "done."), insert("a", 0, "")] {
+        let refused = attempt(&more).unwrap_err();
+        assert_eq!(
+            (refused.reason, refused.details["max_edit_bytes"].as_str()),
+            (Reason::WriteLimit, "1000")
+        );
+    }
+    let refused = attempt(&create("b", "12345678901")).unwrap_err();
+    assert_eq!((refused.reason, refused.details["max_write_bytes"].as_str()), (Reason::WriteLimit, "10"));
+}
+
+#[test]
+fn a_file_of_very_many_lines_is_edited_and_its_diff_is_sizes() {
+    let scene = Scene::new();
+    let bounds = Bounds { max_edit_bytes: Bounds::LARGEST_EDIT, ..Bounds::default() };
+    scene.put("a", "\n".repeat(1 << 22) + "end");
+    let Ok(OpResult::Edit(result)) = edit(&scene.jail, &replace("a", "end", "ends"), &bounds, None) else {
+        panic!("no result")
+    };
+    assert_eq!(result.diff, "Binary or very long: @project/a from 4194307 bytes to 4194308 bytes\n");
 }
 
 #[test]

@@ -191,6 +191,43 @@ fn a_long_diff_is_cut() {
 }
 
 #[test]
+fn what_a_patch_makes_has_its_own_bound_and_what_it_brings_that_of_writes() {
+    let scene = Scene::new();
+    let bounds = Bounds { max_write_bytes: 10, max_edit_bytes: 1_000, ..Bounds::default() };
+    let attempt = |change: PatchChange| patch(&scene.jail, &Patch::new(change).unwrap(), &bounds);
+    let envelope = |text: &str| PatchChange::Envelope(format!("*** Begin Patch\n{text}*** End Patch\n"));
+    scene.put("a", "---\nartifacts: []\n---\n".to_owned() + &"x".repeat(900) + "\nend\n");
+    attempt(envelope("*** Update File: a\n@@\n-end\n+done\n")).unwrap();
+    let artifacts = |artifact: &str| {
+        PatchChange::FrontMatter(FrontMatter {
+            path: "a".parse().unwrap(),
+            if_match_sha256: None,
+            steps_completed_append: Vec::new(),
+            variables_set: BTreeMap::new(),
+            decision_log_append: Vec::new(),
+            artifacts_append: vec![artifact.to_owned()],
+            current_node_id: None,
+            updated_at: None,
+        })
+    };
+    attempt(artifacts("b")).unwrap();
+    let much = "y".repeat(1_000);
+    for more in [artifacts(&much), envelope(&format!("*** Update File: a\n@@\n-done\n+{much}\n"))] {
+        let refused = attempt(more).unwrap_err();
+        assert_eq!(
+            (refused.reason, refused.details["max_edit_bytes"].as_str()),
+            (Reason::WriteLimit, "1000")
+        );
+    }
+    let refused = attempt(envelope("*** Add File: b\n+1234567890\n")).unwrap_err();
+    assert_eq!((refused.reason, refused.details["max_write_bytes"].as_str()), (Reason::WriteLimit, "10"));
+
+    scene.put("many", "\n".repeat(1 << 21));
+    let refused = attempt(envelope("*** Update File: many\n@@\n-end\n+done\n")).unwrap_err();
+    assert!(refused.message.contains("lines, more than the"), "{refused:?}");
+}
+
+#[test]
 fn front_matter_of_a_file() {
     let scene = Scene::new();
     scene.put("w.md", "---\nvariables: {}\n---\nbody\n");
