@@ -43,7 +43,7 @@ fn request(operation: impl Into<Request>) -> CallRequest {
     CallRequest { request: Some(operation.into()), ..Default::default() }
 }
 
-/// A command with a second of its own.
+/// Returns a command with a timeout of one second.
 fn hasty() -> v1::operation::Kind {
     let v1::operation::Kind::Exec(exec) = calls::exec(&["true"]) else { unreachable!() };
     v1::operation::Kind::Exec(v1::ExecRequest { timeout_ms: Some(1_000), ..exec })
@@ -70,7 +70,7 @@ async fn each_operation_is_made_waits_or_is_refused_beside_an_approval() {
     let asked = run.asks(calls::exec(&["sh", "job.sh"])).await;
     let mut made = before + 1;
 
-    // What only looks is made at once.
+    // A call that only reads is made at once.
     for look in [calls::read("a.txt"), calls::list("@project"), calls::grep("@project", "one")] {
         let answer = run.call(look.clone()).await.unwrap();
         assert_eq!(answer.status(), Status::Succeeded, "{look:?}: {:?}", answer.error);
@@ -222,7 +222,7 @@ async fn a_waiting_call_ends_with_its_client_its_run_and_within_its_bounds() {
     assert_eq!((first.status(), &first.call_id), (Status::Succeeded, &again.call_id));
     assert_eq!(run.outcome(&asked.call_id).await.status(), Status::Succeeded);
 
-    // A call that needs a reviewer itself asks at once, so that nobody waits for a call that waits.
+    // A call that needs a reviewer itself asks at once, so that no call waits for a waiting call.
     let [one, other] = [(), ()].map(|()| run.waits(calls::exec(&["sh", "job.sh"])));
     harness::until("two calls do not ask at once", async || pending(&run).await.len() == 2).await;
     for approval in pending(&run).await.iter().rev() {

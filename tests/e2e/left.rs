@@ -1,4 +1,5 @@
-//! What a command leaves running, in a profile that keeps it: until the run ends, on the list, and never in the way of a call.
+//! Processes that a command leaves running, in a profile that keeps them: they stay until the run ends, are listed, and
+//! never delay a call.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use harness::v1::signal_process_request::Signal;
 use harness::v1::{self, CreateRunRequest, Process};
 use harness::{Daemon, RunHandle, Setup, calls, dev_image, processes, record, requests, until};
 
-/// What is in a container without processes of its own.
+/// Processes of a container in which no command runs.
 const IDLE: [&str; 2] = ["/.cofferdam/guest hold", "/.cofferdam/guest serve"];
 
 /// Runs a script that leaves something, and returns its entry.
@@ -103,7 +104,7 @@ async fn what_is_left_holds_no_call_and_is_ended_with_a_command_that_is_ended() 
         assert_eq!(run.waited(&entry.process_id).await.kill.unwrap().left, 0, "{script}");
         idle(&container).await;
     }
-    // What the command itself wrote is whole, and what comes later goes nowhere and kills nobody.
+    // The command's own output is complete. Later output is dropped, and kills no process that writes it.
     let chatty = "echo first; (while :; do echo more; echo >&2 more; echo x >> ticks; sleep 0.05; done) & echo last >&2";
     let call = run.ran(calls::shell(chatty)).await;
     assert!(call.stdout.starts_with("first\n") && call.stderr.contains("last\n"), "{call:?}");
@@ -155,7 +156,7 @@ async fn ticks(run: &mut RunHandle) {
     assert_eq!(run.ran(calls::shell(script)).await.exit_code, Some(0));
 }
 
-/// What is kept stands still with the run, and while a command that was approved runs.
+/// Kept processes are frozen with the run, and while an approved command runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_left_stands_still_with_its_run() {
     let policy = "profiles:\n  kept:\n    workspace: read-write\n    operations: { exec: allow, shell: allow, read: allow }\n    \

@@ -1,4 +1,4 @@
-//! What the daemon has in memory after many runs.
+//! Memory of the daemon after many runs.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ const MAX_READ: usize = 3_670_016;
 const MAX_WRITE: usize = 2_752_512;
 const MAX_COMMAND: usize = 3_670_016;
 const MAX_OUTPUT: usize = 262_144;
-/// What a client accepts that is told nothing else.
+/// Largest message that a client accepts by default.
 const MESSAGE: usize = 4 * 1024 * 1024;
 
 /// A daemon whose `harness` shows as much output as a policy may ask for.

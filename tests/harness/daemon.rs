@@ -33,7 +33,7 @@ impl Leash {
     /// `directory` is the daemon's: it goes with it.
     fn new(pid: u32, directory: &Path) -> Self {
         let (end, line) = std::io::pipe().unwrap();
-        // In a session of its own, so that what ends the test's process group spares it.
+        // In another session, so that a kill of the test's process group spares it.
         let watcher = Command::new("setsid")
             .args(["sh", concat!(env!("CARGO_MANIFEST_DIR"), "/harness/leash.sh")])
             .arg(pid.to_string())

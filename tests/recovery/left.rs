@@ -1,4 +1,4 @@
-//! What a command left running outlives the worker that started it, and the daemon.
+//! Processes that a command left running outlive the worker that started them, and the daemon.
 
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
@@ -6,7 +6,7 @@ use harness::{Daemon, RunHandle, Setup, calls, pid_of, processes, requests, unti
 
 use crate::adopted::{IDLE, outlives};
 
-/// Writes into its pipes all the time: it would be killed by the first line that nobody can read.
+/// Script that writes into its pipes all the time. If they had no reader, its next line would kill it.
 const CHATTY: &str = "(while :; do echo more; echo >&2 more; echo x >> ticks; sleep 0.02; done) & echo up";
 
 /// Waits until it has gone on.

@@ -44,7 +44,7 @@ while True:
     os.close(file)
 "#;
 
-/// What is in the daemon's directories of the run.
+/// Counts the bytes and files in the daemon's directories of the run.
 fn has(daemon: &Daemon, run: &RunHandle) -> (u64, u64) {
     let places = ["runs", "workspaces", "roots"].map(|place| daemon.state_dir().join(place).join(run.id()));
     let (mut bytes, mut files) = (0, 0);

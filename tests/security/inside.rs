@@ -159,7 +159,7 @@ pub(crate) struct Profile {
     pub(crate) tmp: &'static str,
     /// What is said of an absolute path that nothing is at, and that no mount holds.
     pub(crate) nowhere: &'static str,
-    /// Whether what a command leaves running stays until it is ended, or the run is.
+    /// True if processes that a command leaves running stay until they or the run are ended.
     pub(crate) keeps: bool,
 }
 

@@ -52,8 +52,8 @@ export class Output {
 }
 
 /**
- * What stands after and before something that is left out, as text, and how many bytes are left out with it: those of
- * characters that the cuts go through.
+ * Decodes a piece of output before or after an omission, without the characters that the omission cuts in two. `cut` is
+ * the number of their bytes in the piece.
  */
 export function between(data: Uint8Array, gap: { after: boolean; before: boolean }): { text: string; cut: number } {
   const byte = (at: number) => data[at] ?? 0;

@@ -67,8 +67,8 @@ export interface ConnectOptions extends Connection {
   /** Wait for a person where one has to consent, instead of `ApprovalRequired`. */
   waitForApproval?: boolean;
   /**
-   * Of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as its own
-   * timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
+   * Behaviour of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as
+   * its own timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
    */
   onAwaitingApproval?: OnAwaitingApproval;
 }
@@ -115,8 +115,8 @@ export interface SandboxOptions {
   /** Wait for a person where one has to consent, instead of `ApprovalRequired`. */
   waitForApproval?: boolean;
   /**
-   * Of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as its own
-   * timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
+   * Behaviour of a call that finds the run frozen for a reviewer of another call: `wait` in the order of arrival, as long as
+   * its own timeout allows, or `raise` `AwaitingApproval` at once. Default: `wait`.
    */
   onAwaitingApproval?: OnAwaitingApproval;
   /** For the record, at most 128 characters. */

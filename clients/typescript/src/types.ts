@@ -239,8 +239,8 @@ export interface ProcessInfo {
   /** Peak memory of its largest process, bytes; 0 while it runs. */
   peakMemoryBytes: number;
   /**
-   * How many processes a command left running that has ended, where the profile keeps them. This entry stands for all of
-   * them, and a signal reaches each. 0: a process of its own.
+   * Number of processes that a command left running, in a profile that keeps them. This entry represents all of them,
+   * and a signal reaches each. 0: the entry is one process, started by `process`.
    */
   leftBehind: number;
 }

@@ -46,7 +46,7 @@ pub enum Kind {
     SessionOpened,
     /// How a session ended; exactly one for each that was opened.
     SessionClosed,
-    /// How many processes a command left running, in a profile that keeps them.
+    /// Processes that a command left running, in a profile that keeps them; the details have their number.
     ProcessesLeft,
     /// How a process ended that outlived its call, whose id it has.
     ProcessEnded,

@@ -164,7 +164,7 @@ impl Output {
         }
     }
 
-    /// What a search or a list has to say beside its findings. Its names are the API's, for which there is one option here.
+    /// Writes the remark of a search or a list, with the option `--all` in place of the API's names.
     pub(crate) fn remark(&mut self, truncated: bool, hint: &str) {
         let hint = hint
             .replace("set include_ignored for hidden and ignored ones", "--all adds hidden and ignored ones")

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::ids::RunUser;
 
-/// Where programs look for the names of users.
+/// Path of the list of users in a container.
 pub const PASSWD_PATH: &str = "/etc/passwd";
 pub const GROUP_PATH: &str = "/etc/group";
 /// The host name of every container: one that waits for its run has it before the run is known.
@@ -22,7 +22,7 @@ const NOBODY: u32 = 65_534;
 /// Without a server the libraries ask this machine. It refuses at once, but musl waits all its time for an answer.
 const RESOLV_CONF: &str = "# There is no network.\noptions timeout:1 attempts:1\n";
 
-/// Where each of the files is on the host, by its path in a container: root's, readable for all.
+/// Host path of each file, by its path in a container. The files are root's, and readable for all.
 pub type EtcFiles = Vec<(&'static str, PathBuf)>;
 
 /// The content of each file, by its path in a container that runs as `user`.
@@ -42,7 +42,7 @@ pub fn host_files() -> [(&'static str, String); 3] {
     ]
 }
 
-/// `/etc/passwd`: root, nobody, and the run's user with its home.
+/// Returns `/etc/passwd`: root, the overflow user, and the run's user with its home.
 pub(crate) fn passwd(user: RunUser, home: &str) -> String {
     let mut text = String::from("root:x:0:0:root:/:/bin/false\n");
     if user.uid() != NOBODY {

@@ -73,7 +73,7 @@ pub struct Hardening {
     /// The mounts of a writable root are among the run's own.
     pub root: Root,
     pub run_as: RunAs,
-    /// What bounds the run's files on the daemon's disk.
+    /// Mechanism that bounds the run's files on the daemon's disk.
     pub quota: Quota,
     /// The engine's runtime to use (`runsc`, …); `None` for its default.
     pub runtime: Option<String>,
@@ -182,7 +182,8 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
             ("/dev/shm", shm_options(profile).as_str()),
         ]),
         network: "none".into(),
-        // An IPC namespace of its own. The engine would give it a /dev/shm without a bound of files, and a /dev/mqueue.
+        // A separate IPC namespace without mounts. With `private`, the engine would mount a /dev/shm without a bound on the number
+        // of files, and a /dev/mqueue.
         ipc: "none".into(),
         cgroup_namespace: "private".into(),
         pid_namespace: String::new(),

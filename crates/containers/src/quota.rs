@@ -18,7 +18,7 @@ pub use measure::{DEEPEST, Measured, measure};
 pub use project::{ProjectId, ProjectQuotas};
 pub use unnamed::{open_files, unnamed};
 
-/// How a run is held to its quota.
+/// Mechanism that holds a run to its quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quota {
     /// The kernel refuses what is too much.

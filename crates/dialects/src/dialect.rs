@@ -36,7 +36,7 @@ pub trait Dialect: Sync {
         }
     }
 
-    /// How a caller of `tool` sees what it left out, in the caller's own names.
+    /// Returns how a caller of `tool` sees a file that was left out, in that tool's argument names.
     fn left_out(&self, tool: &str) -> String {
         let argument = |name| self.tool(tool).ok().and_then(|tool| tool.argument(name));
         match (

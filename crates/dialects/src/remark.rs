@@ -1,4 +1,4 @@
-//! What is said after the findings of a search or a list.
+//! The remark after the findings of a search or a list.
 
 use ops::beside_more;
 use text::one_line;

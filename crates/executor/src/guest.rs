@@ -305,7 +305,7 @@ impl GuestLane {
         tokio::task::spawn_blocking(move || first.kill(ALL_GONE)).await.unwrap_or(false)
     }
 
-    /// Whether the run is over, as far as this lane is concerned.
+    /// Returns whether the run is over, as far as this lane knows.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
     }

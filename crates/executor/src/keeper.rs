@@ -186,7 +186,7 @@ impl Lanes {
         let (mut link, state, held) = loop {
             // Never closed. Without a turn it is as it was without turns.
             let turn = STARTS.acquire().await.ok();
-            // What is started while a lost worker is replaced would be ended with what that one had started.
+            // A process started while a lost worker is replaced would be ended with those that the lost one had started.
             self.guest.restarted().await;
             let (cgroup, _) = self.guest.cgroup().ok_or_else(no_cgroup)?;
             let started = self.start(name, &cgroup, &request).await;

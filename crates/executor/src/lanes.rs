@@ -104,7 +104,7 @@ impl Lanes {
         if finished.outcome.is_err()
             && let Some(left) = left.take()
         {
-            // Nobody is told of it.
+            // A failed call does not report processes that stay, so they are ended.
             let _ = tokio::task::spawn_blocking(move || left.end()).await;
         }
         (finished, left)

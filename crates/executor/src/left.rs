@@ -25,13 +25,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 pub struct Left {
     cgroup: ContainerCgroup,
     leaf: Option<Leaf>,
-    /// How many there were.
+    /// Number of processes when they were moved.
     pub processes: u32,
 }
 
 impl Left {
-    /// Moves what is in a command's leaf. `None`: nothing is there any more. After an error all of it has been ended, but for
-    /// what is still in the command's leaf. Blocks.
+    /// Moves all processes of a command's leaf; returns `None` if there are none.
+    ///
+    /// After an error all of them have been ended, except those that are still in the command's leaf. Blocks.
     pub(crate) fn take(
         cgroup: &ContainerCgroup,
         from: &Leaf,

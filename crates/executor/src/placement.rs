@@ -31,14 +31,14 @@ struct State {
     keep: Mutex<Keep>,
 }
 
-/// What becomes of the processes that the command leaves running.
+/// Handling of the processes that the command leaves running.
 #[derive(Default)]
 struct Keep {
     /// The leaf that they are kept in; `None`: they end.
     name: Option<String>,
     /// The pid in the container of the process that reads their output.
     drain: Option<u32>,
-    /// Those that were kept.
+    /// Processes that were kept.
     left: Option<Left>,
 }
 

@@ -50,7 +50,7 @@ pub struct Explanation {
     pub outcome: Result<Decision, Refusal>,
     /// Everything that had a say, in the order in which it is asked.
     pub considered: Vec<Considered>,
-    /// How consent is asked for, where it is.
+    /// Terms of the approval, if the call needs consent.
     pub terms: Option<Terms>,
 }
 

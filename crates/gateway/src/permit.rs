@@ -86,7 +86,7 @@ impl Permit {
         &self.parts.bounds
     }
 
-    /// Lets a read return no more than so many bytes.
+    /// Limits a read to `bytes`, if it may return more.
     pub fn read_at_most(&mut self, bytes: u64) {
         let bounds = &mut self.parts.bounds;
         bounds.max_read_bytes = bounds.max_read_bytes.min(bytes);

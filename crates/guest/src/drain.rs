@@ -1,7 +1,7 @@
 //! The reader of a command's pipes, for the processes that the command left running.
 //!
 //! A process whose pipe has no reader is killed by its next line of output (SIGPIPE), and one whose pipe is full waits for
-//! ever. So a process of its own reads what they write and drops it, until the last of them is gone. It is in their cgroup:
+//! ever. So a separate process reads what they write and drops it, until the last of them is gone. It is in their cgroup:
 //! it is frozen and ended with them, and outlives the guest, as they do.
 
 use std::io;
@@ -52,7 +52,7 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Whether nothing more comes.
+/// Returns whether the pipe has nothing more to read: it is at its end, or broken.
 fn is_over(read: Result<usize, Errno>) -> bool {
     match read {
         Ok(bytes) => bytes == 0,

@@ -1,9 +1,8 @@
 //! What goes to the daemon: two bounded queues before one writer.
 //!
 //! Bytes and outcomes wait in the order in which they were put in, each producer with at most one frame in hand, so a
-//! flood of one command delays another call by a few frames only. What keeps the daemon from losing patience (pongs,
-//! and news that it must act upon) overtakes them. An outcome never overtakes output of its own call, and always fits a
-//! frame.
+//! flood of one command delays another call by a few frames only. Frames that the daemon waits for (pongs, and news that it
+//! must act upon) overtake them. An outcome never overtakes output of the same call, and always fits a frame.
 
 use ops::{Outcome, Preview, ToolFailure};
 use tokio::io::{AsyncWrite, AsyncWriteExt};

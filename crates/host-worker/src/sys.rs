@@ -154,7 +154,7 @@ pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {
             git2::opts::set_search_path(level, "")?;
         }
         git2::opts::set_verify_owner_validation(true)?;
-        // What these say is looked at before a repository is opened (`git/repository.rs`).
+        // `git/repository.rs` checks these extensions before a repository is opened.
         git2::opts::set_extensions(&["partialclone", "refstorage", "noop-v1"])?;
         git2::opts::set_mwindow_size(WINDOW)?;
         git2::opts::set_mwindow_mapped_limit(MAPPED)?;

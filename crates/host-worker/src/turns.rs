@@ -10,7 +10,7 @@ use wire::worker::v1::Start;
 
 use crate::job::writes_repository;
 
-/// What a call has for itself while it is at work.
+/// Repository and paths that a call has for itself while it is at work.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     repository: bool,
@@ -24,7 +24,7 @@ impl Turn {
     }
 }
 
-/// What the calls before the next one have.
+/// Repository and paths that the calls before the next one have.
 #[derive(Debug, Default)]
 pub(crate) struct Turns<'t> {
     repository: bool,
@@ -42,7 +42,7 @@ impl<'t> Turns<'t> {
         }
     }
 
-    /// Whether a call shares nothing with those before it. A directory shares what is beneath it.
+    /// Returns whether a call shares nothing with the calls before it. A directory shares everything beneath it.
     pub(crate) fn admit(&self, turn: &Turn) -> bool {
         let is_taken = |path: &String| {
             self.paths.contains(path.as_str())

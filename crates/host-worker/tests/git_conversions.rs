@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use ops::{Git, Reason};
 use support::{Scratch, paths};
 
-/// What Git LFS does with a file that is added.
+/// Filter that replaces an added file by a pointer, as Git LFS does.
 const LFS_CLEAN: &str = r"t=$(mktemp); cat > $t; printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %s\n' $(sha256sum < $t | cut -d' ' -f1) $(wc -c < $t); rm $t";
 
 /// Runs git with the filters `lfs` and `upper`, which the repository's own configuration does not have.

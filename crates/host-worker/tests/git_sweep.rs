@@ -37,7 +37,7 @@ const ATTRIBUTES: [&str; 22] = [
     "conflict-marker-size=9",
 ];
 
-/// What is committed, without attributes, and what is in the work tree then.
+/// Name of each content, the text that is committed without attributes, and the text in the work tree afterwards.
 const CONTENTS: [(&str, &str, &str); 12] = [
     ("touched", "one\ntwo\n", "one\ntwo\n"),
     ("touched CRLF", "one\r\ntwo\r\n", "one\r\ntwo\r\n"),
@@ -91,7 +91,7 @@ const SETTINGS: [&str; 34] = [
     "index.version=4",
 ];
 
-/// Where the answers are not those of the git command: under a setting, of a content, with attributes, and what GIT.md says.
+/// Known differences from the git command, by setting, content and attributes. GIT.md explains them.
 const DIFFERENCES: [&str; 12] = [
     "core.autocrlf=input: diff of LF to CRLF with '-diff': M, git -",
     "core.autocrlf=input: diff of LF to mixed with '-diff': M, git -",
@@ -109,7 +109,7 @@ const DIFFERENCES: [&str; 12] = [
 /// Settings that are tried without `COFFERDAM_LONG`, besides those with differences.
 const SHORT: usize = 6;
 
-/// What is said of each file.
+/// The answer about each file, by its path.
 type Said = BTreeMap<String, String>;
 
 fn name(attribute: usize, content: usize) -> String {

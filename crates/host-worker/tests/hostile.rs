@@ -373,7 +373,7 @@ fn planted_programs_do_not_run() {
     scratch.own();
     let mut host_worker = scratch.host_worker();
     let outcomes = attack(&scratch, &mut host_worker, "planted programs");
-    // What a filter would change is not added, so that there is nothing to commit.
+    // A file that a filter would change is not added, so there is nothing to commit.
     let failed: Vec<&str> = outcomes
         .iter()
         .filter_map(|outcome| outcome.as_ref().err())

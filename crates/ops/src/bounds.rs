@@ -26,7 +26,7 @@ pub struct Bounds {
     pub deny_list: DenyList,
     /// Base names of programs that are denied beside these.
     pub denied_programs: Vec<String>,
-    /// Whether processes that a command leaves running stay until the run ends.
+    /// True if processes that a command leaves running stay until the run ends.
     pub keep_background: bool,
     /// Name in commits.
     pub author_name: String,

@@ -1,4 +1,4 @@
-//! What a search or a list says about the files that it did not look at.
+//! The report of a search or a list on the files that it left out.
 
 use crate::{LeftOut, OpResult};
 

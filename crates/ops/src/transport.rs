@@ -5,7 +5,7 @@
 //!            4 MiB                           4 MiB
 //! ```
 //!
-//! gRPC clients accept answers of 4 MiB unless they are told otherwise, so no message is larger, and no frame needs to be.
+//! gRPC clients accept answers of 4 MiB by default, so no message is larger, and no frame needs to be.
 //! Every bound below is what remains in the worst case: the encoding that takes the most bytes, for each time that the
 //! content is in the message.
 

@@ -22,7 +22,7 @@ pub(crate) fn ended_event(
         _ if process.ended_by.is_empty() && process.failure.is_empty() && process.exit_code == Some(0) => {
             Status::Succeeded
         }
-        // Of what a command left running no exit code is known.
+        // The exit codes of processes that a command left running are not known.
         _ if process.left_behind > 0 && process.ended_by.is_empty() => Status::Succeeded,
         _ => Status::Failed,
     };

@@ -1,12 +1,12 @@
-//! What a command left running, in a profile that keeps it: an entry of the table without a keeper and without output.
+//! Processes that a command left running, in a profile that keeps them: one entry of the table, without keeper and output.
 //!
 //! ```text
 //!  RUNNING ─ all gone │ KILL │ run ended ─► everything ended ─► ENDED
 //!     └────── the daemon stops and leaves its runs, or dies ─────► stays, for the next daemon
 //! ```
 //!
-//! It is in its leaf before anything is known of it here. A daemon that dies in between leaves a leaf that the next one does not
-//! know, and ends.
+//! The processes are in their leaf before the table has their entry. A daemon that dies in between leaves a leaf that the
+//! next daemon does not know and ends.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Processes {
                 return Err(evidence);
             }
         };
-        // Nothing is added: it takes no more of the run's allowance than what is known of it.
+        // The entry gets no output, so it takes only its own size from the run's allowance.
         output.settle();
         let event = Event::new(Kind::ProcessesLeft)
             .run(run_id.to_string())
@@ -170,7 +170,7 @@ impl Owner {
                         let _ = answer.send(Err(no_stream("the process has no terminal")));
                     }
                     Some(Order::KillForeground | Order::Control(_)) => {}
-                    // Nobody has its handle now, and nobody could ever end it.
+                    // The last handle is gone, so that nothing could end it later.
                     None => return Some("killed"),
                 },
                 given = ends.input.recv() => match given {

@@ -113,8 +113,8 @@ impl Runs {
 
     /// Waits for the turn to settle a run, which one caller at a time may do.
     ///
-    /// A run that is ending is waited for: its state says that it has ended moments before its task is over, and until then
-    /// it is the user of its own workspace.
+    /// Waits for a run that is ending. Its state says that it has ended moments before its task is over; until then the run
+    /// still uses its workspace.
     pub(crate) async fn settle(&self, id: RunId) -> Settling<'_> {
         let ending = self
             .living()

@@ -1,6 +1,6 @@
 //! Linked work trees (`git worktree add`): directories whose `.git` is a file that names a place in another repository.
 //!
-//! Trust boundary: whoever could write the directory, an agent of an earlier run for instance, could write that file. So
+//! Trust boundary: anyone who could write the directory, such as an agent of an earlier run, could write that file. So
 //! the repository is believed only if it names the directory itself as the work tree of this name. It must be beneath a
 //! workspace root and the principal's own, as every workspace must. Its files are read in the jail, never here.
 

@@ -389,6 +389,6 @@ fn may_use(principal: &Principal, id: RunId, spec: &Spec) -> bool {
 }
 
 fn no_such_run() -> Refusal {
-    // Whether another principal has it is not told.
+    // The message does not reveal whether another principal has such a run.
     Refusal::new(Reason::NotFound, "there is no such run, or it is another user's").with("resource", "run")
 }

@@ -174,7 +174,7 @@ pub(crate) fn mount_points(etc: &OwnedFd) -> Result<(), Errno> {
     link_mounts(etc)
 }
 
-/// Makes the link to the table of mounts that engines make in a layer of their own, and that `df` reads.
+/// Links `/etc/mtab` to the table of mounts, as engines do in a layer that they own. `df` reads it.
 fn link_mounts(etc: &OwnedFd) -> Result<(), Errno> {
     match rustix::fs::symlinkat("/proc/mounts", etc, "mtab") {
         Err(Errno::EXIST) => Ok(()),

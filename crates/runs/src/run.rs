@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Freeze(Freeze),
     /// End all commands: they have used up the disk.
     EndCommands,
-    /// Make the commands stand still or go on as the holds say: the watch of the disk had stopped them.
+    /// Freeze the commands or let them go on, as the holds say: the watch of the disk had frozen them.
     Settle,
     /// Live longer.
     Extend(Extend),

@@ -222,8 +222,8 @@ class ProcessInfo:
     cpu_time: float
     #: Peak memory of its largest process, bytes; 0 while it runs.
     peak_memory_bytes: int
-    #: How many processes a command left running that has ended, where the profile keeps them. This entry stands for all of
-    #: them, and a signal reaches each. 0: a process of its own.
+    #: Number of processes that a command left running, in a profile that keeps them. This entry represents all of them,
+    #: and a signal reaches each. 0: the entry is one process, started by `process`.
     left_behind: int = 0
 
 

@@ -31,18 +31,18 @@ use crate::limits::Queued;
 
 /// Time after which a client may try again that found too many calls waiting. A person decides how long it really takes.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
-/// What a run does while a reviewer is asked, for the metadata of a refusal.
+/// Operations that go on while a reviewer is asked, for the metadata of a refusal.
 const MEANWHILE: &str =
     "read, list, glob, grep, git.status, git.diff, git.log, git.show, downloads, CancelCall, WatchApprovals";
 
-/// How long a call waits for a reviewer of another call.
+/// Limits on a call's wait for a reviewer of another call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     /// The caller wants a refusal instead.
     refuses: bool,
     /// Longest execution that the caller allows.
     limit: Option<Duration>,
-    /// Longest wait of a call without a time of its own. `None`: until the approval is settled.
+    /// Longest wait of a call without a timeout. `None`: until the approval is settled.
     otherwise: Option<Duration>,
     /// Moment at which the client's deadline passes.
     deadline: Option<Instant>,

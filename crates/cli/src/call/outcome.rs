@@ -40,7 +40,7 @@ pub(super) fn exit(call: &CallResponse) -> Exit {
     {
         return Exit::Failed;
     }
-    // Of a program that could not be run, as a shell has it.
+    // The exit code that a shell has for a program that cannot be run.
     let code = call.error.as_ref().and_then(|failure| failure.details.get("exit_code"));
     if let Some(code) = code.and_then(|code| code.parse().ok()) {
         return Exit::Command(code);

@@ -145,7 +145,7 @@ fn limited(topic: &'static str, failure: &Failure) -> Finding {
     Finding::limited(topic, found, hint)
 }
 
-/// What a user sees who may not ask the daemon.
+/// Renders the findings for a user who may not ask the daemon.
 fn render_not_permitted(findings: &[Finding], page: &mut Output) {
     render_each(findings, page);
     page.own("\nNothing was examined: you may not ask the daemon, which may well run.\n");

@@ -69,7 +69,7 @@ pub(crate) fn command(request: &wire::v1::ProcessRequest) -> String {
     }
 }
 
-/// How a process ended, or came about without a start of its own, in a word or two.
+/// Describes in a word or two how a process ended, or that a call left it running.
 fn how(process: &Process) -> String {
     match (process.state(), process.ended_by.as_str(), process.exit_code) {
         (State::Running | State::Unspecified, ..) if process.left_behind > 0 => {

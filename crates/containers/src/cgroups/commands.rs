@@ -68,8 +68,10 @@ impl Commands {
         ending.evidence()
     }
 
-    /// Sends all of them SIGKILL at once, and waits for nothing: it ends a system call that goes on for long, which freezing
-    /// does not. On v1 those that stand still die when they are let go. [`Self::end`] ends what was forked meanwhile.
+    /// Sends SIGKILL to all of them at once, without waiting for their end.
+    ///
+    /// The signal also ends a long system call, which a freeze does not. On v1, frozen processes die when they are thawed.
+    /// [`Self::end`] ends what was forked meanwhile.
     pub fn strike(&self) -> Result<(), CgroupError> {
         if self.dir.exists() { Ending::begin(self.hierarchy, &self.dir, 1).strike() } else { Ok(()) }
     }

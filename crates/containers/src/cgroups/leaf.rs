@@ -90,8 +90,8 @@ impl Leaf {
 
     /// Moves every process to another leaf, and returns how many there were.
     ///
-    /// A process that stands still makes no other one, so the list is complete once all of them do. An error leaves some of them
-    /// in either leaf. Blocks, `within` at the longest.
+    /// A frozen process makes no other one, so the list is complete once all are frozen. After an error, some may be in
+    /// either leaf. Blocks for `within` at most.
     pub fn move_all(&self, to: &mut Self, within: Duration) -> Result<u32, CgroupError> {
         let deadline = Instant::now() + within;
         let mut moved = BTreeSet::new();

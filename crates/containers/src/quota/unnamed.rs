@@ -1,7 +1,7 @@
 //! Files that processes have open or mapped. Those without a name live as long as that, and no walk finds them.
 //!
-//! What the kernel says of a process in `/proc` is looked at: each file that a descriptor or a mapping names is asked for
-//! its size, and none is opened.
+//! The files are found in `/proc`: the kernel is asked for the size of each file that a descriptor or a mapping names. No
+//! file is opened.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;

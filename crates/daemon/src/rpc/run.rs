@@ -226,7 +226,7 @@ impl RunService for Service {
         let stopped = tokio::spawn(async move { service.runs.stop(id).await }).await;
         let record = stopped.map_err(|error| Refusal::internal("stopping the run", &error))??;
         if !record.state.has_ended() {
-            // Without a reason of ours, as of a connection that is lost: clients ask again, and the next daemon does it.
+            // Has no reason, like a lost connection: clients ask again, and the next daemon stops the run.
             return Err(Status::unavailable(
                 "the daemon is stopping and leaves the run to the next one: ask again",
             ));

@@ -121,7 +121,7 @@ impl<'a> ListSuccess<'a> {
     }
 }
 
-/// What there is to say: that there are more findings, in this dialect's words, and the result's hint on everything else.
+/// Joins the note that there are more findings, in this dialect's words, and the rest of the result's hint.
 fn hint(more: Option<String>, hint: &str, is_empty: bool) -> Option<String> {
     let more = more.filter(|_| !is_empty || hint.is_empty());
     let rest = if more.is_some() { beside_more(hint) } else { hint };

@@ -280,7 +280,7 @@ fn protected(profile: &Profile, cwd: &SandboxPath, program: &str) -> Option<Stri
         return None;
     };
     match profile.protection().check(&place, Access::Execute) {
-        // Where names of programs decide nothing, this one does not either.
+        // With `deny_list: off` names of programs decide nothing, so this check does not apply either.
         Err(PathRefusal::PackageBinaries { .. }) if !profile.exec.deny_list.is_on() => None,
         checked => checked.err().map(|refusal| refusal.to_string()),
     }

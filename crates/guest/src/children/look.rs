@@ -43,7 +43,7 @@ pub(crate) fn look() -> Look {
     })
 }
 
-/// Whether the daemon has put it among the processes that stay. No process of the container can move itself there.
+/// Returns whether the daemon has moved the process to those that stay. No process of the container can move itself there.
 fn stays(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains("/cofferdam-processes/"))
 }

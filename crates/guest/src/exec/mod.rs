@@ -8,8 +8,9 @@
 //! ```
 //!
 //! All bytes that it writes travel as Output frames; the result carries their number. Ending it means ending
-//! everything that it started: a background process never holds a call open, and outlives it only where the profile keeps
-//! it and the daemon has put it into a cgroup of its own. A command at a terminal is a command like any other, but for what its streams lead to and that it is hung up on first.
+//! everything that it started. A background process never holds a call open. It outlives the call only where the profile
+//! keeps it and the daemon has moved it into another cgroup. A command at a terminal differs in two ways: its streams lead
+//! to the terminal, and it is hung up on first.
 
 mod attach;
 mod end;
@@ -159,7 +160,7 @@ async fn conduct(
     }
     let over =
         matches!(exit, Some(Some(_))) && !forced && call.placed && running.attached.has_said_all().await;
-    // What it left is ended, or kept, by the daemon, which needs nothing more from here.
+    // The daemon ends or keeps the processes that are left, and needs nothing more from the guest.
     let drain = if over || forced { None } else { running.attached.drain() };
     let drain_pid = drain.as_ref().map_or(0, |drain| drain.pid);
     let mut kill =
@@ -173,7 +174,7 @@ async fn conduct(
     }
     let wall = running.began.elapsed();
     let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, &kill).await;
-    // From here on the rest is read for nobody.
+    // From here on the drain reads the rest of the output and drops it.
     drop(drain);
     let failed = exit.is_none_or(|exit| exit.code != Some(0));
     let limits_hit = if failed { full(lane).await } else { Vec::new() };

@@ -33,7 +33,7 @@ pub(super) fn find(exec: &Exec, bounds: &Bounds, jail: &Jail) -> Result<PathBuf,
     if let Some(missing) = rules.follow(&path, &exec.args)? {
         return Err(no_interpreter(&exec.command, &missing));
     }
-    // As a shell executes it: a script is told the path that it was called by.
+    // A shell executes the path as it was given, so that a script's `$0` is that path.
     let is_path = exec.command.contains('/') && exec.alias().is_none();
     Ok(if is_path { PathBuf::from(&exec.command) } else { path })
 }

@@ -38,7 +38,7 @@ struct Staged {
     changes: Vec<(Vec<u8>, After)>,
 }
 
-/// What is staged of a path.
+/// Change of a path that is staged.
 enum Change {
     Removal,
     Content,
@@ -240,7 +240,7 @@ fn changes(
     if refused.is_empty() { Ok(changes) } else { Err(GitError::Converted(excerpt(&refused))) }
 }
 
-/// What a conversion means for a file that is to be added.
+/// Effect of a conversion on a file that is to be added.
 enum Converted {
     /// It has none, or is in its stored form.
     No,

@@ -148,7 +148,7 @@ fn check_source(source: &Path) -> Result<(), CloneFailure> {
     }
 }
 
-/// Where the history of the source ends, so does that of the clone.
+/// Copies the `shallow` file, so that the clone's history ends where the source's does.
 fn copy_shallow(source: &Path, repository: &Repository) -> Result<(), CloneFailure> {
     let Some(text) = read(&source.join("shallow")) else { return Ok(()) };
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());

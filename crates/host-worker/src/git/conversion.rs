@@ -77,7 +77,7 @@ fn value(repository: &Repository, path: &[u8], name: &str) -> Result<Option<Stri
     })
 }
 
-/// What a comparison with the work tree cannot tell of converted files.
+/// Converted files, which a comparison with the work tree cannot judge.
 #[derive(Default)]
 pub(super) struct Converted {
     /// Files that may have changed, and why they were not looked at.
@@ -103,7 +103,7 @@ impl Converted {
         Ok(converted)
     }
 
-    /// Whether the comparison is right about this path.
+    /// Returns whether the comparison is right about this path.
     pub(super) fn is_known(&self, delta: &DiffDelta<'_>) -> bool {
         let path = new_path(delta);
         is_mode(delta) || !is_file(delta) || !(self.unseen.contains_key(path) || self.same.contains_key(path))
@@ -141,7 +141,7 @@ pub(super) fn with_mode(repository: &Repository, entry: &IndexEntry) -> Option<I
     (trusted && mode != entry.mode).then(|| IndexEntry { mode, path: entry.path.clone(), ..*entry })
 }
 
-/// Whether the file is what its entry says.
+/// Returns whether the file is the one that its entry describes.
 pub(super) fn is_same(
     repository: &Repository,
     entry: &IndexEntry,
@@ -165,7 +165,7 @@ pub(super) fn is_same(
     Ok(pointer.size == metadata.len() && sha256(&place).is_ok_and(|found| found == pointer.sha256))
 }
 
-/// Whether the file may be added as it is: it is empty, or a pointer of Git LFS.
+/// Returns whether the file may be added as it is: it is empty, or a pointer of Git LFS.
 pub(super) fn is_stored_form(path: &[u8], conversion: &Conversion) -> bool {
     let place = place(path);
     let size = fs::symlink_metadata(&place).map_or(u64::MAX, |metadata| metadata.len());
@@ -180,8 +180,9 @@ pub(super) fn is_stored_form(path: &[u8], conversion: &Conversion) -> bool {
     }
 }
 
-/// Whether size and time say that nothing has changed. libgit2 notes a size of 0 for each file of which it believes that it
-/// changed in the same moment as the index.
+/// Returns whether size and time show that the file has not changed.
+///
+/// libgit2 records a size of 0 for each file that it believes to have changed in the same moment as the index.
 fn has_its_time(entry: &IndexEntry, metadata: &Metadata) -> bool {
     #[expect(clippy::cast_possible_truncation, reason = "the index has the lower half")]
     let (size, seconds) = (metadata.len() as u32, metadata.mtime() as i32);

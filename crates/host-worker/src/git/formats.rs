@@ -153,7 +153,7 @@ fn names(
     Ok(())
 }
 
-/// Whether a file that was loaded turned out to be what it was.
+/// Returns whether a file proved to be unchanged after its content was loaded.
 fn is_same(diff: &Diff<'_>, number: usize, patch: Option<&Patch<'_>>) -> bool {
     let Some(patch) = patch else {
         return diff.get_delta(number).is_some_and(|delta| !delta.flags().is_binary());

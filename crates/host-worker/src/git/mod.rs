@@ -48,7 +48,7 @@ use diff::FIRST;
 use error::GitError;
 use output::Output;
 
-/// How long a lock of another git is waited for. One that stays longer is taken for a crashed one's.
+/// Time to wait for another git's lock. A lock that stays longer is taken for one that a crash left.
 const LOCKED: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(20);
 

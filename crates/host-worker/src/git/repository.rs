@@ -150,7 +150,7 @@ pub(super) fn check_extensions(config: &Config) -> Result<(), GitError> {
     Ok(())
 }
 
-/// Whether objects may be missing that another repository has.
+/// Returns whether the repository is a partial clone, which may lack objects that another repository has.
 pub(super) fn is_partial(config: &Config) -> bool {
     let mut partial = config.get_entry("extensions.partialclone").is_ok();
     if let Ok(entries) = config.entries(Some("^remote\\..*\\.promisor$")) {

@@ -51,7 +51,7 @@ impl Ignores {
         *self = Self { cut: self.cut, ..Self::default() };
     }
 
-    /// Whether everything in the directory `path`, which has a slash at the end, is excluded because of that path.
+    /// Returns whether a rule excludes everything in the directory `path` by its path. `path` ends with a slash.
     pub(super) fn exclude_all_in(&self, path: &[u8]) -> bool {
         let any = [path, b"\x01"].concat();
         self.stack.iter().rev().any(|rules| {

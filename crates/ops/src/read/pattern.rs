@@ -83,7 +83,7 @@ impl Pattern {
         self.name.as_ref()
     }
 
-    /// Whether the path, relative to [`Self::start`], matches.
+    /// Returns whether the path, relative to [`Self::start`], matches.
     pub(super) fn matches(&self, path: &str) -> bool {
         if self.lead.is_empty() {
             self.matcher.is_match(path)

@@ -1,17 +1,17 @@
-//! Where a search begins.
+//! The start of a search.
 
 use jail::{AccessError, Dir, FileKind, Jail, OpenError, OpenErrorKind, SandboxPath};
 
 use super::pattern::Pattern;
 use crate::ToolFailure;
 
-/// What there is to look at.
+/// Place at which a search starts.
 pub(super) enum Begin {
     /// A directory, whose path without links comes first.
     Walk(SandboxPath, Dir),
     /// The one file that the pattern names.
     File(SandboxPath),
-    /// Nothing: the directory that the pattern names is not there. This is what to say.
+    /// Nowhere: the directory that the pattern names does not exist. Has the message for the caller.
     Nowhere(String),
 }
 

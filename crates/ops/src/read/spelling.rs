@@ -1,4 +1,4 @@
-//! How glob patterns are written: their components, and spellings that mean something in other tools alone.
+//! The spelling of glob patterns: their components, and forms that have a meaning only in other tools.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub(super) fn components(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Whether a component stands for one name, letter by letter.
+/// Returns whether a component has no wildcard, so that it matches one name only.
 pub(super) fn is_plain(component: &str) -> bool {
     !component.contains(['*', '?', '[', ']', '{', '}', '\\'])
 }

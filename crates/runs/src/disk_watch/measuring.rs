@@ -29,7 +29,7 @@ pub(super) async fn left(watch: &DiskWatch) {
         let id = record.id;
         let paths = watch.runs.launcher.directories.counted_of(&without_kept(record));
         let all = Amount { bytes: u64::MAX, files: u64::MAX };
-        // What cannot be counted is not asked about again.
+        // A run that cannot be counted is recorded as empty, so that it is not measured again.
         let found = measured(paths, all, Unnamed::default()).await.unwrap_or_default();
         projects.left().insert(id, found);
     }
@@ -43,12 +43,12 @@ fn without_kept(mut record: Record) -> Record {
     record
 }
 
-/// Where to look for files that only a run's commands still have.
+/// Places to search for files that only a run's commands still have.
 #[derive(Default)]
 pub(super) struct Unnamed {
     pub(super) commands: Vec<Commands>,
     places: &'static [&'static str],
-    /// Where a writable root may be mounted.
+    /// Directory in which a writable root may be mounted.
     slots: Option<PathBuf>,
 }
 

@@ -4,15 +4,15 @@
 //!  free room, every 40 ms while a measured run has a command, every 10 while the disk falls
 //!     │  it fell by a part of what a run may still take          ─► the run is measured
 //!     │  by all of that and 64 MiB more                          ─► even if it was measured just now
-//!     └─ by 128 MiB more, and the look is not over               ─► its commands stand still until it is
+//!     └─ by 128 MiB more, and no measure is over                 ─► its commands are frozen until one is
 //!  measured ─► within: they go on
 //!           └► over: they are killed at once
 //! ```
 //!
-//! Where the kernel counts, asking it is cheap, and is done at each look. Elsewhere a run is measured: also when it is
-//! over and may have made room, and now and then. That costs what the run has, which its quota bounds; a run is not
-//! measured again before many times as long has passed, unless it may be over by then. Measures are made beside the looks,
-//! which never wait for them.
+//! A run that the kernel counts is checked at each look, because asking is cheap. Every other run is measured when it may be
+//! over, when it is over and may have made room, and now and then. A measure takes time for each file that the run has, and
+//! the quota bounds those. A run is measured again only after many times as long has passed, unless it may be over by then.
+//! Measures are made beside the looks, which never wait for them.
 //!
 //! While no command runs the watch looks seldom, and [`Quotas::check`] wakes it for the next one.
 
@@ -60,7 +60,7 @@ const LEAST_LOSS: Amount = Amount { bytes: 1 << 20, files: 256 };
 const MOST_LOSS: Amount = Amount { bytes: 32 << 20, files: 4_096 };
 /// Losses beyond what a run may take, after which it is measured however long that takes.
 const SURELY: Amount = Amount { bytes: 64 << 20, files: 8_192 };
-/// Losses beyond that, after which its commands stand still for it.
+/// Losses beyond that, after which its commands are frozen until it is measured.
 const STILL: Amount = Amount { bytes: 128 << 20, files: 16_384 };
 /// Loss between two looks that makes the next one come sooner.
 const A_FALL: u64 = 1 << 20;
@@ -77,7 +77,7 @@ struct Looked {
     /// When it began.
     at: Instant,
     took: Duration,
-    /// What the disk had lost by then.
+    /// Total loss of the disk by then.
     lost: Amount,
     is_measured: bool,
     still: Option<Still>,
@@ -93,7 +93,7 @@ struct Measure {
     found: std::io::Result<Found>,
 }
 
-/// What the task remembers.
+/// State of the task.
 #[derive(Default)]
 struct Looks {
     looked: BTreeMap<RunId, Looked>,
@@ -251,7 +251,7 @@ impl Looks {
         let still = last.still.take();
         *last = Looked { at, took, lost, is_measured: false, still: None };
         let Some(still) = still else { return };
-        // What came while it was measured may be too much by now.
+        // Files that were written during the measure may be too much by now.
         if !is_ended && is_beyond(last.lost_since(self.lost), run.disk.may_take(), STILL) {
             last.still = Some(still);
         } else {
@@ -294,7 +294,7 @@ async fn act(watch: &DiskWatch, (id, run): (RunId, &Arc<Run>), found: Found, beg
     if ends_commands {
         still::strike(run).await;
         run.end_commands();
-        // What was not counted to the end is, as soon as nothing adds to it.
+        // The measure may have stopped early. The watch counts the rest as soon as nothing adds to it.
         watch.quotas.look_again();
     }
     if !is_new {

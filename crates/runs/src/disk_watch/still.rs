@@ -1,7 +1,7 @@
-//! Commands that stand still while their run is measured, and their end at a stroke.
+//! Commands that are frozen while their run is measured, and the kill of those that do not freeze.
 //!
 //! ```text
-//!  Still::begin ─► a thread freezes them, and again while they do not stand still
+//!  Still::begin ─► a thread freezes them, and again while they are not frozen
 //!                    ├─ one does not, and its files grow: a single system call that writes on ─► strike
 //!                    └─ Still::end ─► the thread is over ─► the run's task: as the holds say
 //! ```
@@ -20,14 +20,14 @@ use tokio::task::JoinHandle;
 use super::{DiskWatch, measuring};
 use crate::run::Run;
 
-/// Time between looks at commands that are to stand still.
+/// Time between checks of commands that are to be frozen.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Time in which a command stands still that is in no long call.
+/// Time in which a command freezes unless it is in a long system call.
 const USUALLY: Duration = Duration::from_millis(20);
 /// Bytes that files may grow by after that.
 const GROWTH: u64 = 64 << 20;
 
-/// Commands of a run that are made to stand still. They do until [`Still::end`].
+/// Frozen commands of a run. They stay frozen until [`Still::end`].
 pub(super) struct Still {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -76,7 +76,7 @@ impl Still {
     }
 }
 
-/// Freezes all of them once more if they do not stand still, and returns whether they do.
+/// Freezes each command again if it is not frozen, and returns whether all are.
 fn are_frozen(commands: &[Commands]) -> bool {
     // One that cannot be frozen is measured while it runs. Each is frozen, whatever the others do.
     let frozen: Vec<_> = commands.iter().map(|commands| commands.freeze(Duration::ZERO)).collect();

@@ -82,8 +82,8 @@ pub struct Launcher {
     pub roots: Roots,
     pub projects: Projects,
     pub pool: Pool,
-    /// Making directories of runs, and unmounting them: each thread of a hundred would wait for the same disk or the same lock of
-    /// the kernel, and leave memory of its own.
+    /// Limit on making directories of runs and on unmounting them. Each of a hundred threads would wait for the same disk or
+    /// the same lock of the kernel, and leave memory in use.
     pub making: Turns,
     /// Cold starts: the engine is no quicker with more, and with fewer those that came first are ready first.
     pub starting: Turns,

@@ -57,12 +57,12 @@ impl Projects {
         self.quotas.is_some()
     }
 
-    /// How runs are held to their quotas here, as a rule.
+    /// Returns the mechanism that holds runs to their quotas here by default.
     pub(crate) fn quota(&self) -> Quota {
         if self.are_held() { Quota::Kernel } else { Quota::Measured }
     }
 
-    /// How this run is.
+    /// Returns the mechanism that holds this run to its quota.
     pub(crate) fn quota_of(&self, run: RunId) -> Quota {
         if self.of(run).is_some() { Quota::Kernel } else { Quota::Measured }
     }

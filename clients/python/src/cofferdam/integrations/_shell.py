@@ -14,7 +14,7 @@ from cofferdam.types import CommandResult
 
 # Exit codes of `timeout` of coreutils, and of shells for a program that may not run.
 TIMED_OUT, CANNOT_EXECUTE = 124, 126
-# How a command ended that wrote more than the profile's `max_spool_bytes`.
+# `ended_by` of a command that wrote more than the profile's `max_spool_bytes`.
 OUTPUT_LIMIT = "output-limit"
 
 

@@ -69,7 +69,7 @@ impl Rules<'_> {
             self.name(&text)?;
             if let Some(place) = name.to_str().and_then(|name| SandboxPath::parse(name).ok()) {
                 match self.jail.check(&place, Access::Execute) {
-                    // Where names of programs decide nothing, this one does not either.
+                    // With `deny_list: off` names of programs decide nothing, so this check does not apply either.
                     Err(PathRefusal::PackageBinaries { .. }) if !self.bounds.deny_list.is_on() => {}
                     checked => checked?,
                 }

@@ -69,7 +69,7 @@ impl Gitignore {
         self.rules.iter().rev().find(decides).map(|rule| !rule.negated)
     }
 
-    /// Whether a line with the path from the file's directory excludes the file at `path`.
+    /// Returns whether a rule with a path, relative to the ignore file's directory, excludes the file at `path`.
     pub(super) fn excludes_by_path(&self, path: &[u8]) -> bool {
         let decides = |rule: &&Rule| rule.path && !rule.dirs_only && self.applies(rule, path);
         self.rules.iter().rev().find(decides).is_some_and(|rule| !rule.negated)

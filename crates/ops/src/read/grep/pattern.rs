@@ -44,7 +44,7 @@ impl Compiled {
     }
 }
 
-/// Whether the pattern is about `\r`: then an end of line is just `\n`, or `\r$` would match nothing.
+/// Returns whether the pattern names `\r`. A line then ends at `\n` alone; otherwise `\r$` would match nothing.
 fn names_carriage_return(grep: &Grep) -> bool {
     let (size, _) = SIZES[SIZES.len() - 1];
     // As a part of the line terminator it is an error in the pattern.

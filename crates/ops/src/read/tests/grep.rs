@@ -91,7 +91,7 @@ fn a_search_that_found_nothing_says_what_it_left_out() {
         "7 files or directories not searched: 2 ignored, 2 hidden, 1 symbolic links, 1 no regular files, 1 binary; set \
          include_ignored for hidden and ignored ones"
     );
-    // Of the files that a filter passes over nothing is said.
+    // Files that do not match the glob are not counted.
     let filtered = Grep { glob: Some("*.rs".to_owned()), ..request("nowhere") };
     assert_eq!(
         found(&scene, &filtered).hint,

@@ -202,7 +202,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Whether a file of the present path is one of those that are looked for.
+    /// Returns whether the current file passes the filter.
     fn is_wanted(&self) -> bool {
         self.filter.is_none_or(|filter| filter.matches(&self.shown))
     }
