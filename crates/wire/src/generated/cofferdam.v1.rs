@@ -4882,10 +4882,10 @@ pub struct ListResult {
     /// Entries seen, skipped ones left out; at least so many when `truncated`.
     #[prost(uint64, tag = "5")]
     pub total_entries: u64,
-    /// What to do when `truncated`, and what was left out when there is no entry.
+    /// Next step when `truncated`; a summary of `left_out` when there is no entry.
     #[prost(string, tag = "4")]
     pub hint: ::prost::alloc::string::String,
-    /// What is not among the entries. Absent: nothing.
+    /// Counts of what the list left out. Absent: nothing was left out.
     #[prost(message, optional, tag = "6")]
     pub left_out: ::core::option::Option<LeftOut>,
 }
@@ -4937,10 +4937,10 @@ pub struct GlobResult {
     /// There are more, or the walk reached its bound.
     #[prost(bool, tag = "2")]
     pub truncated: bool,
-    /// What to do when `truncated`, and what was left out when nothing matched.
+    /// Next step when `truncated`; a summary of `left_out` when nothing matched.
     #[prost(string, tag = "3")]
     pub hint: ::prost::alloc::string::String,
-    /// What was not looked at. Absent: nothing.
+    /// Counts of what the search left out. Absent: nothing was left out.
     #[prost(message, optional, tag = "4")]
     pub left_out: ::core::option::Option<LeftOut>,
 }
@@ -4954,9 +4954,9 @@ impl ::prost::Name for GlobResult {
         "/cofferdam.v1.GlobResult".into()
     }
 }
-/// What a search or a list did not look at, so that an empty answer is not taken for a complete one. Numbers are of files and
-/// directories; what is below a directory that was left out is not counted. With `max_matches` or `max_results` reached, those
-/// met before.
+/// Numbers of files and directories that a search or a list left out, so that an empty answer is not taken for a complete one.
+/// Entries below a directory that was left out are not counted. When `max_matches` or `max_results` was reached, only those
+/// met before are counted.
 #[derive(serde::Serialize)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeftOut {
@@ -5088,7 +5088,7 @@ pub struct GrepResult {
     /// Files left out because they are binary or could not be read.
     #[prost(uint64, tag = "6")]
     pub files_skipped: u64,
-    /// What was not searched. Absent: nothing.
+    /// Counts of what the search left out. Absent: nothing was left out.
     #[prost(message, optional, tag = "7")]
     pub left_out: ::core::option::Option<LeftOut>,
 }
@@ -6490,11 +6490,11 @@ pub struct CallRequest {
     /// Answer when a needed approval has been decided, instead of PENDING_APPROVAL at once.
     #[prost(bool, tag = "6")]
     pub wait_for_approval: bool,
-    /// Refuse this call (AWAITING_APPROVAL) where it would wait for a reviewer of another call. Default: while the run is frozen
-    /// for that reviewer, a call with effects waits, in the order of arrival. It waits as long as its own time (the command's
-    /// timeout, or `timeout`) and the client's deadline allow. A call without a time of its own waits until that approval is
-    /// settled if `wait_for_approval` is set, and otherwise for the profile's `exec.default_timeout_s`. Its execution has its full
-    /// time after that. Calls that only look do not wait; starts of processes and calls of sessions are always refused.
+    /// Refuse this call (AWAITING_APPROVAL) where it would wait for a reviewer of another call. By default, while the run is frozen
+    /// for that reviewer, a call with effects waits in the order of arrival. Its timeout (the command's, or `timeout`) and the
+    /// client's deadline bound the wait. A call without a timeout waits until that approval is settled if `wait_for_approval` is
+    /// set, and otherwise for the profile's `exec.default_timeout_s`. The execution has its full time after the wait. Calls that
+    /// only read do not wait; starts of processes and calls of sessions are always refused.
     #[prost(bool, tag = "9")]
     pub refuse_awaiting_approval: bool,
     /// How long the execution may take, without the wait for an approval. Default: the operation's own limit.
@@ -6563,15 +6563,15 @@ pub struct CallResponse {
     /// Where it is.
     #[prost(enumeration = "call_response::Status", tag = "2")]
     pub status: i32,
-    /// What the operation returned: when SUCCEEDED, and of a command that was ended before it was done. Of a dialect's call
-    /// without the content of a file, which `rendered` shows; empty where it and `rendered` are more than one message holds.
+    /// Result of the operation: set when SUCCEEDED, and for a command that was ended before it was done. The result of a dialect's
+    /// call has no content of a file, which `rendered` shows. It is empty if it and `rendered` do not fit one message.
     #[prost(message, optional, tag = "10")]
     pub result: ::core::option::Option<Result>,
     /// Set when FAILED or DENIED. A command that was cancelled has a result, too: what it had written.
     #[prost(message, optional, tag = "3")]
     pub error: ::core::option::Option<ToolFailure>,
-    /// What the model should see: JSON for JSON dialects and canonical calls. Of a canonical call empty where it and `result`
-    /// are more than one message holds. An answer that no message holds fails the call with the reason READ_LIMIT.
+    /// Answer for the model: JSON for JSON dialects and canonical calls. Empty for a canonical call if it and `result` do not fit
+    /// one message. An answer that fits no message fails the call with the reason READ_LIMIT.
     #[prost(string, tag = "4")]
     pub rendered: ::prost::alloc::string::String,
     /// Set when an approval was or is needed.
@@ -7710,7 +7710,7 @@ pub struct ExplainPolicyResponse {
     /// The operation as it is understood, such as `git.diff`.
     #[prost(string, tag = "8")]
     pub operation: ::prost::alloc::string::String,
-    /// How long reviewers would have, of a call that needs consent; then it is denied.
+    /// Time that reviewers would have to decide on a call that needs consent; then it is denied.
     #[prost(message, optional, tag = "9")]
     pub decision_time: ::core::option::Option<::prost_types::Duration>,
     /// The setting that this comes from, as in `Approval.decision_time_from`.
@@ -12118,8 +12118,8 @@ pub struct Process {
     /// Signal that ended it.
     #[prost(int32, optional, tag = "8")]
     pub signal: ::core::option::Option<i32>,
-    /// What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`, `file-size-limit`,
-    /// `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
+    /// Cause of its end, if it did not end by itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`,
+    /// `file-size-limit`, `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
     #[prost(string, tag = "9")]
     pub ended_by: ::prost::alloc::string::String,
     /// Bytes that it has written to standard output, or shown on its terminal.
@@ -12149,9 +12149,9 @@ pub struct Process {
     /// `request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it.
     #[prost(bool, tag = "18")]
     pub request_cut: bool,
-    /// How many processes the command of an `exec` or `shell` call left running, in a profile with `exec.background: keep`. This
-    /// entry stands for all of them: its id is the call's, `request` is the command, a signal reaches each of them, and nothing
-    /// is kept of what they write. 0: a process of its own, started by `process`.
+    /// Number of processes that the command of an `exec` or `shell` call left running, in a profile with `exec.background: keep`.
+    /// This entry represents all of them. Its id is the call's, `request` is the command, a signal reaches each of them, and their
+    /// output is not kept. 0: the entry is one process, started by `process`.
     #[prost(uint32, tag = "19")]
     pub left_behind: u32,
 }

@@ -173,8 +173,8 @@ pub struct Start {
     /// The call may prepare what it does, and takes effect only after Go. In the host lane.
     #[prost(bool, tag = "9")]
     pub awaits_go: bool,
-    /// Paths in alias form that the call's effect is on. Calls that share a path, or of which one has a path beneath another's,
-    /// take turns in order of arrival. In the host lane.
+    /// Paths in alias form that the call affects, in the host lane. Calls that share a path, or of which one has a path beneath
+    /// another's, take turns in order of arrival.
     #[prost(string, repeated, tag = "10")]
     pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -194,7 +194,7 @@ pub struct Bounds {
     /// Most bytes that `read` returns.
     #[prost(uint64, tag = "1")]
     pub max_read_bytes: u64,
-    /// Most bytes that `write` and `edit` may produce.
+    /// Most bytes that a call may bring as the content of a file.
     #[prost(uint64, tag = "2")]
     pub max_write_bytes: u64,
     /// Most bytes of rendered output, such as a diff.
@@ -227,9 +227,12 @@ pub struct Bounds {
     /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
     #[prost(uint64, tag = "12")]
     pub max_transfer_bytes: u64,
-    /// Processes that a command leaves running stay.
+    /// Keep processes that a command leaves running.
     #[prost(bool, tag = "13")]
     pub keep_background: bool,
+    /// Most bytes that a file may have after an edit or a patch of it.
+    #[prost(uint64, tag = "14")]
+    pub max_edit_bytes: u64,
 }
 impl ::prost::Name for Bounds {
     const NAME: &'static str = "Bounds";

@@ -108,7 +108,7 @@ class ExplainPolicyResponse(google.protobuf.message.Message):
 
     @property
     def decision_time(self) -> google.protobuf.duration_pb2.Duration:
-        """How long reviewers would have, of a call that needs consent; then it is denied."""
+        """Time that reviewers would have to decide on a call that needs consent; then it is denied."""
 
     def __init__(
         self,

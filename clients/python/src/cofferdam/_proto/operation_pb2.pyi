@@ -565,14 +565,14 @@ class ListResult(google.protobuf.message.Message):
     total_entries: builtins.int
     """Entries seen, skipped ones left out; at least so many when `truncated`."""
     hint: builtins.str
-    """What to do when `truncated`, and what was left out when there is no entry."""
+    """Next step when `truncated`; a summary of `left_out` when there is no entry."""
     @property
     def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Entry]:
         """The entries."""
 
     @property
     def left_out(self) -> global___LeftOut:
-        """What is not among the entries. Absent: nothing."""
+        """Counts of what the list left out. Absent: nothing was left out."""
 
     def __init__(
         self,
@@ -637,14 +637,14 @@ class GlobResult(google.protobuf.message.Message):
     truncated: builtins.bool
     """There are more, or the walk reached its bound."""
     hint: builtins.str
-    """What to do when `truncated`, and what was left out when nothing matched."""
+    """Next step when `truncated`; a summary of `left_out` when nothing matched."""
     @property
     def paths(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """In alias form."""
 
     @property
     def left_out(self) -> global___LeftOut:
-        """What was not looked at. Absent: nothing."""
+        """Counts of what the search left out. Absent: nothing was left out."""
 
     def __init__(
         self,
@@ -661,9 +661,9 @@ global___GlobResult = GlobResult
 
 @typing.final
 class LeftOut(google.protobuf.message.Message):
-    """What a search or a list did not look at, so that an empty answer is not taken for a complete one. Numbers are of files and
-    directories; what is below a directory that was left out is not counted. With `max_matches` or `max_results` reached, those
-    met before.
+    """Numbers of files and directories that a search or a list left out, so that an empty answer is not taken for a complete one.
+    Entries below a directory that was left out are not counted. When `max_matches` or `max_results` was reached, only those
+    met before are counted.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -832,7 +832,7 @@ class GrepResult(google.protobuf.message.Message):
 
     @property
     def left_out(self) -> global___LeftOut:
-        """What was not searched. Absent: nothing."""
+        """Counts of what the search left out. Absent: nothing was left out."""
 
     def __init__(
         self,

@@ -114,8 +114,8 @@ class Process(google.protobuf.message.Message):
     signal: builtins.int
     """Signal that ended it."""
     ended_by: builtins.str
-    """What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`, `file-size-limit`,
-    `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
+    """Cause of its end, if it did not end by itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`,
+    `file-size-limit`, `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
     """
     stdout_bytes: builtins.int
     """Bytes that it has written to standard output, or shown on its terminal."""
@@ -134,9 +134,9 @@ class Process(google.protobuf.message.Message):
     request_cut: builtins.bool
     """`request` has only the beginning of a longer command line or script. The call's intent in the audit log is about all of it."""
     left_behind: builtins.int
-    """How many processes the command of an `exec` or `shell` call left running, in a profile with `exec.background: keep`. This
-    entry stands for all of them: its id is the call's, `request` is the command, a signal reaches each of them, and nothing
-    is kept of what they write. 0: a process of its own, started by `process`.
+    """Number of processes that the command of an `exec` or `shell` call left running, in a profile with `exec.background: keep`.
+    This entry represents all of them. Its id is the call's, `request` is the command, a signal reaches each of them, and their
+    output is not kept. 0: the entry is one process, started by `process`.
     """
     @property
     def request(self) -> cofferdam._proto.operation_pb2.ProcessRequest:

@@ -102,7 +102,7 @@ export type ExplainPolicyResponse = Message<"cofferdam.v1.ExplainPolicyResponse"
   operation: string;
 
   /**
-   * How long reviewers would have, of a call that needs consent; then it is denied.
+   * Time that reviewers would have to decide on a call that needs consent; then it is denied.
    *
    * @generated from field: google.protobuf.Duration decision_time = 9;
    */

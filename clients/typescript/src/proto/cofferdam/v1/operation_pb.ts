@@ -677,14 +677,14 @@ export type ListResult = Message<"cofferdam.v1.ListResult"> & {
   totalEntries: bigint;
 
   /**
-   * What to do when `truncated`, and what was left out when there is no entry.
+   * Next step when `truncated`; a summary of `left_out` when there is no entry.
    *
    * @generated from field: string hint = 4;
    */
   hint: string;
 
   /**
-   * What is not among the entries. Absent: nothing.
+   * Counts of what the list left out. Absent: nothing was left out.
    *
    * @generated from field: cofferdam.v1.LeftOut left_out = 6;
    */
@@ -763,14 +763,14 @@ export type GlobResult = Message<"cofferdam.v1.GlobResult"> & {
   truncated: boolean;
 
   /**
-   * What to do when `truncated`, and what was left out when nothing matched.
+   * Next step when `truncated`; a summary of `left_out` when nothing matched.
    *
    * @generated from field: string hint = 3;
    */
   hint: string;
 
   /**
-   * What was not looked at. Absent: nothing.
+   * Counts of what the search left out. Absent: nothing was left out.
    *
    * @generated from field: cofferdam.v1.LeftOut left_out = 4;
    */
@@ -785,9 +785,9 @@ export const GlobResultSchema: GenMessage<GlobResult> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_operation, 9);
 
 /**
- * What a search or a list did not look at, so that an empty answer is not taken for a complete one. Numbers are of files and
- * directories; what is below a directory that was left out is not counted. With `max_matches` or `max_results` reached, those
- * met before.
+ * Numbers of files and directories that a search or a list left out, so that an empty answer is not taken for a complete one.
+ * Entries below a directory that was left out are not counted. When `max_matches` or `max_results` was reached, only those
+ * met before are counted.
  *
  * @generated from message cofferdam.v1.LeftOut
  */
@@ -1031,7 +1031,7 @@ export type GrepResult = Message<"cofferdam.v1.GrepResult"> & {
   filesSkipped: bigint;
 
   /**
-   * What was not searched. Absent: nothing.
+   * Counts of what the search left out. Absent: nothing was left out.
    *
    * @generated from field: cofferdam.v1.LeftOut left_out = 7;
    */

@@ -84,8 +84,8 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   signal?: number | undefined;
 
   /**
-   * What ended it, if not itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`, `file-size-limit`,
-   * `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
+   * Cause of its end, if it did not end by itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`,
+   * `file-size-limit`, `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
    *
    * @generated from field: string ended_by = 9;
    */
@@ -155,9 +155,9 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   requestCut: boolean;
 
   /**
-   * How many processes the command of an `exec` or `shell` call left running, in a profile with `exec.background: keep`. This
-   * entry stands for all of them: its id is the call's, `request` is the command, a signal reaches each of them, and nothing
-   * is kept of what they write. 0: a process of its own, started by `process`.
+   * Number of processes that the command of an `exec` or `shell` call left running, in a profile with `exec.background: keep`.
+   * This entry represents all of them. Its id is the call's, `request` is the command, a signal reaches each of them, and their
+   * output is not kept. 0: the entry is one process, started by `process`.
    *
    * @generated from field: uint32 left_behind = 19;
    */

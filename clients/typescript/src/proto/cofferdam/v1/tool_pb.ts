@@ -187,11 +187,11 @@ export type CallRequest = Message<"cofferdam.v1.CallRequest"> & {
   waitForApproval: boolean;
 
   /**
-   * Refuse this call (AWAITING_APPROVAL) where it would wait for a reviewer of another call. Default: while the run is frozen
-   * for that reviewer, a call with effects waits, in the order of arrival. It waits as long as its own time (the command's
-   * timeout, or `timeout`) and the client's deadline allow. A call without a time of its own waits until that approval is
-   * settled if `wait_for_approval` is set, and otherwise for the profile's `exec.default_timeout_s`. Its execution has its full
-   * time after that. Calls that only look do not wait; starts of processes and calls of sessions are always refused.
+   * Refuse this call (AWAITING_APPROVAL) where it would wait for a reviewer of another call. By default, while the run is frozen
+   * for that reviewer, a call with effects waits in the order of arrival. Its timeout (the command's, or `timeout`) and the
+   * client's deadline bound the wait. A call without a timeout waits until that approval is settled if `wait_for_approval` is
+   * set, and otherwise for the profile's `exec.default_timeout_s`. The execution has its full time after the wait. Calls that
+   * only read do not wait; starts of processes and calls of sessions are always refused.
    *
    * @generated from field: bool refuse_awaiting_approval = 9;
    */
@@ -299,8 +299,8 @@ export type CallResponse = Message<"cofferdam.v1.CallResponse"> & {
   status: CallResponse_Status;
 
   /**
-   * What the operation returned: when SUCCEEDED, and of a command that was ended before it was done. Of a dialect's call
-   * without the content of a file, which `rendered` shows; empty where it and `rendered` are more than one message holds.
+   * Result of the operation: set when SUCCEEDED, and for a command that was ended before it was done. The result of a dialect's
+   * call has no content of a file, which `rendered` shows. It is empty if it and `rendered` do not fit one message.
    *
    * @generated from field: cofferdam.v1.Result result = 10;
    */
@@ -314,8 +314,8 @@ export type CallResponse = Message<"cofferdam.v1.CallResponse"> & {
   error?: ToolFailure | undefined;
 
   /**
-   * What the model should see: JSON for JSON dialects and canonical calls. Of a canonical call empty where it and `result`
-   * are more than one message holds. An answer that no message holds fails the call with the reason READ_LIMIT.
+   * Answer for the model: JSON for JSON dialects and canonical calls. Empty for a canonical call if it and `result` do not fit
+   * one message. An answer that fits no message fails the call with the reason READ_LIMIT.
    *
    * @generated from field: string rendered = 4;
    */
