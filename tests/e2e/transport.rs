@@ -74,7 +74,7 @@ async fn a_file_of_any_size_is_read_in_part_or_as_a_stream() {
                 (expected, size > most),
                 "{size} {byte} {encoding:?}"
             );
-            assert_eq!(read.size_bytes as usize, size);
+            assert_eq!(usize::try_from(read.size_bytes), Ok(size));
             // It is on record as it was answered, and asked for again.
             assert_eq!(run.get(&answer.call_id).await.status(), Status::Succeeded);
         }
@@ -170,7 +170,10 @@ async fn the_worst_output_and_the_worst_names_are_answered_or_fail_their_call_al
         let script = format!("f() {{ head -c 1000000 /dev/zero | tr '\\0' '\\{byte}'; }}; f; f >&2; exit 3");
         let answer = run.call(calls::shell(&script)).await.unwrap();
         let Some(Answer::Shell(shell)) = answer.kind() else { panic!("{byte}: {:?}", answer.error) };
-        assert_eq!((shell.exit_code, shell.stderr_omitted_bytes as usize), (Some(3), 1_000_000 - MAX_OUTPUT));
+        assert_eq!(
+            (shell.exit_code, usize::try_from(shell.stderr_omitted_bytes)),
+            (Some(3), Ok(1_000_000 - MAX_OUTPUT))
+        );
         let request = v1::GetCallRequest {
             call_id: answer.call_id.clone(),
             stdout_offset: Some(0),
@@ -190,8 +193,8 @@ async fn the_worst_output_and_the_worst_names_are_answered_or_fail_their_call_al
                 panic!("{name} {byte}: {:?}", answer.error)
             };
             assert_eq!(
-                (command.exit_code, command.stdout_omitted_bytes as usize),
-                (Some(3), 1_000_000 - MAX_OUTPUT)
+                (command.exit_code, usize::try_from(command.stdout_omitted_bytes)),
+                (Some(3), Ok(1_000_000 - MAX_OUTPUT))
             );
             let error = answer.error.clone().unwrap_or_default();
             assert_eq!(error.reason, "", "{name} {byte}: the bound leaves room for the worst");

@@ -13,7 +13,7 @@ use crate::approvals::asking;
 
 /// Commands that nobody asks about, but `sh job.sh`, which asks and has the run stand still.
 fn freezing(config: &str) -> Setup {
-    let profile = "profiles:\n  p:\n    workspace: read-write\n    operations: {read: allow, write: allow, exec: allow, delete: ask}\n    exec:\n      default: allow\n      rules: [{prefix: [sh, job.sh], decision: ask, justification: It is a script., match: [sh job.sh]}]\n    approvals: {freeze: true}\n";
+    let profile = "profiles:\n  p:\n    workspace: read-write\n    operations: {read: allow, write: allow, exec: allow, delete: ask}\n    exec:\n      default: allow\n      rules: [{prefix: [sh, job.sh], decision: ask, justification: It is a script., match: [sh job.sh]}]\n    approvals: {freeze: true}\n    rate_limits: {operations: {default: {minute: unlimited, hour: unlimited, day: unlimited}}, run: {minute: unlimited, hour: unlimited, day: unlimited}, principal: {minute: unlimited, hour: unlimited, day: unlimited}}\n";
     let roles = "roles: {director: {allow: '*'}}\n".to_owned();
     let policy = vec![("profile.yaml", profile.to_owned()), ("roles.yaml", roles)];
     Setup { config: config.to_owned(), policy, ..Default::default() }

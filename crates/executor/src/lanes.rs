@@ -44,6 +44,12 @@ impl Lanes {
         &self.host_worker
     }
 
+    /// Finds what an earlier daemon kept under this name. `None` if no cgroup is visible.
+    pub fn find_left(&self, name: &str, processes: u32) -> Option<Left> {
+        let (cgroup, _) = self.guest.cgroup()?;
+        Some(Left::find(cgroup, name, processes))
+    }
+
     /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes, or a
     /// download reads, goes to `output` meanwhile. Returns with it what the command left running and the profile keeps.
     pub async fn execute(

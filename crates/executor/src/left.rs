@@ -13,7 +13,6 @@ use wire::v1::ProcessRequest;
 use wire::v1::operation::Kind;
 
 use crate::ending::{end, nothing_left};
-use crate::lanes::Lanes;
 use crate::metered::Metered;
 
 /// For all of them to be moved.
@@ -30,6 +29,12 @@ pub struct Left {
 }
 
 impl Left {
+    /// Finds the processes that an earlier daemon kept under this name.
+    pub(crate) fn find(cgroup: ContainerCgroup, name: &str, processes: u32) -> Self {
+        let (leaf, _) = cgroup.former_process(name).unwrap_or_default();
+        Self { cgroup, leaf, processes }
+    }
+
     /// Moves all processes of a command's leaf; returns `None` if there are none.
     ///
     /// After an error all of them have been ended, except those that are still in the command's leaf. Blocks.
@@ -73,15 +78,6 @@ impl Left {
         let Some(leaf) = &self.leaf else { return (nothing_left(), Metered::default()) };
         let (evidence, peak_memory_bytes) = end(leaf, &self.cgroup, false);
         (evidence, Metered { cpu_time: leaf.cpu_time(), peak_memory_bytes })
-    }
-}
-
-impl Lanes {
-    /// Finds what a former daemon has kept under this name. `None` where no cgroup is in sight.
-    pub fn find_left(&self, name: &str, processes: u32) -> Option<Left> {
-        let (cgroup, _) = self.guest.cgroup()?;
-        let (leaf, _) = cgroup.former_process(name).unwrap_or_default();
-        Some(Left { cgroup, leaf, processes })
     }
 }
 

@@ -460,6 +460,7 @@ fn reloading_takes_effect_at_once_and_says_whether_anything_changed() {
 
 #[test]
 fn a_permit_after_a_wait_is_of_the_policy_and_the_measures_in_force_then() {
+    type Change<'c> = &'c dyn Fn(&Gateway);
     let policy = |verdict: &str, kib: u32| {
         builtin_and(&format!(
             "profiles: {{p: {{operations: {{write: {verdict}}}, bounds: {{max_write_bytes: {kib}}}}}}}"
@@ -471,7 +472,6 @@ fn a_permit_after_a_wait_is_of_the_policy_and_the_measures_in_force_then() {
         let scope = MeasureScope::Run("run-1".to_owned());
         Measure { alert_id: "a".to_owned(), scope, rule, justification, until }
     };
-    type Change<'c> = &'c dyn Fn(&Gateway);
     let changes: [(Change<'_>, Result<u64, Reason>); 5] = [
         (&|_| {}, Ok(900)),
         (&|gateway| assert!(gateway.reload(policy("allow", 800))), Ok(800)),
