@@ -38,6 +38,7 @@ mod oidc;
 mod overlay;
 mod patch;
 mod patch_forms;
+mod path_rules;
 mod pausing;
 mod permissions;
 mod previews;

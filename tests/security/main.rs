@@ -25,6 +25,7 @@ mod looking;
 mod mount_table;
 mod neighbours;
 mod overlay;
+mod path_rules;
 mod paths;
 mod peers;
 mod programs;

@@ -332,7 +332,7 @@ fn services(
             replays,
         },
         alert: rpc::alert::Service { alerts, runs: runs(), audit: audit(), stop: stop() },
-        permission: rpc::permission::Service { grants, audit: audit(), tasks: tasks() },
+        permission: rpc::permission::Service { gateway: gateway(), grants, audit: audit(), tasks: tasks() },
         limit: rpc::limit::Service { limits: limits.clone(), runs: runs() },
         terminal: rpc::terminal::Service(Arc::new(terminals)),
         trash: rpc::trash::Service { runs: runs() },

@@ -90,6 +90,8 @@ fn place(refusal: &PathRefusal) -> (Option<Mount>, Option<&str>) {
         | PathRefusal::RunLog { path }
         | PathRefusal::System { path }
         | PathRefusal::InMount { path }
+        | PathRefusal::Denied { path }
+        | PathRefusal::NeedsConsent { path }
         | PathRefusal::ReservedName { path } => (None, Some(path)),
     }
 }

@@ -9,13 +9,14 @@ use crate::admission::{Admission, Ticket};
 use crate::approvals::{Approvals, Memory};
 use crate::caller::{Caller, RunScope};
 use crate::clock::{Clock, UnixMillis};
+use crate::consent::Form;
 use crate::decision::{Decision, Refusal, Verdict};
 use crate::grants::Permissions;
 use crate::limits::{Limits, NotAdmitted, Scope};
 use crate::measures::{Measure, Measures};
 use crate::permission::{Question, refusal, weigh};
 use crate::permit::{Permit, PermitParts};
-use crate::policy::{McpServer, Policy};
+use crate::policy::{McpServer, Policy, paths};
 use crate::validate::validate;
 
 /// The policy in force, and the approvals that wait.
@@ -193,20 +194,32 @@ pub(crate) fn consider(
         Question { policy, permissions, now: *now, profile: &run.profile, caller, operation: &operation };
     let weighed = weigh(&question)?;
     let reads = weighed.reads.clone();
+    let asks_for_path = weighed.asks_for_path();
     let decision = weighed.decide(policy)?;
+    let consented =
+        if decision.verdict == Verdict::Ask { paths::named(&operation, &reads) } else { Vec::new() };
     unseen(policy, &decision, &operation)?;
     let server = upstream(policy, &operation)?;
     // What a reviewer has seen is run as it was seen.
     let reads = if decision.verdict == Verdict::Allow { reads } else { Vec::new() };
+    let mut terms = profile.approvals.terms(decision.risk);
+    if asks_for_path {
+        // How a command begins says nothing about the files that it reads.
+        terms.remember.retain(|form| *form != Form::Prefix);
+    }
     Ok(Ticket {
         caller: caller.clone(),
         run: run.clone(),
         call_id: call_id.to_owned(),
         operation,
         message: OnceLock::new(),
-        bounds: Bounds { reads, ..profile.call_bounds() },
+        bounds: Bounds {
+            reads,
+            path_rules: paths::for_lane(&profile.paths, consented),
+            ..profile.call_bounds()
+        },
         server,
-        terms: profile.approvals.terms(decision.risk),
+        terms,
         decision,
     })
 }

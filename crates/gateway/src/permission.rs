@@ -12,7 +12,7 @@ use crate::clock::UnixMillis;
 use crate::decision::{Decision, Refusal, Risk, Verdict};
 use crate::exec::{self, Applied, ExecRuling};
 use crate::grants::{Holders, Permissions, Standing};
-use crate::policy::{Grant, Policy, Profile, Role, RootMode, Team};
+use crate::policy::{Grant, Policy, Profile, Role, RootMode, Team, paths};
 use crate::risk::risk_of;
 use crate::ruling::{Holder, How, Ruling, Says};
 use text::excerpt;
@@ -46,6 +46,13 @@ impl Weighed<'_> {
         self.rulings.iter().rposition(|ruling| ruling.verdict == strictest)
     }
 
+    /// Whether a rule for paths asks.
+    pub(crate) fn asks_for_path(&self) -> bool {
+        self.rulings
+            .iter()
+            .any(|ruling| ruling.verdict == Verdict::Ask && matches!(ruling.says, Says::Path { .. }))
+    }
+
     /// The decision. Its verdict is never `deny`.
     pub(crate) fn decide(mut self, policy: &Policy) -> Result<Decision, Refusal> {
         let Some(decisive) = self.decisive() else {
@@ -69,8 +76,8 @@ impl Weighed<'_> {
 /// A verdict, and what it rests on.
 type Said<'q> = (Verdict, Says<'q>);
 
-/// Most that have a say: risk, consent, role, profile, command.
-const RULINGS: usize = 5;
+/// Most that have a say: risk, consent, role, profile, command, paths.
+const RULINGS: usize = 6;
 
 /// Hears everything that has a say. An unknown profile or role is refused.
 pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal> {
@@ -104,8 +111,9 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
     let of_role = of_holder(question, (profile, role, &teams), &standing, read_only);
     let of_profile = of_profile(profile, question.profile, operation);
     // Nothing in a script matters to one who may run none: "not this command" would invite to try another.
-    let no_script = matches!(operation, Operation::Shell(_) | Operation::Process(_) | Operation::Session(_))
-        && (of_role.0 == Verdict::Deny || of_profile.0 == Verdict::Deny);
+    let no_operation = of_role.0 == Verdict::Deny || of_profile.0 == Verdict::Deny;
+    let no_script = no_operation
+        && matches!(operation, Operation::Shell(_) | Operation::Process(_) | Operation::Session(_));
     let command = command.filter(|_| !no_script);
     let beside = command.as_ref().map_or_else(Vec::new, |ruling| {
         ruling.applied.iter().filter(|applied| applied.rule != ruling.rule).cloned().collect()
@@ -120,6 +128,12 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
         for ruling in rulings.iter_mut().filter(|ruling| ruling.verdict == Verdict::Ask) {
             ruling.preapprove(given.clone());
         }
+    }
+    // Consent that was given beforehand does not speak to these. An operation that is not held is the better reason.
+    if let Some((number, rule, path)) = paths::judge(&profile.paths, operation, &read) {
+        let says = Says::Path { profile: question.profile, number, justification: &rule.justification, path };
+        let at = if no_operation { 0 } else { rulings.len() };
+        rulings.insert(at, ruling((rule.decision, says)));
     }
     // First, so that it decides only where nothing else asks.
     rulings.splice(0..0, of_risk(risk).map(ruling));

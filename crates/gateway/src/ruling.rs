@@ -35,6 +35,8 @@ pub(crate) enum Says<'q> {
     Profile { name: &'q str, key: &'q str },
     /// The profile's word on the command.
     Command { profile: &'q str, ruling: Box<ExecRuling> },
+    /// The profile's word on a path.
+    Path { profile: &'q str, number: usize, justification: &'q str, path: String },
     /// A role that has much may have to ask for what is risky.
     ConsentFrom { role: &'q str, from: Risk, risk: Risk },
     /// Nothing critical runs without consent.
@@ -88,6 +90,7 @@ impl Ruling<'_> {
             Says::NotHeld(_) | Says::RoleDenies(_) | Says::TeamDenies(_) | Says::Revoked(_) => self.message(),
             Says::Profile { name, .. } => format!("`{operation}` is `{verdict}` under the profile `{name}`"),
             Says::Command { ruling, .. } => ruling.justification.clone(),
+            Says::Path { justification, path, .. } => format!("{path}: {justification}"),
             Says::ConsentFrom { role, from, risk } => {
                 format!(
                     "the role `{role}` needs consent for calls of {from} risk or more, and this is {risk}"
@@ -116,6 +119,9 @@ impl Ruling<'_> {
                 format!("the operation `{operation}` is denied under the profile `{name}`{instead}")
             }
             Says::Command { ruling, .. } => ruling.message.clone(),
+            Says::Path { profile, justification, path, .. } => {
+                format!("{path}: {justification} (the profile `{profile}` denies this path; use other files)")
+            }
             Says::Held(..) | Says::ConsentFrom { .. } | Says::Critical | Says::Preapproved { .. } => {
                 String::new()
             }
@@ -147,6 +153,7 @@ impl Says<'_> {
             }
             Self::Profile { name, key } => format!("profile {name}: operations.{key}"),
             Self::Command { profile, ruling } => format!("profile {profile}: {}", ruling.rule),
+            Self::Path { profile, number, .. } => format!("profile {profile}: paths[{number}]"),
             Self::ConsentFrom { role, .. } => format!("role {role}: consent_from"),
             Self::Critical => "risk: critical".to_owned(),
         }

@@ -43,6 +43,7 @@ impl Lane {
             let root = Root::open(mount, at).ok()?;
             Some(if mount == Mount::State { root.with_inner(at, RUN_LOG) } else { root })
         });
-        Jail::new(roots, Protection { git_reads })
+        let jail = Jail::new(roots, Protection { git_reads });
+        bounds.path_rules.guard(jail)
     }
 }

@@ -255,6 +255,7 @@ fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
     }
     let git_reads = if bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
     let jail = Jail::new(roots, Protection { git_reads });
+    let jail = bounds.path_rules.guard(jail);
     Ok(match private(number)? {
         Some(private) => jail.with_private(private),
         None => jail,

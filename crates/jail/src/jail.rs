@@ -8,6 +8,7 @@ use crate::access::Access;
 use crate::dir::Dir;
 use crate::error::{AccessError, OpenError, OpenErrorKind, RemoveError};
 use crate::follow::follow;
+use crate::guard::PathGuard;
 use crate::meta::{FileKind, Metadata, RegularFile};
 use crate::mount::Mount;
 use crate::name::EntryName;
@@ -26,13 +27,20 @@ use text::excerpt;
 pub struct Jail {
     roots: Vec<Root>,
     protection: Protection,
+    guard: Option<Arc<dyn PathGuard>>,
     private: Option<Arc<Private>>,
 }
 
 impl Jail {
     /// A jail of these mounts; of two handles for one mount the first counts.
     pub fn new(roots: impl IntoIterator<Item = Root>, protection: Protection) -> Self {
-        Self { roots: roots.into_iter().collect(), protection, private: None }
+        Self { roots: roots.into_iter().collect(), protection, guard: None, private: None }
+    }
+
+    /// With a profile's rules for paths.
+    #[must_use]
+    pub fn with_guard(self, guard: Arc<dyn PathGuard>) -> Self {
+        Self { guard: Some(guard), ..self }
     }
 
     /// With what the container at `root` has outside of these mounts. For the container's own lane.
@@ -45,9 +53,8 @@ impl Jail {
     /// not followed. For those who write there, which never follows a link.
     pub fn settled(&self, path: &SandboxPath) -> Result<SandboxPath, AccessError> {
         let root = self.root(path.mount())?;
-        let check = |rel: &RelPath| {
-            self.protection.check(&SandboxPath::new(root.mount(), rel.clone()), Access::Write)
-        };
+        let check =
+            |rel: &RelPath| self.permitted(&SandboxPath::new(root.mount(), rel.clone()), Access::Write);
         check(path.rel())?;
         let Some((mut at, name)) = path.rel().split_last() else { return Ok(path.clone()) };
         let mut missing = vec![name];
@@ -89,7 +96,28 @@ impl Jail {
     /// command's arguments. Opens nothing.
     pub fn check(&self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
         self.root(path.mount())?;
+        self.permitted(path, access)
+    }
+
+    /// Checks a path against a profile's rules alone, for paths that are not opened here, such as those in a commit.
+    pub fn check_rules(&self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
+        self.guard.as_ref().map_or(Ok(()), |guard| guard.check(path, access))
+    }
+
+    /// Whether the profile has rules for paths.
+    pub fn has_rules(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Checks as [`Self::check`] does, without the rules of a profile: for the clean-up of earlier calls.
+    pub(crate) fn check_fixed(&self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
+        self.root(path.mount())?;
         self.protection.check(path, access)
+    }
+
+    fn permitted(&self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
+        self.protection.check(path, access)?;
+        self.check_rules(path, access)
     }
 
     /// A place to read from.
@@ -105,14 +133,14 @@ impl Jail {
     /// A place to write to.
     pub fn writable<'j>(&'j self, path: &'j SandboxPath) -> Result<Writable<'j>, PathRefusal> {
         let root = self.root(path.mount())?;
-        self.protection.check(path, Access::Write)?;
+        self.permitted(path, Access::Write)?;
         Ok(Writable { root, rel: path.rel(), private: self.private.as_ref() })
     }
 
     fn place<'j>(&'j self, path: &'j SandboxPath, access: Access) -> Result<Readable<'j>, PathRefusal> {
         let root = self.root(path.mount())?;
-        self.protection.check(path, access)?;
-        Ok(Readable { root, rel: path.rel(), protection: self.protection, access })
+        self.permitted(path, access)?;
+        Ok(Readable { root, rel: path.rel(), jail: self, access })
     }
 }
 
@@ -122,7 +150,7 @@ impl Jail {
 pub struct Readable<'j> {
     root: &'j Root,
     rel: &'j RelPath,
-    protection: Protection,
+    jail: &'j Jail,
     access: Access,
 }
 
@@ -158,7 +186,7 @@ impl Readable<'_> {
 
     fn follow<T>(&self, open: impl Fn(&RelPath) -> Result<T, OpenErrorKind>) -> Result<T, AccessError> {
         let check = |rel: &RelPath| {
-            self.protection.check(&SandboxPath::new(self.root.mount(), rel.clone()), self.access)
+            self.jail.permitted(&SandboxPath::new(self.root.mount(), rel.clone()), self.access)
         };
         follow(self.root, self.rel, check, open)
     }

@@ -68,6 +68,12 @@ pub enum PathRefusal {
     /// A link of the container's that leads into a mount, which has rules of its own.
     #[error("{path}: a symlink leads into a mount; name the place there")]
     InMount { path: String },
+    /// A path that the profile's rules deny.
+    #[error("{path}: the profile's rules deny this path; use other files")]
+    Denied { path: String },
+    /// A path that the profile's rules ask about, and that the call did not name.
+    #[error("{path}: a reviewer has to consent to this path; name it in the call, so that one is asked")]
+    NeedsConsent { path: String },
     /// A name that the writer itself uses while it replaces a file.
     #[error("{path}: names that begin with `.cofferdam-tmp-` are reserved")]
     ReservedName { path: String },
@@ -93,7 +99,14 @@ impl PathRefusal {
             Self::RunLog { .. } => "run_log",
             Self::System { .. } => "system_path",
             Self::InMount { .. } => "in_mount",
+            Self::Denied { .. } => "path_denied",
+            Self::NeedsConsent { .. } => "path_asks",
             Self::ReservedName { .. } => "reserved_name",
         }
+    }
+
+    /// Whether a profile's rules for paths refuse it.
+    pub const fn is_by_rule(&self) -> bool {
+        matches!(self, Self::Denied { .. } | Self::NeedsConsent { .. })
     }
 }

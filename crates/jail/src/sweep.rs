@@ -57,7 +57,7 @@ impl Jail {
         temporary: &EntryName,
     ) -> Result<bool, OpenErrorKind> {
         let Some(place) = directory_of(notes, note)? else { return Ok(false) };
-        if self.check(&place, Access::Write).is_err() {
+        if self.check_fixed(&place, Access::Write).is_err() {
             return Ok(false);
         }
         match self.remove(&place, temporary) {

@@ -2,8 +2,8 @@
 
 use jail::SandboxPath;
 
-use crate::Held;
 use crate::deny::DenyList;
+use crate::{Held, PathRules};
 
 /// Bounds of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct Bounds {
     /// What a command reads that runs because it only reads: each has to be something that [`crate::Operation::Read`] or a listing
     /// would open.
     pub reads: Vec<SandboxPath>,
+    /// The profile's rules for paths, with the paths that the call's consent covers.
+    pub path_rules: PathRules,
     /// What the call's consent was given to: the effect must find the same. `None`: nobody was asked.
     pub held_to: Option<Held>,
 }
@@ -63,6 +65,7 @@ impl Default for Bounds {
             author_name: "Cofferdam agent".to_owned(),
             author_email: "agent@cofferdam.invalid".to_owned(),
             reads: Vec::new(),
+            path_rules: PathRules::default(),
             held_to: None,
         }
     }

@@ -8,7 +8,8 @@ use crate::{Reason, ToolFailure};
 
 impl From<PathRefusal> for ToolFailure {
     fn from(refusal: PathRefusal) -> Self {
-        Self::new(Reason::SandboxViolation, refusal.to_string()).with("refusal", refusal.reason())
+        let reason = if refusal.is_by_rule() { Reason::PermissionDenied } else { Reason::SandboxViolation };
+        Self::new(reason, refusal.to_string()).with("refusal", refusal.reason())
     }
 }
 

@@ -69,7 +69,9 @@ fn note(result: &OpResult, how: Option<&str>) -> String {
         ),
         _ => return String::new(),
     };
-    let Some(LeftOut { ignored, hidden, links, special, binary, unreadable, unfinished }) = *left_out else {
+    let Some(LeftOut { ignored, hidden, links, special, binary, unreadable, unfinished, withheld }) =
+        *left_out
+    else {
         return String::new();
     };
     let by_rule = if found { 0 } else { ignored + hidden };
@@ -81,6 +83,7 @@ fn note(result: &OpResult, how: Option<&str>) -> String {
         (special.min(beside), "no regular files"),
         (binary, "binary"),
         (unreadable, "unreadable"),
+        (withheld, "kept from this call by the profile's rules for paths"),
     ];
     let some = counts.iter().filter(|(count, _)| *count > 0);
     let all: u64 = some.clone().map(|(count, _)| count).sum();

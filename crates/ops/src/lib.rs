@@ -21,6 +21,8 @@ mod mcp;
 mod operation;
 mod outcome;
 mod patch;
+mod path_pattern;
+mod path_rules;
 #[cfg(feature = "read")]
 mod read;
 mod reason;
@@ -51,6 +53,8 @@ pub use outcome::{
     EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, not_ended, unfinished, with_exit_code,
 };
 pub use patch::{FrontMatter, Patch, PatchChange};
+pub use path_pattern::{BadPattern, PathPattern};
+pub use path_rules::{PathRule, PathRules, RuledAccess, RuledPaths};
 #[cfg(feature = "read")]
 pub use read::{TRANSFER_PIECE, glob, grep, list, read, read_at_once, send, take_helpers_time, thread_time};
 pub use reason::Reason;

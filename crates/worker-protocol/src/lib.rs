@@ -12,4 +12,4 @@ pub mod relay;
 pub mod terminal;
 
 /// Version of the protocol; both sides must say the same in their Hello.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;

@@ -142,6 +142,7 @@ from cofferdam._proto.permission_pb2 import (
     ListPermissionsRequest,
     ListPermissionsResponse,
     Permission,
+    ProfilePathRule,
     RevokePermissionRequest,
     RevokePermissionResponse,
 )
@@ -449,6 +450,7 @@ __all__ = [
     "ProcessRequest",
     "ProcessResult",
     "ProcessStream",
+    "ProfilePathRule",
     "QueryEventsRequest",
     "QueryEventsResponse",
     "RateLimit",

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use wire::v1::permission::{Effect, Subject};
-use wire::v1::{ListPermissionsRequest, Permission};
+use wire::v1::{ListPermissionsRequest, Permission, ProfilePathRule};
 
 use crate::client::{Client, Context, pages, quick};
 use crate::failure::{Ended, Failure};
@@ -24,12 +24,15 @@ impl List {
     pub(super) async fn run(self, context: &Context) -> Ended {
         let client = context.connect().await?;
         let permissions = all(&client, self.all).await?;
+        let first = ListPermissionsRequest { page_size: 1, ..Default::default() };
+        let path_rules = client.permissions().list_permissions(quick(first)).await?.into_inner().path_rules;
         context.ui.answer_and_talk(permissions, |permissions, page, talk| {
             if permissions.is_empty() {
                 talk.own("no permissions\n");
             } else {
                 render(&permissions, page);
             }
+            render_rules(&path_rules, page);
         })
     }
 }
@@ -49,6 +52,25 @@ fn render(permissions: &[Permission], page: &mut Output) {
     let end = ids::ends(permissions.iter().map(|permission| permission.permission_id.as_str()));
     let rows = permissions.iter().map(|one| row(one, end(&one.permission_id)));
     page.table(&["PERMISSION", "EFFECT", "FOR", "OPERATION", "ONLY", "UNTIL", "BY", "REASON"], rows);
+}
+
+/// The profiles' own rules, which no command here changes.
+fn render_rules(rules: &[ProfilePathRule], page: &mut Output) {
+    if rules.is_empty() {
+        return;
+    }
+    let rows = rules.iter().map(|rule| {
+        vec![
+            rule.profile.clone(),
+            rule.rule.clone(),
+            rule.decision.clone(),
+            rule.access.clone(),
+            rule.path.join(", "),
+            rule.except.join(", "),
+            rule.justification.clone(),
+        ]
+    });
+    page.own("\n").table(&["PROFILE", "RULE", "DECISION", "ACCESS", "PATHS", "EXCEPT", "BECAUSE"], rows);
 }
 
 fn row(permission: &Permission, end: String) -> Vec<String> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use audit_service::AuditLog;
-use gateway::{Effect, PathPattern, Permission, Scope, Subject, UnixMillis};
+use gateway::policy::ProfilePathRule;
+use gateway::{Effect, Gateway, PathPattern, Permission, Policy, Scope, Subject, UnixMillis};
 use identity::{PermissionId, Principal};
 use refusal::Refusal;
 use store::Timestamp;
@@ -19,6 +20,7 @@ const MAX_PAGE: u32 = 1_000;
 
 /// `PermissionService`.
 pub(crate) struct Service {
+    pub(crate) gateway: Arc<Gateway>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) audit: Arc<AuditLog>,
     /// A change goes on when the client leaves: what is on record comes into force.
@@ -104,7 +106,31 @@ impl PermissionService for Service {
         let more = portion::cut(&mut permissions, size);
         let next_page_token =
             permissions.last().filter(|_| more).map(|last| last.permission_id.clone()).unwrap_or_default();
-        Ok(Response::new(v1::ListPermissionsResponse { permissions, next_page_token }))
+        let path_rules =
+            if request.page_token.is_empty() { path_rules(&self.gateway.policy()) } else { Vec::new() };
+        Ok(Response::new(v1::ListPermissionsResponse { permissions, next_page_token, path_rules }))
+    }
+}
+
+/// The rules for paths of all profiles.
+fn path_rules(policy: &Policy) -> Vec<v1::ProfilePathRule> {
+    let of = |name: &str| {
+        let rules = policy.profile(name).map_or(&[][..], |profile| &profile.paths);
+        rules.iter().enumerate().map(|(number, rule)| rule_to_wire(name, number, rule)).collect::<Vec<_>>()
+    };
+    policy.profile_names().flat_map(of).collect()
+}
+
+fn rule_to_wire(profile: &str, number: usize, rule: &ProfilePathRule) -> v1::ProfilePathRule {
+    let texts = |patterns: &[PathPattern]| patterns.iter().map(ToString::to_string).collect();
+    v1::ProfilePathRule {
+        profile: profile.to_owned(),
+        rule: format!("paths[{number}]"),
+        decision: rule.decision.as_str().to_owned(),
+        path: texts(&rule.paths.path),
+        except: texts(&rule.paths.except),
+        access: rule.paths.access.as_str().to_owned(),
+        justification: rule.justification.clone(),
     }
 }
 

@@ -16,14 +16,13 @@
 //! than its target, so a revocation by path is no wall; the run's mounts are.
 
 mod about;
-mod pattern;
 mod permission;
 mod table;
 
 #[cfg(test)]
 mod tests;
 
-pub use pattern::{BadPattern, PathPattern};
+pub use ops::{BadPattern, PathPattern};
 pub use permission::{BadPermission, Effect, Ended, Permission, Scope, Subject};
 pub use table::{MAX_IN_FORCE, Permissions, TooMany};
 

@@ -4,10 +4,9 @@ use std::fmt;
 
 use jail::SandboxPath;
 use ops::deny::is_denied;
-use ops::{Git, Operation};
+use ops::{Git, Operation, PathPattern};
 use serde::{Deserialize, Serialize};
 
-use super::pattern::PathPattern;
 use crate::clock::UnixMillis;
 use crate::exec::{Sight, named_files};
 use crate::policy::names::{covers, is_of_tools};

@@ -15,6 +15,7 @@ mod model;
 pub(crate) mod names;
 mod own_kernel;
 mod own_risk;
+pub(crate) mod paths;
 mod prefix;
 mod problems;
 mod read;
@@ -45,6 +46,7 @@ pub use model::{
 };
 pub use own_kernel::has_own_kernel;
 pub(crate) use own_risk::default_risk;
+pub use paths::ProfilePathRule;
 pub use prefix::Prefix;
 pub use problems::Problems;
 pub use read_approvals::{ApprovalPolicy, DecisionTime, Levels, Reminder, Terms};

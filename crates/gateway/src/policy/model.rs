@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use jail::{GitReads, Protection};
 use ops::deny::DenyList;
-use ops::{Bounds, CommandLimits};
+use ops::{Bounds, CommandLimits, PathRules};
 use serde::Serialize;
 
 use super::names::speaking;
+use super::paths::ProfilePathRule;
 use super::read_approvals::ApprovalPolicy;
 use super::rules::ExecRules;
 use crate::decision::{Risk, Verdict};
@@ -60,6 +61,9 @@ pub struct Profile {
     pub risk: BTreeMap<String, Risk>,
     /// Which commands may run.
     pub exec: ExecPolicy,
+    /// Rules for files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<ProfilePathRule>,
     /// Bounds of one call.
     pub bounds: CallBounds,
     pub rate_limits: RateLimits,
@@ -298,6 +302,7 @@ impl Profile {
             author_name: self.commit.author_name.clone(),
             author_email: self.commit.author_email.clone(),
             reads: Vec::new(),
+            path_rules: PathRules::default(),
             held_to: None,
         }
     }

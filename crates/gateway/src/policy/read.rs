@@ -13,6 +13,7 @@ use super::model::{
 use super::names;
 use super::own_kernel;
 use super::own_risk::default_risk;
+use super::paths;
 use super::read_approvals::{ApprovalPolicy, approvals};
 use super::read_exec::{VERDICTS, rules};
 use super::read_limits::{caps, rate_limits};
@@ -53,6 +54,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         "operations",
         "risk",
         "exec",
+        "paths",
         "bounds",
         "rate_limits",
         "concurrency",
@@ -66,6 +68,8 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     let root = fields.get("root").map_or_else(RootMode::default, |at| root(at, &exec, &approvals));
     let operations =
         fields.required("operations").map_or_else(BTreeMap::new, |at| operations(at, exec.deny_list, &risk));
+    let container_paths =
+        fields.get("container_paths").and_then(|at| at.one_of(&CONTAINER_PATHS)).unwrap_or_default();
     let profile = Profile {
         description: fields.text_or("description", ""),
         default_role: fields.get("default_role").and_then(At::text).map(str::to_owned),
@@ -81,15 +85,15 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
         root,
         root_in_user_namespace: fields.flag_or("root_in_user_namespace", false),
         tmp: fields.get("tmp").and_then(|at| at.one_of(&TMP)).unwrap_or_default(),
-        container_paths: fields
-            .get("container_paths")
-            .and_then(|at| at.one_of(&CONTAINER_PATHS))
-            .unwrap_or_default(),
+        container_paths,
         unattended: fields.flag_or("unattended", false),
         limits: limits(&section(&fields, "limits", &LIMITS)),
         operations,
         risk,
         exec,
+        paths: fields
+            .get("paths")
+            .map_or_else(Vec::new, |at| paths::rules(at, container_paths == ContainerPaths::Allow)),
         bounds: bounds(&section(&fields, "bounds", &BOUNDS)),
         rate_limits: rate_limits(fields.get("rate_limits")),
         concurrency: caps(fields.get("concurrency")),

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use git2::{DiffOptions, Index, IndexEntry, IndexEntryExtendedFlag, Oid, Repository};
-use jail::{Jail, Mount, SandboxPath};
+use jail::{Access, Jail, Mount, SandboxPath};
 use ops::{Binder, Bound, Bounds};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ use super::index::{self, SUBMODULE, as_path};
 use super::output::Output;
 use super::quote::quoted;
 use super::repository::WORKSPACE;
-use super::{compare, diff, formats, paths};
+use super::{compare, diff, formats, paths, withheld};
 
 /// Largest file that can be added, bytes: an object must fit the limits of the process.
 const LARGEST: u64 = 128 * 1024 * 1024;
@@ -95,6 +95,10 @@ fn stage(
     let mut index = repository.index()?;
     let wanted = wanted(repository, &index, jail, given)?;
     let changes = changes(repository, &index, &wanted, output)?;
+    for (path, _) in &changes {
+        withheld::check(jail, path, Access::Read)?;
+        withheld::check(jail, path, Access::Write)?;
+    }
     // Removals first, since a directory may be where a file was.
     for (path, _) in changes.iter().filter(|(_, change)| matches!(change, Change::Removal)) {
         index.remove_path(as_path(path))?;

@@ -12,6 +12,7 @@ use super::error::GitError;
 use super::formats::Formats;
 use super::index::{self, Marked};
 use super::output::Output;
+use super::withheld::Withheld;
 use super::{formats, gitlink, paths};
 
 /// Objects in memory come before those of the repository.
@@ -20,7 +21,7 @@ pub(super) const FIRST: i32 = 1_000;
 /// Writes the diff in the formats that the flags ask for; without any as patches.
 pub(super) fn write(
     repository: &Repository,
-    jail: &Jail,
+    (jail, withheld): (&Jail, &Withheld<'_>),
     flags: &[GitDiffFlag],
     limit_to: &[SandboxPath],
     output: &mut Output,
@@ -34,15 +35,17 @@ pub(super) fn write(
     let limit_to: Vec<&str> = limit_to.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
     limit(&mut options, &limit_to);
     if flags.contains(&GitDiffFlag::Cached) {
-        return formats.write(&[staged(repository, options)?], |_| true, output);
+        return formats.write(&[staged(repository, options)?], |delta| withheld.shows(delta), output);
     }
     let index = repository.index()?;
     let files = work_tree(repository, None, options)?;
     let converted = Converted::among(repository, &index, &files)?;
     let diffs = [files, converted.modes(repository)?, submodules(repository, jail, &limit_to)?];
     let is_wanted = is_wanted(&index);
-    formats.write(&diffs, |delta| is_wanted(delta) && converted.is_known(delta), output)?;
-    formats.unseen(&converted.unseen, output);
+    let shown =
+        |delta: &DiffDelta<'_>| is_wanted(delta) && converted.is_known(delta) && withheld.shows(delta);
+    formats.write(&diffs, shown, output)?;
+    formats.unseen(converted.unseen.iter().filter(|(path, _)| withheld.shows_path(path)), output);
     Ok(())
 }
 

@@ -68,6 +68,8 @@ pub(super) enum GitError {
     Missing,
     #[error("the repository's index cannot be read: {0}")]
     DamagedIndex(String),
+    #[error("{0}")]
+    Withheld(String),
     #[error("{}", .0.message)]
     Consent(ToolFailure),
     #[error("not enough memory for this repository")]
@@ -87,6 +89,7 @@ impl GitError {
     fn reason(&self) -> Reason {
         match self {
             Self::Redirected { .. } | Self::Forbidden(_) | Self::BeyondLink(_) => Reason::SandboxViolation,
+            Self::Withheld(_) => Reason::PermissionDenied,
             Self::NoMatch(_) | Self::NoRevision(_) | Self::NotInRevision { .. } => Reason::NotFound,
             Self::Flags(..) | Self::EmptyMessage | Self::NestedRepository(_) | Self::Ambiguous(_) => {
                 Reason::InvalidArgument

@@ -1,6 +1,6 @@
 //! How the changes of a diff are shown.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use git2::{Delta, Diff, DiffDelta, DiffOptions, Patch};
 use ops::GitFormat;
@@ -71,7 +71,11 @@ impl Formats {
     }
 
     /// Names the files that were not looked at, and says why.
-    pub(super) fn unseen(&self, unseen: &BTreeMap<Vec<u8>, String>, output: &mut Output) {
+    pub(super) fn unseen<'u>(
+        &self,
+        unseen: impl Iterator<Item = (&'u Vec<u8>, &'u String)>,
+        output: &mut Output,
+    ) {
         for (path, conversion) in unseen {
             let path = quoted(path);
             output.push_str(&if self.has(GitFormat::NameStatus) {

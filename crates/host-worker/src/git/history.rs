@@ -11,6 +11,7 @@ use ops::{GitFormat, GitLogFlag, GitRevision};
 use super::error::{GitError, shown};
 use super::formats::Formats;
 use super::output::Output;
+use super::withheld::Withheld;
 use super::{compare, diff};
 
 pub(super) fn find<'r>(repository: &'r Repository, revision: &GitRevision) -> Result<Object<'r>, GitError> {
@@ -79,7 +80,12 @@ impl Style {
     }
 
     /// Writes the changes of a commit after its head, where they are asked for.
-    pub(super) fn changes(&self, diff: Diff<'_>, output: &mut Output) -> Result<(), GitError> {
+    pub(super) fn changes(
+        &self,
+        diff: Diff<'_>,
+        withheld: &Withheld<'_>,
+        output: &mut Output,
+    ) -> Result<(), GitError> {
         let Some(formats) = &self.formats else { return Ok(()) };
         if diff.deltas().len() == 0 {
             return Ok(());
@@ -87,7 +93,7 @@ impl Style {
         if !self.one_line {
             output.push_str("\n");
         }
-        formats.write(&[diff], |_| true, output)
+        formats.write(&[diff], |delta| withheld.shows(delta), output)
     }
 
     /// What is between two commits.

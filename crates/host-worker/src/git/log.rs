@@ -16,12 +16,13 @@ use super::error::GitError;
 use super::history::{self, Style};
 use super::output::Output;
 use super::paths;
+use super::withheld::Withheld;
 
 /// Writes at most `max_count` commits.
 pub(super) fn write(
     repository: &Repository,
-    flags: &[GitLogFlag],
-    max_count: u32,
+    withheld: &Withheld<'_>,
+    (flags, max_count): (&[GitLogFlag], u32),
     revisions: &GitRevisions,
     limit_to: &[SandboxPath],
     output: &mut Output,
@@ -41,7 +42,8 @@ pub(super) fn write(
         style.head(&commit, output)?;
         // As with the git command, a merge is not compared with any of its parents.
         if let Some(formats) = style.formats.as_ref().filter(|_| commit.parent_count() < 2) {
-            style.changes(history::diff(repository, &commit, formats.options(), &limit_to)?, output)?;
+            let diff = history::diff(repository, &commit, formats.options(), &limit_to)?;
+            style.changes(diff, withheld, output)?;
         }
     }
     Ok(())

@@ -31,6 +31,7 @@ mod quote;
 mod repository;
 mod show;
 mod status;
+mod withheld;
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -47,6 +48,7 @@ pub(crate) use quote::quoted;
 use diff::FIRST;
 use error::GitError;
 use output::Output;
+use withheld::Withheld;
 
 /// Time to wait for another git's lock. A lock that stays longer is taken for one that a crash left.
 const LOCKED: Duration = Duration::from_secs(3);
@@ -84,18 +86,20 @@ fn perform(
     bounds: &Bounds,
     output: &mut Output,
 ) -> Result<Option<Oid>, GitError> {
+    let withheld = &Withheld::new(jail);
     match command {
-        Git::Status => status::write(repository, jail, output)?,
-        Git::Diff { flags, paths } => diff::write(repository, jail, flags, paths, output)?,
+        Git::Status => status::write(repository, jail, withheld, output)?,
+        Git::Diff { flags, paths } => diff::write(repository, (jail, withheld), flags, paths, output)?,
         Git::Log { flags, max_count, revisions, paths } => {
-            log::write(repository, flags, *max_count, revisions, paths, output)?;
+            log::write(repository, withheld, (flags, *max_count), revisions, paths, output)?;
         }
         Git::Show { flags, revision, file, paths } => {
-            show::write(repository, flags, revision, file.as_ref(), paths, output)?;
+            show::write(repository, withheld, (flags, revision), file.as_ref(), paths, output)?;
         }
         Git::Add { paths } => add::add(repository, jail, paths, bounds, output)?,
         Git::Commit { message } => return commit::commit(repository, message, bounds, output).map(Some),
     }
+    withheld.note(output);
     Ok(None)
 }
 

@@ -11,6 +11,7 @@ use super::history::{self, Style};
 use super::output::Output;
 use super::paths;
 use super::quote::quoted;
+use super::withheld::Withheld;
 
 /// Largest file that is read, bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
@@ -20,8 +21,8 @@ const DEEPEST: usize = 16;
 /// Writes what `revision` names, or `file` in it.
 pub(super) fn write(
     repository: &Repository,
-    flags: &[GitLogFlag],
-    revision: &GitRevision,
+    withheld: &Withheld<'_>,
+    (flags, revision): (&[GitLogFlag], &GitRevision),
     file: Option<&SandboxPath>,
     limit_to: &[SandboxPath],
     output: &mut Output,
@@ -31,7 +32,7 @@ pub(super) fn write(
     let mut object = history::find(repository, revision)?;
     let name = shown(revision.as_str());
     if let Some(file) = file {
-        return beneath(repository, &object, &name, paths::in_work_tree(file)?, output);
+        return beneath(repository, withheld, (&object, &name), paths::in_work_tree(file)?, output);
     }
     for _ in 0..DEEPEST {
         match object.into_tag() {
@@ -45,18 +46,18 @@ pub(super) fn write(
             }
         }
     }
-    match object.kind() {
-        Some(ObjectType::Commit) => {
-            let commit = object.peel_to_commit()?;
-            style.head(&commit, output)?;
-            let Some(formats) = &style.formats else { return Ok(()) };
-            if commit.parent_count() > 1 && formats.are_patches() {
-                output.push_str("\n(changes since the first parent)\n");
-            }
-            style.changes(history::diff(repository, &commit, formats.options(), &limit_to)?, output)
-        }
-        _ => content(&object, &name, output),
+    if object.kind() != Some(ObjectType::Commit) {
+        withheld.demand_path()?;
+        return content(&object, withheld, (&name, ""), output);
     }
+    let commit = object.peel_to_commit()?;
+    style.head(&commit, output)?;
+    let Some(formats) = &style.formats else { return Ok(()) };
+    if commit.parent_count() > 1 && formats.are_patches() {
+        output.push_str("\n(changes since the first parent)\n");
+    }
+    let diff = history::diff(repository, &commit, formats.options(), &limit_to)?;
+    style.changes(diff, withheld, output)
 }
 
 fn describe(tag: &Tag<'_>, output: &mut Output) {
@@ -71,8 +72,8 @@ fn describe(tag: &Tag<'_>, output: &mut Output) {
 /// What the tree of `object` has at `path`.
 fn beneath(
     repository: &Repository,
-    object: &Object<'_>,
-    revision: &str,
+    withheld: &Withheld<'_>,
+    (object, revision): (&Object<'_>, &str),
     path: &str,
     output: &mut Output,
 ) -> Result<(), GitError> {
@@ -80,7 +81,7 @@ fn beneath(
     let tree = object.peel_to_tree().map_err(|_| missing())?;
     let name = format!("{revision}:{}", shown(path));
     if path.is_empty() {
-        return content(tree.as_object(), &name, output);
+        return content(tree.as_object(), withheld, (&name, path), output);
     }
     let entry = tree.get_path(Path::new(path)).map_err(|error| match error.code() {
         ErrorCode::NotFound => missing(),
@@ -96,16 +97,21 @@ fn beneath(
     if kind == ObjectType::Blob {
         check(size as u64, &name)?;
     }
-    content(&entry.to_object(repository)?, &name, output)
+    content(&entry.to_object(repository)?, withheld, (&name, path), output)
 }
 
 /// A file as it is, or a directory as its names.
-fn content(object: &Object<'_>, name: &str, output: &mut Output) -> Result<(), GitError> {
+fn content(
+    object: &Object<'_>,
+    withheld: &Withheld<'_>,
+    (name, path): (&str, &str),
+    output: &mut Output,
+) -> Result<(), GitError> {
     if let Some(blob) = object.as_blob() {
         return file(blob, name, output);
     }
     output.push_str(&format!("tree {name}\n\n"));
-    names(&object.peel_to_tree()?, output);
+    names(&object.peel_to_tree()?, withheld, path, output);
     Ok(())
 }
 
@@ -119,8 +125,9 @@ fn file(blob: &Blob<'_>, name: &str, output: &mut Output) -> Result<(), GitError
     Ok(())
 }
 
-fn names(tree: &Tree<'_>, output: &mut Output) {
-    for entry in tree {
+fn names(tree: &Tree<'_>, withheld: &Withheld<'_>, path: &str, output: &mut Output) {
+    let is_shown = |name: &[u8]| withheld.shows_path(&[path.as_bytes(), b"/", name].concat());
+    for entry in tree.iter().filter(|entry| is_shown(entry.name_bytes())) {
         let slash = if entry.kind() == Some(ObjectType::Tree) { "/" } else { "" };
         output.push_str(&format!("{}{slash}\n", quoted(entry.name_bytes())));
     }

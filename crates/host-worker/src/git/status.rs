@@ -11,6 +11,7 @@ use super::formats::{letter, new_path, old_path};
 use super::index::Marked;
 use super::output::Output;
 use super::quote::quoted;
+use super::withheld::Withheld;
 use super::{compare, diff};
 
 /// What one line says of a path: a letter for the index, one for the work tree, and another path where it came from.
@@ -28,7 +29,12 @@ impl Line {
 type Lines = BTreeMap<Vec<u8>, Line>;
 
 /// Writes the branch, then tracked paths in order, then untracked ones.
-pub(super) fn write(repository: &Repository, jail: &Jail, output: &mut Output) -> Result<(), GitError> {
+pub(super) fn write(
+    repository: &Repository,
+    jail: &Jail,
+    withheld: &Withheld<'_>,
+    output: &mut Output,
+) -> Result<(), GitError> {
     output.push_str(&format!("## {}\n", branch(repository)?));
     let (mut lines, mut untracked) = (Lines::new(), BTreeSet::new());
     let mut options = compare::changes();
@@ -51,14 +57,16 @@ pub(super) fn write(repository: &Repository, jail: &Jail, output: &mut Output) -
     staged.deltas().for_each(|delta| column(0, &delta, &mut lines));
     conflicts(&index, &mut lines)?;
 
+    let is_shown = |path: &[u8]| withheld.shows_path(path);
+    lines.retain(|path, line| is_shown(path) && line.from.as_deref().is_none_or(is_shown));
     for (path, Line { codes: [index, work_tree], from }) in lines {
         let from = from.map(|from| format!("{} -> ", name(&from))).unwrap_or_default();
         output.push_str(&format!("{index}{work_tree} {from}{}\n", name(&path)));
     }
-    for path in untracked {
+    for path in untracked.into_iter().filter(|path| is_shown(path)) {
         output.push_str(&format!("?? {}\n", name(&path)));
     }
-    for (path, conversion) in &converted.unseen {
+    for (path, conversion) in converted.unseen.iter().filter(|(path, _)| is_shown(path)) {
         output.push_str(&format!(
             "## not looked at, may have changed ({conversion} does not run here): {}\n",
             name(path)

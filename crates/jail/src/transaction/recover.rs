@@ -96,7 +96,7 @@ impl Jail {
 
     /// The directory and the name of an entry's file.
     fn at(&self, entry: &Entry) -> Result<(Dir, EntryName), OpenErrorKind> {
-        self.check(&entry.path, Access::Write).map_err(|_| OpenErrorKind::Inexpressible)?;
+        self.check_fixed(&entry.path, Access::Write).map_err(|_| OpenErrorKind::Inexpressible)?;
         let root = self.root(entry.path.mount()).map_err(|_| OpenErrorKind::NotFound)?;
         let (above, name) = entry.path.rel().split_last().ok_or(OpenErrorKind::IsADirectory)?;
         Ok((root.dir(&above)?, name))

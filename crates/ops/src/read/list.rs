@@ -96,7 +96,8 @@ impl Lister<'_> {
             }
             let rel = below(at, &entry.name);
             let path = beside(self.resolved, rel.as_ref());
-            if path.is_some_and(|path| self.jail.check(&path, Access::Read).is_err()) {
+            if let Some(Err(refusal)) = path.map(|path| self.jail.check(&path, Access::Read)) {
+                self.left_out.withheld += u64::from(refusal.is_by_rule());
                 continue;
             }
             let child = format!("{shown}/{}", entry.name.shown());

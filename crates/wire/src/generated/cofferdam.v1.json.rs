@@ -157,6 +157,7 @@ json_mapping! {
     crate::v1::ProcessGap,
     crate::v1::ProcessOutput,
     crate::v1::ProcessRequest,
+    crate::v1::ProfilePathRule,
     crate::v1::QueryEventsRequest,
     crate::v1::QueryEventsResponse,
     crate::v1::RateLimit,

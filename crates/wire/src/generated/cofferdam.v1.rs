@@ -4981,6 +4981,9 @@ pub struct LeftOut {
     /// Files that were searched in part: a line is too long, or they could not be read to their end.
     #[prost(uint64, tag = "7")]
     pub unfinished: u64,
+    /// Kept from this call by the profile's rules for paths.
+    #[prost(uint64, tag = "8")]
+    pub withheld: u64,
 }
 impl ::prost::Name for LeftOut {
     const NAME: &'static str = "LeftOut";
@@ -10998,6 +11001,9 @@ pub struct ListPermissionsResponse {
     /// Empty on the last page.
     #[prost(string, tag = "2")]
     pub next_page_token: ::prost::alloc::string::String,
+    /// The rules for paths of all profiles of the policy in force. On the first page.
+    #[prost(message, repeated, tag = "3")]
+    pub path_rules: ::prost::alloc::vec::Vec<ProfilePathRule>,
 }
 impl ::prost::Name for ListPermissionsResponse {
     const NAME: &'static str = "ListPermissionsResponse";
@@ -11007,6 +11013,41 @@ impl ::prost::Name for ListPermissionsResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.v1.ListPermissionsResponse".into()
+    }
+}
+/// A rule of a profile for paths. It makes calls stricter, together with permissions: the strictest of all decides.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProfilePathRule {
+    /// Such as `review`.
+    #[prost(string, tag = "1")]
+    pub profile: ::prost::alloc::string::String,
+    /// Its place in the profile, such as `paths\[0\]`.
+    #[prost(string, tag = "2")]
+    pub rule: ::prost::alloc::string::String,
+    /// `ask` or `deny`.
+    #[prost(string, tag = "3")]
+    pub decision: ::prost::alloc::string::String,
+    /// Patterns of which one matches, in alias form.
+    #[prost(string, repeated, tag = "4")]
+    pub path: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Patterns of paths that are left alone.
+    #[prost(string, repeated, tag = "5")]
+    pub except: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// `read`, `write` or `any`.
+    #[prost(string, tag = "6")]
+    pub access: ::prost::alloc::string::String,
+    /// Its words.
+    #[prost(string, tag = "7")]
+    pub justification: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ProfilePathRule {
+    const NAME: &'static str = "ProfilePathRule";
+    const PACKAGE: &'static str = "cofferdam.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.v1.ProfilePathRule".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.v1.ProfilePathRule".into()
     }
 }
 /// Generated client implementations.

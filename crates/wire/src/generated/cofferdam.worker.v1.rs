@@ -189,7 +189,7 @@ impl ::prost::Name for Start {
     }
 }
 /// Bounds that the profile sets.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Bounds {
     /// Most bytes that `read` returns.
     #[prost(uint64, tag = "1")]
@@ -233,6 +233,12 @@ pub struct Bounds {
     /// Most bytes that a file may have after an edit or a patch of it.
     #[prost(uint64, tag = "14")]
     pub max_edit_bytes: u64,
+    /// The profile's rules for paths: what they cover is refused or left out, wherever a link or a walk leads to it.
+    #[prost(message, repeated, tag = "15")]
+    pub path_rules: ::prost::alloc::vec::Vec<PathRule>,
+    /// Paths, in alias form, that a reviewer consented to in this call: rules that ask permit these and all beneath them.
+    #[prost(string, repeated, tag = "16")]
+    pub consented: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Bounds {
     const NAME: &'static str = "Bounds";
@@ -242,6 +248,35 @@ impl ::prost::Name for Bounds {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.Bounds".into()
+    }
+}
+/// A rule for paths.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PathRule {
+    /// Patterns of which one matches.
+    #[prost(string, repeated, tag = "1")]
+    pub path: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Patterns of paths that are left alone.
+    #[prost(string, repeated, tag = "2")]
+    pub except: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The rule is not about reading.
+    #[prost(bool, tag = "3")]
+    pub not_reads: bool,
+    /// The rule is not about writing.
+    #[prost(bool, tag = "4")]
+    pub not_writes: bool,
+    /// A reviewer can consent to it.
+    #[prost(bool, tag = "5")]
+    pub asks: bool,
+}
+impl ::prost::Name for PathRule {
+    const NAME: &'static str = "PathRule";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.PathRule".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.PathRule".into()
     }
 }
 /// A command was made and waits.

@@ -2,7 +2,7 @@
 
 use jail::SandboxPath;
 use ops::deny::DenyList;
-use ops::{Bounds, Held};
+use ops::{Bounds, Held, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths};
 use wire::worker::v1;
 
 /// As the worker gets them.
@@ -21,6 +21,8 @@ pub fn bounds_to_wire(bounds: &Bounds) -> v1::Bounds {
         denied_programs: bounds.denied_programs.clone(),
         keep_background: bounds.keep_background,
         reads: bounds.reads.iter().map(ToString::to_string).collect(),
+        path_rules: bounds.path_rules.rules.iter().map(rule_to_wire).collect(),
+        consented: bounds.path_rules.consented.iter().map(ToString::to_string).collect(),
         held_to: bounds.held_to.clone().map(|Held { digest, since }| v1::Held { digest, since_ns: since }),
     }
 }
@@ -28,6 +30,7 @@ pub fn bounds_to_wire(bounds: &Bounds) -> v1::Bounds {
 /// In the worker. A frame without bounds gets the strict defaults.
 pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
     let Some(bounds) = bounds else { return Bounds::default() };
+    let consented = bounds.consented.iter().filter_map(|path| SandboxPath::parse_anywhere(path).ok());
     Bounds {
         max_read_bytes: bounds.max_read_bytes,
         max_write_bytes: bounds.max_write_bytes,
@@ -43,6 +46,34 @@ pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
         author_email: bounds.author_email,
         // One of ours can be read again.
         reads: bounds.reads.iter().filter_map(|path| SandboxPath::parse(path).ok()).collect(),
+        path_rules: PathRules {
+            rules: bounds.path_rules.into_iter().map(rule_from_wire).collect(),
+            consented: consented.collect(),
+        },
         held_to: bounds.held_to.map(|v1::Held { digest, since_ns }| Held { digest, since: since_ns }),
     }
+}
+
+fn rule_to_wire(PathRule { paths, asks }: &PathRule) -> v1::PathRule {
+    let texts = |patterns: &[PathPattern]| patterns.iter().map(ToString::to_string).collect();
+    v1::PathRule {
+        path: texts(&paths.path),
+        except: texts(&paths.except),
+        not_reads: paths.access == RuledAccess::Write,
+        not_writes: paths.access == RuledAccess::Read,
+        asks: *asks,
+    }
+}
+
+fn rule_from_wire(rule: v1::PathRule) -> PathRule {
+    // Each of ours can be read again.
+    let patterns =
+        |texts: Vec<String>| texts.iter().filter_map(|text| PathPattern::parse(text).ok()).collect();
+    let access = match (rule.not_reads, rule.not_writes) {
+        (true, _) => RuledAccess::Write,
+        (false, true) => RuledAccess::Read,
+        (false, false) => RuledAccess::Any,
+    };
+    let paths = RuledPaths { path: patterns(rule.path), except: patterns(rule.except), access };
+    PathRule { paths, asks: rule.asks }
 }

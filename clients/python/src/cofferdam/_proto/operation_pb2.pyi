@@ -675,6 +675,7 @@ class LeftOut(google.protobuf.message.Message):
     BINARY_FIELD_NUMBER: builtins.int
     UNREADABLE_FIELD_NUMBER: builtins.int
     UNFINISHED_FIELD_NUMBER: builtins.int
+    WITHHELD_FIELD_NUMBER: builtins.int
     ignored: builtins.int
     """Excluded by an ignore file, or named `node_modules` (`grep` alone)."""
     hidden: builtins.int
@@ -689,6 +690,8 @@ class LeftOut(google.protobuf.message.Message):
     """Could not be opened or read."""
     unfinished: builtins.int
     """Files that were searched in part: a line is too long, or they could not be read to their end."""
+    withheld: builtins.int
+    """Kept from this call by the profile's rules for paths."""
     def __init__(
         self,
         *,
@@ -699,8 +702,9 @@ class LeftOut(google.protobuf.message.Message):
         binary: builtins.int = ...,
         unreadable: builtins.int = ...,
         unfinished: builtins.int = ...,
+        withheld: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["binary", b"binary", "hidden", b"hidden", "ignored", b"ignored", "links", b"links", "special", b"special", "unfinished", b"unfinished", "unreadable", b"unreadable"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["binary", b"binary", "hidden", b"hidden", "ignored", b"ignored", "links", b"links", "special", b"special", "unfinished", b"unfinished", "unreadable", b"unreadable", "withheld", b"withheld"]) -> None: ...
 
 global___LeftOut = LeftOut
 

@@ -286,18 +286,65 @@ class ListPermissionsResponse(google.protobuf.message.Message):
 
     PERMISSIONS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    PATH_RULES_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
     """Empty on the last page."""
     @property
     def permissions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Permission]:
         """Newest first."""
 
+    @property
+    def path_rules(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ProfilePathRule]:
+        """The rules for paths of all profiles of the policy in force. On the first page."""
+
     def __init__(
         self,
         *,
         permissions: collections.abc.Iterable[global___Permission] | None = ...,
         next_page_token: builtins.str = ...,
+        path_rules: collections.abc.Iterable[global___ProfilePathRule] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "permissions", b"permissions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "path_rules", b"path_rules", "permissions", b"permissions"]) -> None: ...
 
 global___ListPermissionsResponse = ListPermissionsResponse
+
+@typing.final
+class ProfilePathRule(google.protobuf.message.Message):
+    """A rule of a profile for paths. It makes calls stricter, together with permissions: the strictest of all decides."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PROFILE_FIELD_NUMBER: builtins.int
+    RULE_FIELD_NUMBER: builtins.int
+    DECISION_FIELD_NUMBER: builtins.int
+    PATH_FIELD_NUMBER: builtins.int
+    EXCEPT_FIELD_NUMBER: builtins.int
+    ACCESS_FIELD_NUMBER: builtins.int
+    JUSTIFICATION_FIELD_NUMBER: builtins.int
+    profile: builtins.str
+    """Such as `review`."""
+    rule: builtins.str
+    """Its place in the profile, such as `paths[0]`."""
+    decision: builtins.str
+    """`ask` or `deny`."""
+    access: builtins.str
+    """`read`, `write` or `any`."""
+    justification: builtins.str
+    """Its words."""
+    @property
+    def path(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Patterns of which one matches, in alias form."""
+
+    def __init__(
+        self,
+        *,
+        profile: builtins.str = ...,
+        rule: builtins.str = ...,
+        decision: builtins.str = ...,
+        path: collections.abc.Iterable[builtins.str] | None = ...,
+        access: builtins.str = ...,
+        justification: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["access", b"access", "decision", b"decision", "except", b"except", "justification", b"justification", "path", b"path", "profile", b"profile", "rule", b"rule"]) -> None: ...
+
+global___ProfilePathRule = ProfilePathRule

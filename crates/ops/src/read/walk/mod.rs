@@ -174,7 +174,11 @@ impl<'a> Walk<'a> {
         }
         let rel = below(self.levels.last()?.place.rel(), &entry.name)?;
         let place = SandboxPath::new(self.start.mount(), rel);
-        self.jail.check(&place, Access::Read).ok()?;
+        if let Err(refusal) = self.jail.check(&place, Access::Read) {
+            // Each counts, whatever the pattern: a count by pattern would tell its name.
+            self.walked.left_out.withheld += u64::from(refusal.is_by_rule());
+            return None;
+        }
         self.raw.extend_from_slice(name);
         self.shown.push_str(&entry.name.shown());
         let wanted = is_dir || self.is_wanted();

@@ -187,7 +187,7 @@ async fn bytes_that_are_no_frames_close_the_stream() {
 async fn a_hello_answers_this_hello() {
     type Change = fn(Hello) -> (u64, Body);
     let cases: [(Change, &str); 5] = [
-        (|hello| (0, Body::Hello(Hello { protocol: 2, ..hello })), "version 2"),
+        (|hello| (0, Body::Hello(Hello { protocol: 3, ..hello })), "version 3"),
         (|hello| (0, Body::Hello(Hello { nonce: vec![0; 32], ..hello })), "does not answer"),
         (|hello| (0, Body::Hello(Hello { nonce: hello.nonce[..31].to_vec(), ..hello })), "does not answer"),
         (|hello| (1, Body::Hello(hello)), "not a hello"),

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/permission.proto.
  */
 export const file_cofferdam_v1_permission: GenFile = /*@__PURE__*/
-  fileDesc("Ch1jb2ZmZXJkYW0vdjEvcGVybWlzc2lvbi5wcm90bxIMY29mZmVyZGFtLnYxIpIECgpQZXJtaXNzaW9uEhUKDXBlcm1pc3Npb25faWQYASABKAkSLwoGZWZmZWN0GAIgASgOMh8uY29mZmVyZGFtLnYxLlBlcm1pc3Npb24uRWZmZWN0EhIKCGFnZW50X2lkGAMgASgJSAASDgoEcm9sZRgEIAEoCUgAEg4KBHRlYW0YBSABKAlIABIRCglvcGVyYXRpb24YBiABKAkSFAoMcGF0aF9wYXR0ZXJuGAcgASgJEhYKDmNvbW1hbmRfcHJlZml4GAggAygJEhMKC3ByZWFwcHJvdmVkGAkgASgIEg4KBnJlYXNvbhgKIAEoCRIuCgpleHBpcmVzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GAwgASgJEi4KCmNyZWF0ZWRfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGVuZGVkX2J5GA4gASgJEiwKCGVuZGVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxlbmRlZF9yZWFzb24YECABKAkSEAoIaW5fZm9yY2UYESABKAgiOwoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEgkKBUdSQU5UEAESDgoKUkVWT0NBVElPThACQgkKB3N1YmplY3QifgoWR3JhbnRQZXJtaXNzaW9uUmVxdWVzdBIuCgpwZXJtaXNzaW9uGAEgASgLMhguY29mZmVyZGFtLnYxLlBlcm1pc3Npb25IABIcChJsaWZ0X3Blcm1pc3Npb25faWQYAiABKAlIABIOCgZyZWFzb24YAyABKAlCBgoEd2hhdCJHChdHcmFudFBlcm1pc3Npb25SZXNwb25zZRIsCgpwZXJtaXNzaW9uGAEgASgLMhguY29mZmVyZGFtLnYxLlBlcm1pc3Npb24iegoXUmV2b2tlUGVybWlzc2lvblJlcXVlc3QSLgoKcGVybWlzc2lvbhgBIAEoCzIYLmNvZmZlcmRhbS52MS5QZXJtaXNzaW9uSAASFwoNcGVybWlzc2lvbl9pZBgCIAEoCUgAEg4KBnJlYXNvbhgDIAEoCUIGCgR3aGF0IkgKGFJldm9rZVBlcm1pc3Npb25SZXNwb25zZRIsCgpwZXJtaXNzaW9uGAEgASgLMhguY29mZmVyZGFtLnYxLlBlcm1pc3Npb24iVgoWTGlzdFBlcm1pc3Npb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRIVCg1pbmNsdWRlX2VuZGVkGAMgASgIImEKF0xpc3RQZXJtaXNzaW9uc1Jlc3BvbnNlEi0KC3Blcm1pc3Npb25zGAEgAygLMhguY29mZmVyZGFtLnYxLlBlcm1pc3Npb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMrYCChFQZXJtaXNzaW9uU2VydmljZRJeCg9HcmFudFBlcm1pc3Npb24SJC5jb2ZmZXJkYW0udjEuR3JhbnRQZXJtaXNzaW9uUmVxdWVzdBolLmNvZmZlcmRhbS52MS5HcmFudFBlcm1pc3Npb25SZXNwb25zZRJhChBSZXZva2VQZXJtaXNzaW9uEiUuY29mZmVyZGFtLnYxLlJldm9rZVBlcm1pc3Npb25SZXF1ZXN0GiYuY29mZmVyZGFtLnYxLlJldm9rZVBlcm1pc3Npb25SZXNwb25zZRJeCg9MaXN0UGVybWlzc2lvbnMSJC5jb2ZmZXJkYW0udjEuTGlzdFBlcm1pc3Npb25zUmVxdWVzdBolLmNvZmZlcmRhbS52MS5MaXN0UGVybWlzc2lvbnNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("Ch1jb2ZmZXJkYW0vdjEvcGVybWlzc2lvbi5wcm90bxIMY29mZmVyZGFtLnYxIpIECgpQZXJtaXNzaW9uEhUKDXBlcm1pc3Npb25faWQYASABKAkSLwoGZWZmZWN0GAIgASgOMh8uY29mZmVyZGFtLnYxLlBlcm1pc3Npb24uRWZmZWN0EhIKCGFnZW50X2lkGAMgASgJSAASDgoEcm9sZRgEIAEoCUgAEg4KBHRlYW0YBSABKAlIABIRCglvcGVyYXRpb24YBiABKAkSFAoMcGF0aF9wYXR0ZXJuGAcgASgJEhYKDmNvbW1hbmRfcHJlZml4GAggAygJEhMKC3ByZWFwcHJvdmVkGAkgASgIEg4KBnJlYXNvbhgKIAEoCRIuCgpleHBpcmVzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GAwgASgJEi4KCmNyZWF0ZWRfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGVuZGVkX2J5GA4gASgJEiwKCGVuZGVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxlbmRlZF9yZWFzb24YECABKAkSEAoIaW5fZm9yY2UYESABKAgiOwoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEgkKBUdSQU5UEAESDgoKUkVWT0NBVElPThACQgkKB3N1YmplY3QifgoWR3JhbnRQZXJtaXNzaW9uUmVxdWVzdBIuCgpwZXJtaXNzaW9uGAEgASgLMhguY29mZmVyZGFtLnYxLlBlcm1pc3Npb25IABIcChJsaWZ0X3Blcm1pc3Npb25faWQYAiABKAlIABIOCgZyZWFzb24YAyABKAlCBgoEd2hhdCJHChdHcmFudFBlcm1pc3Npb25SZXNwb25zZRIsCgpwZXJtaXNzaW9uGAEgASgLMhguY29mZmVyZGFtLnYxLlBlcm1pc3Npb24iegoXUmV2b2tlUGVybWlzc2lvblJlcXVlc3QSLgoKcGVybWlzc2lvbhgBIAEoCzIYLmNvZmZlcmRhbS52MS5QZXJtaXNzaW9uSAASFwoNcGVybWlzc2lvbl9pZBgCIAEoCUgAEg4KBnJlYXNvbhgDIAEoCUIGCgR3aGF0IkgKGFJldm9rZVBlcm1pc3Npb25SZXNwb25zZRIsCgpwZXJtaXNzaW9uGAEgASgLMhguY29mZmVyZGFtLnYxLlBlcm1pc3Npb24iVgoWTGlzdFBlcm1pc3Npb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRIVCg1pbmNsdWRlX2VuZGVkGAMgASgIIpQBChdMaXN0UGVybWlzc2lvbnNSZXNwb25zZRItCgtwZXJtaXNzaW9ucxgBIAMoCzIYLmNvZmZlcmRhbS52MS5QZXJtaXNzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIxCgpwYXRoX3J1bGVzGAMgAygLMh0uY29mZmVyZGFtLnYxLlByb2ZpbGVQYXRoUnVsZSKHAQoPUHJvZmlsZVBhdGhSdWxlEg8KB3Byb2ZpbGUYASABKAkSDAoEcnVsZRgCIAEoCRIQCghkZWNpc2lvbhgDIAEoCRIMCgRwYXRoGAQgAygJEg4KBmV4Y2VwdBgFIAMoCRIOCgZhY2Nlc3MYBiABKAkSFQoNanVzdGlmaWNhdGlvbhgHIAEoCTK2AgoRUGVybWlzc2lvblNlcnZpY2USXgoPR3JhbnRQZXJtaXNzaW9uEiQuY29mZmVyZGFtLnYxLkdyYW50UGVybWlzc2lvblJlcXVlc3QaJS5jb2ZmZXJkYW0udjEuR3JhbnRQZXJtaXNzaW9uUmVzcG9uc2USYQoQUmV2b2tlUGVybWlzc2lvbhIlLmNvZmZlcmRhbS52MS5SZXZva2VQZXJtaXNzaW9uUmVxdWVzdBomLmNvZmZlcmRhbS52MS5SZXZva2VQZXJtaXNzaW9uUmVzcG9uc2USXgoPTGlzdFBlcm1pc3Npb25zEiQuY29mZmVyZGFtLnYxLkxpc3RQZXJtaXNzaW9uc1JlcXVlc3QaJS5jb2ZmZXJkYW0udjEuTGlzdFBlcm1pc3Npb25zUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * A grant or a revocation.
@@ -387,6 +387,13 @@ export type ListPermissionsResponse = Message<"cofferdam.v1.ListPermissionsRespo
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
+
+  /**
+   * The rules for paths of all profiles of the policy in force. On the first page.
+   *
+   * @generated from field: repeated cofferdam.v1.ProfilePathRule path_rules = 3;
+   */
+  pathRules: ProfilePathRule[];
 };
 
 /**
@@ -395,6 +402,69 @@ export type ListPermissionsResponse = Message<"cofferdam.v1.ListPermissionsRespo
  */
 export const ListPermissionsResponseSchema: GenMessage<ListPermissionsResponse> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_permission, 6);
+
+/**
+ * A rule of a profile for paths. It makes calls stricter, together with permissions: the strictest of all decides.
+ *
+ * @generated from message cofferdam.v1.ProfilePathRule
+ */
+export type ProfilePathRule = Message<"cofferdam.v1.ProfilePathRule"> & {
+  /**
+   * Such as `review`.
+   *
+   * @generated from field: string profile = 1;
+   */
+  profile: string;
+
+  /**
+   * Its place in the profile, such as `paths[0]`.
+   *
+   * @generated from field: string rule = 2;
+   */
+  rule: string;
+
+  /**
+   * `ask` or `deny`.
+   *
+   * @generated from field: string decision = 3;
+   */
+  decision: string;
+
+  /**
+   * Patterns of which one matches, in alias form.
+   *
+   * @generated from field: repeated string path = 4;
+   */
+  path: string[];
+
+  /**
+   * Patterns of paths that are left alone.
+   *
+   * @generated from field: repeated string except = 5;
+   */
+  except: string[];
+
+  /**
+   * `read`, `write` or `any`.
+   *
+   * @generated from field: string access = 6;
+   */
+  access: string;
+
+  /**
+   * Its words.
+   *
+   * @generated from field: string justification = 7;
+   */
+  justification: string;
+};
+
+/**
+ * Describes the message cofferdam.v1.ProfilePathRule.
+ * Use `create(ProfilePathRuleSchema)` to create a new message.
+ */
+export const ProfilePathRuleSchema: GenMessage<ProfilePathRule> = /*@__PURE__*/
+  messageDesc(file_cofferdam_v1_permission, 7);
 
 /**
  * Gives and takes permissions beside the policy.

@@ -60,12 +60,22 @@ impl PathPattern {
     }
 
     /// Whether it matches this path.
-    pub(super) fn matches(&self, path: &SandboxPath) -> bool {
-        self.matcher.is_match(path.to_string())
+    pub fn matches(&self, path: &SandboxPath) -> bool {
+        self.matches_text(&path.to_string())
+    }
+
+    /// Whether it matches a path in alias form.
+    pub(crate) fn matches_text(&self, path: &str) -> bool {
+        self.matcher.is_match(path)
+    }
+
+    /// Whether it matches a path in alias form, or everything beneath it.
+    pub(crate) fn takes_in(&self, path: &str) -> bool {
+        self.matches_text(path) || self.text.strip_suffix("/**") == Some(path)
     }
 
     /// Whether something that it matches may lie beneath this directory, or the directory beneath that.
-    pub(super) fn may_be_beneath(&self, directory: &SandboxPath) -> bool {
+    pub fn may_be_beneath(&self, directory: &SandboxPath) -> bool {
         let directory = directory.to_string();
         within(&self.base, &directory) || within(&directory, &self.base)
     }
@@ -85,7 +95,7 @@ fn absolute(text: &str) -> Result<String, BadPattern> {
 }
 
 /// Whether `inner` is `outer` or beneath it.
-fn within(inner: &str, outer: &str) -> bool {
+pub(crate) fn within(inner: &str, outer: &str) -> bool {
     if outer == "/" {
         return inner.starts_with('/');
     }
