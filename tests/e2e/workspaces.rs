@@ -140,3 +140,56 @@ async fn a_linked_work_tree_is_cloned_only_where_its_repository_names_it() {
     let refused = daemon.run_with(requests::clone("open", &tree)).await.err().unwrap();
     assert!(refused.message().contains("its repository cannot be used"), "{refused:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_on_sibling_work_trees_commit_at_once_and_after_their_daemon_was_killed() {
+    const COMMITS: usize = 3;
+    let mut daemon = Daemon::start().await;
+    let [main, other] = ["main", "other"].map(|name| daemon.repository(name, &[("a.txt", "one\n")]));
+    let trees = ["left", "right"].map(|name| main.with_file_name(name));
+    for tree in &trees {
+        git(&main, &["worktree", "add", "-q", tree.to_str().unwrap()]);
+        own(tree, 4321);
+    }
+    git(&other, &["worktree", "add", "-q", other.with_file_name("beside").to_str().unwrap()]);
+    [&main, &other].into_iter().for_each(|repository| own(repository, 4321));
+    let commits = |mut run: RunHandle, name: &'static str| async move {
+        for number in 0..COMMITS {
+            run.ok(calls::write("a.txt", &format!("{name} {number}\n"))).await;
+            run.ok(calls::git_add(&["a.txt"])).await;
+            run.ok(calls::git_commit(&format!("{name} {number}"))).await;
+        }
+        run
+    };
+    let left = daemon.run_on(requests::bind("open", &trees[0])).await;
+    let right = daemon.run_on(requests::bind("open", &trees[1])).await;
+    let (mut left, right) = tokio::join!(commits(left, "left"), commits(right, "right"));
+    let subjects = |branch: &str| git(&main, &["log", "--format=%s", branch]).lines().count();
+    assert_eq!((subjects("left"), subjects("right"), subjects("main")), (4, 4, 1));
+
+    // The container sees nothing of the repository, and what it writes into `.git` leads nowhere.
+    let script = format!(
+        "test ! -e {} && echo 'gitdir: {}/.git/worktrees/beside' > /project/.git",
+        main.display(),
+        other.display()
+    );
+    left.ok(calls::shell(&script)).await;
+    let left = commits(left, "left").await;
+    daemon.kill().await;
+    daemon.launch().await;
+    let clients = daemon.connect().await;
+    let left = RunHandle { clients: clients.clone(), ..left };
+    let right = RunHandle { clients, ..right };
+    let (mut left, mut right) = tokio::join!(commits(left, "left"), commits(right, "right"));
+    assert_eq!((subjects("left"), subjects("right"), subjects("main")), (10, 7, 1));
+    assert_eq!(git(&other, &["log", "--format=%s", "--all"]).lines().count(), 1);
+    git(&main, &["fsck", "--strict"]);
+    left.stop().await;
+    right.stop().await;
+    // A later run believes the file no more than the repository does.
+    let mut again = daemon.run_on(requests::bind("open", &trees[0])).await;
+    again.ok(calls::write("b.txt", "new\n")).await;
+    let refused = format!("{:?}", again.call(calls::git_log("HEAD")).await);
+    assert!(refused.contains("a run on a clone of it has git"), "{refused}");
+    again.stop().await;
+}

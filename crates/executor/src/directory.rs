@@ -5,6 +5,14 @@ use std::path::PathBuf;
 
 use store::run::Owner;
 
+/// The repository of a linked work tree, which the host worker sees and the container does not.
+#[derive(Debug)]
+pub struct LinkedRepository {
+    pub directory: Directory,
+    /// The name that the work tree has in it.
+    pub work_tree: String,
+}
+
 #[derive(Debug)]
 pub struct Directory {
     pub handle: OwnedFd,

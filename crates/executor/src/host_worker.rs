@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use host_launch::{CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec};
+use host_launch::{CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, LinkedSpec};
 use jail::Private;
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, Go, LaneError};
 
-use crate::directory::Directory;
+use crate::directory::{Directory, LinkedRepository};
 use crate::launcher::launcher;
 
 /// Until a clone has to be there.
@@ -33,6 +33,8 @@ struct Directories {
     state: OwnedFd,
     pkg: Option<OwnedFd>,
     private: OwnedFd,
+    /// Of the linked work tree that the workspace is, with its name there.
+    repository: Option<(OwnedFd, String)>,
     owner_uid: u32,
     owner_gid: u32,
 }
@@ -63,12 +65,18 @@ impl HostWorkerLane {
         state: &Directory,
         pkg: Option<&Directory>,
         private: &Directory,
+        linked: Option<&LinkedRepository>,
     ) -> std::io::Result<Self> {
         let directories = Directories {
             workspace: workspace.handle.try_clone()?,
             state: state.handle.try_clone()?,
             pkg: pkg.map(|pkg| pkg.handle.try_clone()).transpose()?,
             private: private.handle.try_clone()?,
+            repository: linked
+                .map(|linked| {
+                    Ok::<_, std::io::Error>((linked.directory.handle.try_clone()?, linked.work_tree.clone()))
+                })
+                .transpose()?,
             owner_uid: workspace.owner.uid,
             owner_gid: workspace.owner.gid,
         };
@@ -171,6 +179,12 @@ impl HostWorkerLane {
             state: Some(self.directories.state.try_clone()?),
             pkg: self.directories.pkg.as_ref().map(OwnedFd::try_clone).transpose()?,
             private: Some(self.directories.private.try_clone()?),
+            linked: match &self.directories.repository {
+                Some((repository, work_tree)) => {
+                    Some(LinkedSpec { repository: repository.try_clone()?, work_tree: work_tree.clone() })
+                }
+                None => None,
+            },
             owner_uid: self.directories.owner_uid,
             owner_gid: self.directories.owner_gid,
         })
@@ -268,7 +282,7 @@ mod tests {
             owner: Owner { uid: 0, gid: 0 },
             is_mapped: false,
         };
-        let host_worker = HostWorkerLane::new(&directory(), &directory(), None, &directory()).unwrap();
+        let host_worker = HostWorkerLane::new(&directory(), &directory(), None, &directory(), None).unwrap();
         host_worker.shutdown().await;
         let operation = ops::Operation::Git(ops::Git::Status);
         let spec = CallSpec {

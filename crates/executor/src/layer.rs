@@ -42,6 +42,19 @@ pub async fn read(directory: &Directory, path: &str) -> Result<Vec<u8>, Refusal>
     blocking("reading a file", move || launcher().read(handle.as_fd(), &path, owner, MEASURE)).await
 }
 
+/// Makes the directory for reflogs in a git directory where there is none, as its owner.
+pub async fn make_logs(directory: &Directory) -> Result<(), Refusal> {
+    let owner = (directory.owner.uid, directory.owner.gid);
+    let handle: OwnedFd = directory
+        .handle
+        .try_clone()
+        .map_err(|error| Refusal::internal("preparing a repository for reflogs", &error))?;
+    blocking("preparing a repository for reflogs", move || {
+        launcher().make_logs(handle.as_fd(), owner, MEASURE)
+    })
+    .await
+}
+
 async fn blocking<T: Send + 'static>(
     what: &'static str,
     job: impl FnOnce() -> Result<T, LayerError> + Send + 'static,

@@ -22,7 +22,7 @@ mod relay;
 mod terminal;
 mod upstream;
 
-pub use directory::Directory;
+pub use directory::{Directory, LinkedRepository};
 pub use engine::engine_refusal;
 pub use failure::failure;
 pub use guest::GuestLane;

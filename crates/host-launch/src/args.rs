@@ -19,13 +19,22 @@ pub enum Place {
     /// The repository to clone from, or a directory that is only looked at.
     Source,
     Changes,
+    /// The repository of the linked work tree that the workspace is, of which only parts are writable.
+    Repository,
     /// What the host worker keeps of a run. Nothing in its container sees it.
     Private,
 }
 
 impl Place {
-    const ALL: [Self; 6] =
-        [Self::Workspace, Self::State, Self::Pkg, Self::Source, Self::Private, Self::Changes];
+    const ALL: [Self; 7] = [
+        Self::Workspace,
+        Self::State,
+        Self::Pkg,
+        Self::Source,
+        Self::Private,
+        Self::Changes,
+        Self::Repository,
+    ];
 
     /// Name of its directory in the jail's root.
     pub fn name(self) -> &'static str {
@@ -35,6 +44,7 @@ impl Place {
             Self::Pkg => "pkg",
             Self::Source => "source",
             Self::Changes => "changes",
+            Self::Repository => "repository",
             Self::Private => "private",
         }
     }
@@ -53,7 +63,10 @@ impl Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
     /// Serve calls until the channel ends.
-    Serve,
+    Serve {
+        /// Name that the workspace has as a linked work tree of the repository; empty where it is none.
+        work_tree: String,
+    },
     /// Clone the source into the workspace and check a revision out.
     Clone {
         /// Branch, tag or commit; empty is HEAD of the source, or of the linked work tree.
@@ -63,6 +76,8 @@ pub enum Task {
     },
     /// Answer with the content of this small file of the source.
     Read(String),
+    /// Make the directory for reflogs in the workspace, which is a git directory, where there is none.
+    MakeLogs,
     /// Put right what killed operations left, and say on standard error what that was.
     Recover,
     /// Say on standard error what the jail consists of.
@@ -137,7 +152,8 @@ impl Args {
             self.accepts.map_or("", WeakerForm::name).into(),
         ];
         match &self.task {
-            Task::Serve => line.push("--serve".into()),
+            Task::Serve { work_tree } => line.extend(["--serve".into(), work_tree.into()]),
+            Task::MakeLogs => line.push("--make-logs".into()),
             Task::Recover => line.push("--recover".into()),
             Task::Report => line.push("--report".into()),
             Task::Diff(since, most) => {
@@ -170,7 +186,8 @@ impl Args {
             name => Some(name.and_then(WeakerForm::parse).ok_or(BadArgs("an unknown form of the jail"))?),
         };
         let task = match line.next().as_deref().and_then(OsStr::to_str) {
-            Some("--serve") => Task::Serve,
+            Some("--serve") => Task::Serve { work_tree: work_tree(&places, text(&mut line)?)? },
+            Some("--make-logs") if places == [Place::Workspace] => Task::MakeLogs,
             Some("--recover") if places.contains(&Place::Private) => Task::Recover,
             Some("--report") => Task::Report,
             Some("--diff") if places == [Place::Source, Place::Changes] => {
@@ -219,6 +236,13 @@ fn text(line: &mut impl Iterator<Item = OsString>) -> Result<String, BadArgs> {
     word.into_string().map_err(|_| BadArgs("a word that is not UTF-8"))
 }
 
+/// One name where there is a repository, and none elsewhere.
+fn work_tree(places: &[Place], name: String) -> Result<String, BadArgs> {
+    let is_name = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0']);
+    let fits = if places.contains(&Place::Repository) { is_name } else { name.is_empty() };
+    if fits { Ok(name) } else { Err(BadArgs("a work tree without its repository, or the other way round")) }
+}
+
 fn value(line: &mut impl Iterator<Item = OsString>, name: &str) -> Result<OsString, BadArgs> {
     match line.next() {
         Some(given) if given == name => line.next().ok_or(BadArgs("an option without its value")),
@@ -256,7 +280,7 @@ mod tests {
     #[test]
     fn what_is_written_parses_back() {
         for task in [
-            Task::Serve,
+            Task::Serve { work_tree: "a tree".to_owned() },
             Task::Recover,
             Task::Report,
             Task::Clone { revision: String::new(), work_tree: String::new() },
@@ -266,7 +290,13 @@ mod tests {
                 uid: Uid::from_raw(1234),
                 gid: Gid::ROOT,
                 accepts: Some(WeakerForm::LandlockOnly),
-                places: vec![Place::State, Place::Workspace, Place::Source, Place::Private],
+                places: vec![
+                    Place::State,
+                    Place::Workspace,
+                    Place::Source,
+                    Place::Private,
+                    Place::Repository,
+                ],
                 task,
             };
             assert_eq!(Args::parse(args.to_command_line()), Ok(args));
@@ -275,7 +305,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused() {
-        let good = ["--uid", "1", "--gid", "1", "--mounts", "workspace", "--accept", "", "--serve"];
+        let good = ["--uid", "1", "--gid", "1", "--mounts", "workspace", "--accept", "", "--serve", ""];
         assert!(parse(&good).is_ok());
         for (index, bad) in [
             (0, "--gid"),
@@ -286,6 +316,7 @@ mod tests {
             (4, "--x"),
             (7, "nothing"),
             (8, "--recover"),
+            (9, "a work tree of no repository"),
         ] {
             let mut line = good;
             line[index] = bad;
@@ -294,9 +325,15 @@ mod tests {
         for mounts in ["", "state", "workspace,", "workspace,etc", "workspace,workspace", "workspace,../etc"]
         {
             assert!(
-                parse(&["--uid", "1", "--gid", "1", "--mounts", mounts, "--accept", "", "--serve"]).is_err(),
+                parse(&["--uid", "1", "--gid", "1", "--mounts", mounts, "--accept", "", "--serve", ""])
+                    .is_err(),
                 "{mounts}"
             );
+        }
+        for name in ["", ".", "..", "a/b", "../x", "/"] {
+            let mut line = good;
+            (line[5], line[9]) = ("workspace,repository", name);
+            assert!(parse(&line).is_err(), "{name}");
         }
         assert!(parse(&good[..8]).is_err());
         assert!(parse(&[&good[..], &["--serve"]].concat()).is_err());

@@ -99,6 +99,16 @@ impl Launcher {
         self.ask(&[(Place::Source, directory)], owner, Task::Read(path.to_owned()), timeout)
     }
 
+    /// Makes the directory for reflogs in a git directory where there is none, as its owner.
+    pub fn make_logs(
+        &self,
+        directory: BorrowedFd<'_>,
+        owner: (u32, u32),
+        timeout: Duration,
+    ) -> Result<(), LayerError> {
+        self.ask(&[(Place::Workspace, directory)], owner, Task::MakeLogs, timeout)
+    }
+
     fn ask<T: Message + Default>(
         &self,
         mounts: &[(Place, BorrowedFd<'_>)],

@@ -10,7 +10,7 @@ pub use args::WeakerForm;
 pub use layer::{LayerError, LayerSpec};
 pub use report::{Landlock, Namespaces, Report};
 pub use spawn::{
-    CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, Launcher, ProbeError, RecoverError,
+    CloneError, CloneSpec, HostWorkerProcess, HostWorkerSpec, Launcher, LinkedSpec, ProbeError, RecoverError,
 };
 
 /// The name (`argv[0]`) of a host worker.

@@ -37,9 +37,20 @@ pub struct HostWorkerSpec {
     /// What the host worker keeps of the run and the container must not see: a directory of the owner's, the same one for every
     /// host worker of the run. Without it nothing can be deleted or patched, and a killed write leaves its temporary file.
     pub private: Option<OwnedFd>,
+    /// The repository whose linked work tree the workspace is.
+    pub linked: Option<LinkedSpec>,
     /// Owner of the workspace. 0 is allowed.
     pub owner_uid: u32,
     pub owner_gid: u32,
+}
+
+/// The repository of a linked work tree. The caller has verified that each names the other.
+#[derive(Debug)]
+pub struct LinkedSpec {
+    /// Read only, but for what git writes for this work tree.
+    pub repository: OwnedFd,
+    /// Name of the work tree in it.
+    pub work_tree: String,
 }
 
 impl HostWorkerSpec {
@@ -166,7 +177,14 @@ impl Launcher {
 
     /// Starts a run's host worker. It begins by putting right what an earlier one left.
     pub fn serve(&self, spec: &HostWorkerSpec) -> io::Result<HostWorkerProcess> {
-        let (channel, child) = self.start(&spec.mounts(), spec.owner_uid, spec.owner_gid, Task::Serve)?;
+        let mut mounts = spec.mounts();
+        let mut work_tree = String::new();
+        if let Some(linked) = &spec.linked {
+            mounts.push((Place::Repository, linked.repository.as_fd()));
+            work_tree.clone_from(&linked.work_tree);
+        }
+        let task = Task::Serve { work_tree };
+        let (channel, child) = self.start(&mounts, spec.owner_uid, spec.owner_gid, task)?;
         Ok(HostWorkerProcess { channel, child })
     }
 

@@ -111,16 +111,17 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             setup::ChildFilter::new()?.forbid_processes()?;
             git::clone(&revision, &work_tree).map_err(Failure::Clone)?;
         }
-        Task::Diff(..) | Task::Accept(..) | Task::Measure | Task::Read(_) => {
+        Task::Diff(..) | Task::Accept(..) | Task::Measure | Task::Read(_) | Task::MakeLogs => {
             setup::ChildFilter::new()?.forbid_processes()?;
             match task {
                 Task::Diff(since, most) => layer::diff(since, most)?,
                 Task::Accept(since, force) => layer::accept(since, force)?,
                 Task::Read(path) => layer::read(&path)?,
+                Task::MakeLogs => layer::make_logs()?,
                 _ => layer::measure()?,
             }
         }
-        Task::Serve => {
+        Task::Serve { .. } => {
             // The library beneath must have nobody to talk to, and no later file may become descriptor 2.
             dup2_stderr(&null).map_err(io::Error::from)?;
             drop(null);

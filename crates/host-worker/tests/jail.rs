@@ -141,6 +141,7 @@ fn a_program_that_is_no_host_worker_is_an_error() {
         state: None,
         pkg: None,
         private: None,
+        linked: None,
         owner_uid: 1234,
         owner_gid: 1234,
     };

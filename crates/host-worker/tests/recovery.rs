@@ -55,6 +55,7 @@ fn a_recovery_of_its_own_says_what_it_did() {
         state: None,
         pkg: None,
         private: Some(directory(&scratch.dir.path().join("private"))),
+        linked: None,
         owner_uid: scratch.uid,
         owner_gid: scratch.uid,
     };

@@ -70,6 +70,7 @@ fn spec(scratch: &Scratch, uid: u32) -> HostWorkerSpec {
         state: Some(open("state")),
         pkg: Some(open("pkg")),
         private: Some(open("private")),
+        linked: None,
         owner_uid: uid,
         owner_gid: uid,
     }

@@ -29,7 +29,7 @@ use crate::boundary;
 use crate::launch::{Launcher, Wanted, differs, pool, source, wanted};
 use crate::mounting::{Opened, Shown, are_restricted, arrived, bind};
 use crate::resources::RunResources;
-use crate::{variables, workspace};
+use crate::{linked, variables, workspace};
 
 /// Until everything of the former daemon's has to be gone, for each of its commands.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -189,9 +189,14 @@ impl Launcher {
         for pid in [inspection.host_pid, guest.host_pid()] {
             self.has_users(pid, hardening).map_err(|refusal| refusal.message)?;
         }
-        let host_worker =
-            HostWorkerLane::new(&found.workspace, &found.state, found.pkg.as_ref(), &found.private)
-                .map_err(|error| chain(&error))?;
+        let host_worker = HostWorkerLane::new(
+            &found.workspace,
+            &found.state,
+            found.pkg.as_ref(),
+            &found.private,
+            found.linked.as_ref(),
+        )
+        .map_err(|error| chain(&error))?;
         // Before anybody reads what a host worker that died with its daemon has half done. The next host worker would do it, too.
         match host_worker.recover().await {
             Ok(words) if words.is_empty() => {}
@@ -242,7 +247,14 @@ impl Launcher {
             }
             _ => None,
         };
-        Ok(Opened { workspace, state, private, log, pkg })
+        let linked = fingerprint.linked.as_ref().and_then(|was| {
+            let found = linked::again(&self.roots, was, fingerprint.owner);
+            if found.is_none() {
+                tracing::warn!(run, "a work tree's repository is another one by now: no git operations");
+            }
+            found
+        });
+        Ok(Opened { workspace, state, private, log, pkg, linked })
     }
 
     fn workspace_again(

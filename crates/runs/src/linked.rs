@@ -7,21 +7,14 @@
 use std::os::fd::AsFd as _;
 use std::path::{Component, Path, PathBuf};
 
-use executor::{Directory, layer};
+use executor::{Directory, LinkedRepository, layer};
 use identity::Principal;
 use ops::Reason;
 use refusal::Refusal;
-use rustix::fs::{AtFlags, FileType, statat};
-use store::run::Place;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use store::run::{Linked, Owner, Place};
 
 use crate::workspace::{Purpose, Roots};
-
-/// A linked work tree's other half.
-pub(crate) struct Linked {
-    pub(crate) repository: Directory,
-    /// The name that the work tree has there.
-    pub(crate) name: String,
-}
 
 /// Finds the repository of a directory that is a linked work tree; `None` where it is none.
 pub(crate) async fn linked(
@@ -29,7 +22,7 @@ pub(crate) async fn linked(
     field: &'static str,
     directory: &Directory,
     principal: &Principal,
-) -> Result<Option<Linked>, Refusal> {
+) -> Result<Option<LinkedRepository>, Refusal> {
     let is_file = statat(&directory.handle, ".git", AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
     if !is_file {
@@ -58,7 +51,51 @@ pub(crate) async fn linked(
             ),
         ));
     }
-    Ok(Some(Linked { repository, name }))
+    Ok(Some(LinkedRepository { directory: repository, work_tree: name }))
+}
+
+/// Finds the repository for the git operations of a run on `directory`. Without it, a run on a linked work tree has none.
+pub(crate) async fn in_place(
+    roots: &Roots,
+    directory: &Directory,
+    principal: &Principal,
+) -> Option<LinkedRepository> {
+    let found = linked(roots, "workspace.bind.path", directory, principal).await;
+    let found = match found {
+        Ok(found) => found?,
+        Err(refusal) => {
+            tracing::info!(why = refusal.message, "a run on a linked work tree has no git operations");
+            return None;
+        }
+    };
+    // A bare repository has none before the first commit in a work tree.
+    if let Err(refusal) = layer::make_logs(&found.directory).await {
+        tracing::warn!(why = refusal.message, "a repository has no directory for reflogs");
+    }
+    Some(found)
+}
+
+/// The repository of a run that outlived its daemon, if it is the one that it was.
+pub(crate) fn again(roots: &Roots, was: &Linked, owner: Owner) -> Option<LinkedRepository> {
+    let (path, work_tree) = (was.path.clone(), was.work_tree.clone());
+    let directory = Directory { handle: roots.reopen(&path)?, path, owner, is_mapped: false };
+    let found = LinkedRepository { directory, work_tree };
+    (kept(&found)? == *was).then_some(found)
+}
+
+/// All that is kept of it, to know it again by.
+pub(crate) fn kept(linked: &LinkedRepository) -> Option<Linked> {
+    let LinkedRepository { directory, work_tree } = linked;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let own = format!("worktrees/{work_tree}");
+    let own = openat2(&directory.handle, own, flags, Mode::empty(), resolve).ok()?;
+    Some(Linked {
+        path: directory.path.clone(),
+        repository: Place::of(&directory.handle).ok()?,
+        work_tree: work_tree.clone(),
+        own: Place::of(&own).ok()?,
+    })
 }
 
 /// The repository, and the work tree's name in it, that the text of a `.git` file leads to.

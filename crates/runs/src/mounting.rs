@@ -7,7 +7,7 @@ use containers::{
     Access, Boundary, EtcFiles, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, Propagation,
     RunUser, UserMap,
 };
-use executor::Directory;
+use executor::{Directory, LinkedRepository};
 use jail::Mount;
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -25,6 +25,8 @@ pub(crate) struct Opened {
     pub(crate) private: Directory,
     pub(crate) log: Directory,
     pub(crate) pkg: Option<Directory>,
+    /// In the jail of the host worker alone.
+    pub(crate) linked: Option<LinkedRepository>,
 }
 
 impl Opened {

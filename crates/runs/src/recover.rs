@@ -92,6 +92,7 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
         state: Some(open(&directories.run_state(&run)).map_err(|error| chain(&error))?),
         pkg: None,
         private: Some(private),
+        linked: None,
         owner_uid: owner.uid,
         owner_gid: owner.gid,
     };

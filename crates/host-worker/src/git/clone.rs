@@ -9,7 +9,7 @@
 //! `working-tree-encoding` are encoded ([`encoding`](super::encoding)).
 
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,10 @@ use super::encoding::Encoding;
 use super::error::{GitError, shown};
 use super::index::as_path;
 use super::quote::quoted;
-use super::repository::{self, WORKSPACE};
+use super::repository::{self, WORKSPACE, read};
 use crate::sys;
 
 const SOURCE: &str = "/source";
-/// Largest file of git's that is read, bytes.
-const LARGEST: u64 = 4 * 1024 * 1024;
 
 /// Why there is no clone; fit for a client.
 #[derive(Debug, Error)]
@@ -166,15 +164,6 @@ fn head_of(source: &Path, work_tree: &str) -> Result<String, CloneFailure> {
     let text = String::from_utf8(text).map_err(|_| CloneFailure::NoWorkTree)?;
     let at = text.trim_end();
     Ok(at.strip_prefix("ref: refs/heads/").unwrap_or(at).to_owned())
-}
-
-/// The content of a regular file of git's; `None` where there is none.
-fn read(place: &Path) -> Option<Vec<u8>> {
-    let metadata = fs::symlink_metadata(place).ok()?;
-    let mut bytes = Vec::new();
-    (metadata.is_file() && metadata.len() <= LARGEST).then_some(())?;
-    fs::File::open(place).ok()?.take(LARGEST).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 /// Gives the files that have one their encoding in the work tree.

@@ -6,7 +6,7 @@ use ops::{Binder, Bound, Bounds};
 use super::error::{GitError, shown};
 use super::output::Output;
 use super::quote::quoted;
-use super::{compare, diff, formats, index};
+use super::{compare, diff, formats, index, repository};
 
 /// Paths with conflicts that a refusal names, at most.
 const CONFLICTS_SHOWN: usize = 20;
@@ -83,6 +83,9 @@ impl<'r> Planned<'r> {
             return Err(GitError::EmptyMessage);
         }
         let (reference, parent) = head(repository)?;
+        if repository::is_checked_out_elsewhere(&reference) {
+            return Err(GitError::CheckedOut(shown(&reference)));
+        }
         let mut index = repository.index()?;
         index::forget_announced(&mut index)?;
         let tree = repository.find_tree(index.write_tree()?)?;

@@ -10,7 +10,7 @@ use thiserror::Error;
 pub(super) enum GitError {
     #[error("@project is no git repository (there is no @project/.git)")]
     NoRepository,
-    #[error("refused: {place} is {what}; only a repository that is wholly in @project/.git is opened")]
+    #[error("refused: {place} is {what}; only a repository that is wholly in one place is opened")]
     Redirected { place: String, what: &'static str },
     #[error("refused: @project/.git or the workspace belongs to another user")]
     NotOwned,
@@ -55,6 +55,11 @@ pub(super) enum GitError {
         "the branch was moved by somebody else in this moment; nothing was committed to it, look and try again"
     )]
     Moved,
+    #[error(
+        "cannot commit: {0} is checked out in another work tree of this repository, too, where it would move under \
+         somebody's feet; have a person run `git switch -c NEW-BRANCH` here on the host"
+    )]
+    CheckedOut(String),
     #[error("the commit message is empty")]
     EmptyMessage,
     #[error("the repository is locked by another git process (or one that crashed): {0}")]
@@ -66,6 +71,11 @@ pub(super) enum GitError {
          `git fetch --refetch --no-filter` on the host, or ask for changes and commits whose files are there"
     )]
     Missing,
+    #[error(
+        "an object is missing: this work tree's repository is shallow, and its history ends before the commits that were asked \
+         for; ask for fewer, or have a person run `git fetch --unshallow` on the host"
+    )]
+    Shallow,
     #[error("the repository's index cannot be read: {0}")]
     DamagedIndex(String),
     #[error("{0}")]
@@ -110,6 +120,8 @@ impl GitError {
             | Self::DamagedIndex(_)
             | Self::Memory
             | Self::Moved
+            | Self::CheckedOut(_)
+            | Self::Shallow
             | Self::Consent(_)
             | Self::Library(_) => Reason::PreconditionFailed,
         }
@@ -156,5 +168,9 @@ fn of_index(message: &str) -> GitError {
 
 /// libgit2's message, which may quote anything from the repository.
 pub(super) fn shown(message: &str) -> String {
-    excerpt_of(&message.replace("/workspace", "@project"), Shape::Line, 400)
+    excerpt_of(
+        &message.replace("/workspace", "@project").replace("/repository", "the repository"),
+        Shape::Line,
+        400,
+    )
 }

@@ -107,7 +107,11 @@ fn perform(
 fn explained(repository: &Repository, error: GitError) -> GitError {
     let is_missing = matches!(&error, GitError::Library(message) if message.starts_with("object not found"));
     let is_partial = || repository.config().is_ok_and(|config| repository::is_partial(&config));
-    if is_missing && is_partial() { GitError::Missing } else { error }
+    match error {
+        _ if is_missing && is_partial() => GitError::Missing,
+        _ if is_missing && repository::is_shallow_elsewhere(repository) => GitError::Shallow,
+        error => error,
+    }
 }
 
 fn foresee(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<Preview, GitError> {

@@ -1,38 +1,43 @@
 //! Opening the workspace's repository, and no other.
 
 use std::fs::{self, FileType};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::io::Read as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 
 use git2::{Config, Repository, RepositoryOpenFlags};
+use rustix::process::geteuid;
 
 use super::error::{GitError, shown};
+use crate::{location, sys};
 
 pub(super) const WORKSPACE: &str = "/workspace";
 const DOT_GIT: &str = "/workspace/.git";
 
+const REDIRECTED: &str = "a redirection to another repository";
+/// Largest file of git's that is read, bytes.
+const LARGEST: u64 = 4 * 1024 * 1024;
+const REPOSITORY: &str = "/repository";
+
 /// Files that git reads before it does anything, each a place for a FIFO that hangs it or a link that leads away.
-const FILES: [&str; 17] = [
-    ".git/HEAD",
-    ".git/index",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/shallow",
-    ".git/packed-refs",
-    ".git/info/exclude",
-    ".git/info/attributes",
-    ".git/info/grafts",
-    ".git/info/sparse-checkout",
-    ".git/objects/info/alternates",
-    ".git/objects/info/commit-graph",
-    ".git/logs/HEAD",
-    ".git/COMMIT_EDITMSG",
-    ".gitignore",
-    ".gitattributes",
-    ".gitmodules",
+const FILES: [&str; 14] = [
+    "HEAD",
+    "index",
+    "config",
+    "config.worktree",
+    "shallow",
+    "packed-refs",
+    "info/exclude",
+    "info/attributes",
+    "info/grafts",
+    "info/sparse-checkout",
+    "objects/info/alternates",
+    "objects/info/commit-graph",
+    "logs/HEAD",
+    "COMMIT_EDITMSG",
 ];
-const DIRECTORIES: [&str; 7] =
-    [".git", ".git/objects", ".git/objects/info", ".git/objects/pack", ".git/refs", ".git/info", ".git/logs"];
+const DIRECTORIES: [&str; 6] = ["objects", "objects/info", "objects/pack", "refs", "info", "logs"];
+const IN_WORK_TREE: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 /// A linked work tree has such a file, and a submodule.
 const FILE: &str = "a file instead of a directory, as in a work tree of `git worktree` or a submodule, whose repository is \
                     elsewhere (a run on a clone of it has git)";
@@ -40,79 +45,173 @@ const FILE: &str = "a file instead of a directory, as in a work tree of `git wor
 const KNOWN: [&str; 6] =
     ["noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig"];
 /// Files that make a repository a part of another.
-const REDIRECTIONS: [&str; 2] = [".git/commondir", ".git/gitdir"];
+const REDIRECTIONS: [&str; 2] = ["commondir", "gitdir"];
+
+/// Where the repository is.
+struct Location {
+    /// HEAD and index.
+    own: PathBuf,
+    /// Everything else; the same but for a linked work tree.
+    common: PathBuf,
+}
 
 /// Opens it, or says what is wrong with it.
 pub(super) fn open() -> Result<Repository, GitError> {
-    check_places(Path::new(WORKSPACE))?;
+    let location = Location::find();
+    location.check()?;
     // Before libgit2 acts on it, for the sake of the message.
-    let config = |place| Config::open(&Path::new(WORKSPACE).join(place)).ok();
-    if let Some(own) = config(".git/config") {
-        check_config(&own, ".git/config")?;
-        let more = own.get_bool("extensions.worktreeconfig").unwrap_or(false);
-        if let Some(more) = more.then(|| config(".git/config.worktree")).flatten() {
-            check_config(&more, ".git/config.worktree")?;
+    let (common, own) = (location.common.join("config"), location.own.join("config.worktree"));
+    if let Ok(config) = Config::open(&common) {
+        location.check_config(&config, &common)?;
+        if config.get_bool("extensions.worktreeconfig").unwrap_or(false)
+            && let Ok(config) = Config::open(&own)
+        {
+            location.check_config(&config, &own)?;
+            location.check_bare(&config, &own)?;
         }
     }
-    // `.git` itself and nothing above or beside it: with the workspace as start, a bare repository there would do.
+    // The directory itself and nothing above or beside it: with the workspace as start, a bare repository there would do.
     let flags = RepositoryOpenFlags::NO_SEARCH | RepositoryOpenFlags::NO_DOTGIT;
     let repository =
-        Repository::open_ext(DOT_GIT, flags, [] as [&Path; 0]).map_err(|error| match error.code() {
+        Repository::open_ext(&location.own, flags, [] as [&Path; 0]).map_err(|error| match error.code() {
             git2::ErrorCode::NotFound => GitError::NoRepository,
             _ => error.into(),
         })?;
-    check_opened(&repository)?;
+    location.check_opened(&repository)?;
     Ok(repository)
 }
 
-/// A courtesy: names what would otherwise end as a hang or as a puzzling error.
-fn check_places(workspace: &Path) -> Result<(), GitError> {
-    for place in REDIRECTIONS {
-        if kind(workspace, place).is_some() {
-            return Err(refuse(place, "a redirection to another repository"));
+impl Location {
+    /// The repository that was found when the run began, or the workspace's own.
+    fn find() -> Self {
+        match location::linked() {
+            Some(name) => Self {
+                own: Path::new(REPOSITORY).join("worktrees").join(name),
+                common: PathBuf::from(REPOSITORY),
+            },
+            None => Self { own: PathBuf::from(DOT_GIT), common: PathBuf::from(DOT_GIT) },
         }
     }
-    for place in DIRECTORIES {
-        match kind(workspace, place) {
-            None if place == ".git" => return Err(GitError::NoRepository),
-            None => {}
+
+    fn is_linked(&self) -> bool {
+        self.own != self.common
+    }
+
+    /// A courtesy: names what would otherwise end as a hang or as a puzzling error.
+    fn check(&self) -> Result<(), GitError> {
+        match kind(&self.own) {
+            None if self.is_linked() => return Err(self.refuse(&self.own, "gone")),
+            None => return Err(GitError::NoRepository),
             Some(kind) if kind.is_dir() => {}
-            Some(kind) if kind.is_file() => return Err(refuse(place, FILE)),
-            Some(kind) => return Err(refuse(place, special(kind))),
+            Some(kind) if kind.is_file() => return Err(self.refuse(&self.own, FILE)),
+            Some(kind) => return Err(self.refuse(&self.own, special(kind))),
         }
-    }
-    for place in FILES {
-        match kind(workspace, place) {
-            None => {}
-            Some(kind) if kind.is_file() => {}
-            // git ignores a directory in such a place of the work tree.
-            Some(kind) if kind.is_dir() && !place.starts_with(".git/") => {}
-            Some(kind) if kind.is_dir() => return Err(refuse(place, "a directory instead of a file")),
-            Some(kind) => return Err(refuse(place, special(kind))),
+        for place in REDIRECTIONS.map(|name| self.common.join(name)) {
+            if kind(&place).is_some() {
+                return Err(self.refuse(&place, REDIRECTED));
+            }
         }
+        self.check_parts(&self.common)?;
+        if self.is_linked() {
+            self.check_parts(&self.own)?;
+            self.check_link()?;
+        }
+        for place in IN_WORK_TREE.map(|name| Path::new(WORKSPACE).join(name)) {
+            match kind(&place) {
+                // git ignores a directory in such a place of the work tree.
+                Some(kind) if !kind.is_file() && !kind.is_dir() => {
+                    return Err(self.refuse(&place, special(kind)));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-fn check_opened(repository: &Repository) -> Result<(), GitError> {
-    check_config(&repository.config()?, ".git/config")?;
-    let here = Path::new(DOT_GIT);
-    let in_place = repository.path() == here
-        && repository.commondir() == here
-        && repository.workdir() == Some(Path::new(WORKSPACE))
-        && !repository.is_worktree();
-    if in_place { Ok(()) } else { Err(refuse(".git", "a redirection to another repository")) }
-}
+    fn check_parts(&self, directory: &Path) -> Result<(), GitError> {
+        for place in DIRECTORIES.map(|name| directory.join(name)) {
+            match kind(&place) {
+                None => {}
+                Some(kind) if kind.is_dir() => {}
+                Some(kind) if kind.is_file() => {
+                    return Err(self.refuse(&place, "a file instead of a directory"));
+                }
+                Some(kind) => return Err(self.refuse(&place, special(kind))),
+            }
+        }
+        for place in FILES.map(|name| directory.join(name)) {
+            match kind(&place) {
+                None => {}
+                Some(kind) if kind.is_file() => {}
+                Some(kind) if kind.is_dir() => {
+                    return Err(self.refuse(&place, "a directory instead of a file"));
+                }
+                Some(kind) => return Err(self.refuse(&place, special(kind))),
+            }
+        }
+        Ok(())
+    }
 
-fn check_config(config: &Config, place: &str) -> Result<(), GitError> {
-    check_extensions(config)?;
-    if config.get_entry("core.worktree").is_ok() {
-        return Err(refuse(place, "set to another work tree (core.worktree)"));
+    /// Refuses a work tree whose part of the repository leads to another one. libgit2 would take the name in `gitdir` for
+    /// the work tree, and its owner, so both are set and compared here.
+    fn check_link(&self) -> Result<(), GitError> {
+        let common = self.own.join("commondir");
+        if read(&common).is_none_or(|text| text.trim_ascii_end() != b"../..") {
+            return Err(self.refuse(&common, REDIRECTED));
+        }
+        let back = self.own.join("gitdir");
+        if !kind(&back).is_some_and(|kind| kind.is_file()) {
+            return Err(self.refuse(&back, "no file"));
+        }
+        for place in [&self.own, &self.common, Path::new(WORKSPACE)] {
+            let owner = fs::symlink_metadata(place).map_err(|_| GitError::NoRepository)?.uid();
+            if owner != geteuid().as_raw() {
+                return Err(GitError::NotOwned);
+            }
+        }
+        Ok(sys::trust_owners()?)
     }
-    if config.get_bool("core.bare").unwrap_or(false) {
-        return Err(refuse(place, "set to a bare repository (core.bare)"));
+
+    fn check_opened(&self, repository: &Repository) -> Result<(), GitError> {
+        self.check_config(&repository.config()?, &self.common.join("config"))?;
+        if self.is_linked() {
+            repository.set_workdir(Path::new(WORKSPACE), false)?;
+        }
+        let in_place = repository.path() == self.own
+            && repository.commondir() == self.common
+            && repository.workdir() == Some(Path::new(WORKSPACE))
+            && repository.is_worktree() == self.is_linked();
+        if in_place { Ok(()) } else { Err(self.refuse(&self.own, REDIRECTED)) }
     }
-    Ok(())
+
+    fn check_config(&self, config: &Config, place: &Path) -> Result<(), GitError> {
+        check_extensions(config)?;
+        if config.get_entry("core.worktree").is_ok() {
+            return Err(self.refuse(place, "set to another work tree (core.worktree)"));
+        }
+        // A bare repository may have linked work trees.
+        if self.is_linked() { Ok(()) } else { self.check_bare(config, place) }
+    }
+
+    fn check_bare(&self, config: &Config, place: &Path) -> Result<(), GitError> {
+        if config.get_bool("core.bare").unwrap_or(false) {
+            return Err(self.refuse(place, "set to a bare repository (core.bare)"));
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, place: &Path, what: &'static str) -> GitError {
+        let place = if let Ok(place) = place.strip_prefix(WORKSPACE) {
+            format!("@project/{}", place.display())
+        } else if place == self.own {
+            "the work tree's part of its repository".to_owned()
+        } else {
+            // Without the work tree's name, which may be any text.
+            let (own, common) = (place.strip_prefix(&self.own), place.strip_prefix(&self.common));
+            format!("{} in the work tree's repository", own.or(common).unwrap_or(place).display())
+        };
+        GitError::Redirected { place, what }
+    }
 }
 
 /// Refuses a format that the library would misread or does not know, with what to do.
@@ -159,8 +258,39 @@ pub(super) fn is_partial(config: &Config) -> bool {
     partial
 }
 
-fn kind(workspace: &Path, place: &str) -> Option<FileType> {
-    fs::symlink_metadata(workspace.join(place)).ok().map(|metadata| metadata.file_type())
+/// Whether the branch is that of another work tree of the repository, which would not follow a commit.
+pub(super) fn is_checked_out_elsewhere(branch: &str) -> bool {
+    let Some(own) = location::linked() else { return false };
+    let common = Path::new(REPOSITORY);
+    let is_bare = Config::open(&common.join("config"))
+        .is_ok_and(|config| config.get_bool("core.bare").unwrap_or(false));
+    let main = (!is_bare).then(|| common.join("HEAD"));
+    let linked = fs::read_dir(common.join("worktrees")).into_iter().flatten().filter_map(Result::ok);
+    let linked = linked.filter(|entry| entry.file_name() != own).map(|entry| entry.path().join("HEAD"));
+    let heads = main.into_iter().chain(linked).filter_map(|place| read(&place));
+    heads.into_iter().any(|head| {
+        let at = head.strip_prefix(b"ref:").map(<[u8]>::trim_ascii);
+        branch != "HEAD" && at == Some(branch.as_bytes())
+    })
+}
+
+/// Whether the history of a linked work tree ends where the library does not know of it: it looks for that in the work
+/// tree's part of the repository.
+pub(super) fn is_shallow_elsewhere(repository: &Repository) -> bool {
+    repository.is_worktree() && kind(&repository.commondir().join("shallow")).is_some()
+}
+
+/// The content of a regular file of git's; `None` where there is none.
+pub(super) fn read(place: &Path) -> Option<Vec<u8>> {
+    let metadata = fs::symlink_metadata(place).ok()?;
+    let mut bytes = Vec::new();
+    (metadata.is_file() && metadata.len() <= LARGEST).then_some(())?;
+    fs::File::open(place).ok()?.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn kind(place: &Path) -> Option<FileType> {
+    fs::symlink_metadata(place).ok().map(|metadata| metadata.file_type())
 }
 
 fn special(kind: FileType) -> &'static str {
@@ -173,8 +303,4 @@ fn special(kind: FileType) -> &'static str {
     } else {
         "a device"
     }
-}
-
-fn refuse(place: &str, what: &'static str) -> GitError {
-    GitError::Redirected { place: format!("@project/{place}"), what }
 }

@@ -27,6 +27,8 @@ use std::path::Path;
 
 use jail::{Dir, EntryName, Mount, OpenError, Root};
 use prost::Message as _;
+use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::stdio::stdin;
 use thiserror::Error;
 
@@ -91,6 +93,14 @@ pub(crate) fn read(path: &str) -> Result<(), LayerFailure> {
         return Err(LayerFailure::NoFile);
     }
     answer(&content.encode_to_vec())
+}
+
+/// Makes the directory for reflogs, as git does with the first of them.
+pub(crate) fn make_logs() -> Result<(), LayerFailure> {
+    match rustix::fs::mkdir("/workspace/logs", Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => answer(&[]),
+        Err(errno) => Err(io::Error::from(errno).into()),
+    }
 }
 
 fn open(at: &str) -> Result<Dir, LayerFailure> {

@@ -16,16 +16,19 @@ const ABI_WANTED: ABI = ABI::V6;
 /// Without this it is no wall to stand alone: moves between directories and truncation.
 const ABI_NEEDED: ABI = ABI::V3;
 
-/// Restricts this process to `places`, which are mounted in the root by now.
-pub(super) fn restrict(places: &[Place]) -> Result<Landlock, SetupError> {
-    let open = |place: &Place| Ok((*place, PathFd::new(format!("/{}", place.name()))?));
-    let opened: Result<Vec<_>, Fault> = places.iter().map(open).collect();
-    opened.and_then(|opened| apply(&opened, CompatLevel::BestEffort)).map_err(fault)
+/// Restricts this process to `places` and to `writable` parts of them, which are mounted in the root by now.
+pub(super) fn restrict(places: &[Place], writable: &[String]) -> Result<Landlock, SetupError> {
+    let open = |(path, writes): (String, bool)| Ok((PathFd::new(path)?, writes));
+    let places = places.iter().map(|place| (format!("/{}", place.name()), place.is_writable()));
+    let parts = writable.iter().map(|part| (format!("/{part}"), true));
+    let opened: Result<Vec<_>, Fault> = places.chain(parts).map(open).collect();
+    opened.and_then(|opened| apply(opened, CompatLevel::BestEffort)).map_err(fault)
 }
 
 /// The same as the only wall, which must be there: an error where the kernel has none that is high enough.
 pub(super) fn restrict_alone(places: &[(Place, OwnedFd)]) -> Result<Landlock, SetupError> {
-    apply(places, CompatLevel::HardRequirement).map_err(fault)
+    let opened = places.iter().map(|(place, directory)| (directory, place.is_writable()));
+    apply(opened, CompatLevel::HardRequirement).map_err(fault)
 }
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;
@@ -34,7 +37,10 @@ fn fault(error: Fault) -> SetupError {
     SetupError::new("Landlock", std::io::Error::other(error))
 }
 
-fn apply(places: &[(Place, impl AsFd)], needed: CompatLevel) -> Result<Landlock, Fault> {
+fn apply(
+    places: impl IntoIterator<Item = (impl AsFd, bool)>,
+    needed: CompatLevel,
+) -> Result<Landlock, Fault> {
     let everything = AccessFs::from_all(ABI_WANTED);
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = everything & !(AccessFs::Execute | AccessFs::MakeChar | AccessFs::MakeBlock);
@@ -46,9 +52,8 @@ fn apply(places: &[(Place, impl AsFd)], needed: CompatLevel) -> Result<Landlock,
         .handle_access(AccessNet::from_all(ABI_WANTED))?
         .scope(Scope::from_all(ABI_WANTED))?
         .create()?;
-    for (place, directory) in places {
-        rules =
-            rules.add_rule(PathBeneath::new(directory, if place.is_writable() { write } else { read }))?;
+    for (directory, writes) in places {
+        rules = rules.add_rule(PathBeneath::new(directory, if writes { write } else { read }))?;
     }
     Ok(match rules.restrict_self()?.ruleset {
         RulesetStatus::FullyEnforced => Landlock::Full,

@@ -20,7 +20,7 @@ const PACK_SIZE: u64 = 64 * GIB;
 /// and the owner may have many elsewhere.
 pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
     let file_size = match task {
-        Task::Clone { .. } | Task::Accept(..) | Task::Serve => PACK_SIZE,
+        Task::Clone { .. } | Task::Accept(..) | Task::Serve { .. } => PACK_SIZE,
         _ => FILE_SIZE,
     };
     for (resource, most) in [

@@ -13,6 +13,7 @@
 
 mod landlock;
 mod limits;
+mod linked;
 mod mounts;
 mod namespaces;
 mod privileges;
@@ -26,7 +27,9 @@ use thiserror::Error;
 
 use host_launch::Report;
 use host_launch::WeakerForm;
-use host_launch::args::Args;
+use host_launch::args::{Args, Task};
+
+use crate::location;
 
 pub(crate) use limits::{forbid_tasks, limit_file_size, limit_memory, limit_time};
 pub(crate) use seccomp::ChildFilter;
@@ -64,12 +67,19 @@ pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
     // Compiled first: a filter that cannot be built should not be found out half-way.
     let filters = seccomp::filters()?;
     let (namespaces, trees) = namespaces::enter(args, handles)?;
-    mounts::pivot(&args.places, trees)?;
+    let work_tree = match &args.task {
+        Task::Serve { work_tree } => work_tree.as_str(),
+        _ => "",
+    };
+    let writable = mounts::pivot(&args.places, trees, work_tree)?;
     limits::restrict_host_worker(&args.task)?;
     privileges::drop_all(args.uid, args.gid, namespaces)?;
-    let landlock = landlock::restrict(&args.places)?;
+    let landlock = landlock::restrict(&args.places, &writable)?;
     for filter in &filters {
         filter.install().map_err(step("installing the seccomp filter"))?;
+    }
+    if !work_tree.is_empty() {
+        location::link(work_tree);
     }
     Ok(Report { namespaces, landlock })
 }

@@ -10,19 +10,26 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, fchdir, pivot_root};
 
-use super::{SetupError, step};
+use super::{SetupError, linked, step};
 use crate::sys;
 use host_launch::args::Place;
 
 const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
 
-/// Makes `trees` (of `places`, in order) all that there is.
-pub(super) fn pivot(places: &[Place], trees: Vec<OwnedFd>) -> Result<(), SetupError> {
+/// Makes `trees` (of `places`, in order) all that there is. Returns the writable parts of the repository whose linked work
+/// tree of this name the workspace is.
+pub(super) fn pivot(
+    places: &[Place],
+    trees: Vec<OwnedFd>,
+    work_tree: &str,
+) -> Result<Vec<String>, SetupError> {
     // Whatever this namespace does must not reach the one it was copied from, nor the other way round.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(step("making mounts private"))?;
     for (place, tree) in places.iter().zip(&trees) {
-        let read_only = if place.is_writable() { 0 } else { libc::MOUNT_ATTR_RDONLY };
+        // A repository is read-only as soon as its writable parts are mounted.
+        let is_writable = place.is_writable() || *place == Place::Repository;
+        let read_only = if is_writable { 0 } else { libc::MOUNT_ATTR_RDONLY };
         let no_links = if follows_links(*place) { 0 } else { libc::MOUNT_ATTR_NOSYMFOLLOW };
         sys::restrict_mount(tree.as_fd(), HARMLESS | read_only | no_links)
             .map_err(step("restricting a mount (needs Linux 5.14)"))?;
@@ -33,13 +40,19 @@ pub(super) fn pivot(places: &[Place], trees: Vec<OwnedFd>) -> Result<(), SetupEr
             .map_err(step("making a mount point"))?;
     }
     enter(&root).map_err(step("pivot_root"))?;
+    let mut writable = Vec::new();
     for (place, tree) in places.iter().zip(trees) {
         move_mount(tree, "", &root, place.name(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
             .map_err(step("attaching a mount"))?;
+        if *place == Place::Repository {
+            writable =
+                linked::mount_parts(&root, work_tree).map_err(step("mounting parts of a repository"))?;
+        }
     }
     sys::restrict_mount(root.as_fd(), HARMLESS | libc::MOUNT_ATTR_RDONLY)
         .map_err(step("sealing the root"))?;
-    chdir("/").map_err(step("entering the root"))
+    chdir("/").map_err(step("entering the root"))?;
+    Ok(writable)
 }
 
 /// What an agent can write has links that nobody follows by accident, libgit2 least of all: what follows one on purpose does

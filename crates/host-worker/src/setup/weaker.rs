@@ -21,8 +21,8 @@ use host_launch::{Namespaces, Report};
 pub(super) fn is_needed(args: &Args, handles: &[OwnedFd]) -> Result<bool, SetupError> {
     match sys::fork().map_err(step("trying the jail"))? {
         sys::Fork::Child => {
-            let tried =
-                namespaces::enter(args, handles).and_then(|(_, trees)| mounts::pivot(&args.places, trees));
+            let tried = namespaces::enter(args, handles)
+                .and_then(|(_, trees)| mounts::pivot(&args.places, trees, ""));
             sys::exit_now(i32::from(tried.is_err()))
         }
         sys::Fork::Parent(trial) => {
@@ -36,7 +36,7 @@ pub(super) fn is_needed(args: &Args, handles: &[OwnedFd]) -> Result<bool, SetupE
 }
 
 pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupError> {
-    if !matches!(args.task, Task::Serve | Task::Recover | Task::Report) {
+    if !matches!(args.task, Task::Serve { .. } | Task::Recover | Task::Report) {
         return Err(SetupError::new("in the form landlock-only", Errno::OPNOTSUPP)
             .hint(" (clones and overlays need root or user namespaces)"));
     }
@@ -49,6 +49,8 @@ pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
     let trees: Vec<(Place, _)> = paths
         .iter()
         .zip(handles)
+        // Only git needs it, which is refused here.
+        .filter(|((place, _), _)| *place != Place::Repository)
         .map(|((place, path), handle)| Ok((*place, namespaces::open_again(handle, path)?)))
         .collect::<Result<_, Errno>>()
         .map_err(step("opening the directories"))?;

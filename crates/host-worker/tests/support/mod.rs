@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use host_launch::{HostWorkerProcess, HostWorkerSpec, Launcher};
+use host_launch::{HostWorkerProcess, HostWorkerSpec, Launcher, LinkedSpec};
 use ops::{
     Bounds, EditResult, Git, GitDiffFlag, GitResult, OpResult, Operation, Outcome, ToolFailure, WriteResult,
 };
@@ -181,6 +181,11 @@ impl Hand {
     }
 
     pub fn start_by(launcher: &Launcher, scratch: &Scratch) -> Self {
+        Self::start_in(launcher, scratch, None)
+    }
+
+    /// One of a workspace that is a linked work tree.
+    pub fn start_in(launcher: &Launcher, scratch: &Scratch, linked: Option<LinkedSpec>) -> Self {
         let dir = scratch.dir.path();
         let process = launcher
             .serve(&HostWorkerSpec {
@@ -188,6 +193,7 @@ impl Hand {
                 state: Some(directory(&dir.join("state"))),
                 pkg: Some(directory(&dir.join("pkg"))),
                 private: Some(directory(&dir.join("private"))),
+                linked,
                 owner_uid: scratch.uid,
                 owner_gid: scratch.uid,
             })

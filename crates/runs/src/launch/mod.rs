@@ -39,7 +39,7 @@ use crate::quota::Projects;
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
 use crate::workspace::{self, Purpose, Roots};
-use crate::{boundary, execution_log};
+use crate::{boundary, execution_log, linked};
 
 use pool::Pool;
 use source::Source;
@@ -171,7 +171,7 @@ impl Launcher {
             Place::of(&directory.handle)
                 .map_err(|error| Refusal::internal("looking at the run's directories", &error))
         };
-        let Opened { workspace, state, private, log, pkg } = &opened;
+        let Opened { workspace, state, private, log, pkg, linked } = &opened;
         let fingerprint = LaunchFingerprint {
             container_started: started_at,
             guest: self.guest.of(wanted.hardening.boundary).to_owned(),
@@ -184,8 +184,9 @@ impl Launcher {
             log: Some(place(log)?),
             root: resources.root.as_ref().map(RootLayer::place).transpose()?,
             warm,
+            linked: linked.as_ref().and_then(linked::kept),
         };
-        let host_worker = HostWorkerLane::new(workspace, state, pkg.as_ref(), private)
+        let host_worker = HostWorkerLane::new(workspace, state, pkg.as_ref(), private, linked.as_ref())
             .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
         let started = Started {
             image_id: image.id().to_string(),
@@ -222,7 +223,7 @@ impl Launcher {
         };
         block_in_place(|| self.projects.allot(record, record.spec.limits.disk()));
         let seen = wanted.hardening.run_as.user().on_host(self.host.user_map);
-        let Source { directory: workspace, layer } =
+        let Source { directory: workspace, layer, linked } =
             self.workspace(record, seen, principal, resources).await?;
         let state_path = self.directories.run_state(&run);
         let state = block_in_place(|| self.make(record, &state_path, workspace.owner))
@@ -241,7 +242,7 @@ impl Launcher {
         let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's private directory", &error))?;
         resources.made.push(private_path);
-        Ok((Opened { workspace, state, private, log, pkg }, layer))
+        Ok((Opened { workspace, state, private, log, pkg, linked }, layer))
     }
 
     /// A container that is made for the run.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use containers::{Amount, HostUser, IdMap, MountError, OverlayError, UserMap};
-use executor::Directory;
+use executor::{Directory, LinkedRepository};
 use identity::Principal;
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -16,7 +16,7 @@ use tokio::task::block_in_place;
 
 use super::Launcher;
 use crate::directories::Directories;
-use crate::linked::linked;
+use crate::linked::{in_place, linked};
 use crate::resources::RunResources;
 use crate::workspace::{self, Purpose, Roots};
 
@@ -24,11 +24,13 @@ use crate::workspace::{self, Purpose, Roots};
 pub(crate) struct Source {
     pub(crate) directory: Directory,
     pub(crate) layer: Option<Layer>,
+    /// The repository of a linked work tree that is used in place.
+    pub(crate) linked: Option<LinkedRepository>,
 }
 
 impl From<Directory> for Source {
     fn from(directory: Directory) -> Self {
-        Self { directory, layer: None }
+        Self { directory, layer: None, linked: None }
     }
 }
 
@@ -44,7 +46,9 @@ impl Launcher {
         match &record.spec.workspace {
             Workspace::Bind { path } => {
                 let field = "workspace.bind.path";
-                block_in_place(|| self.roots.open(field, path, Purpose::Own, principal)).map(Source::from)
+                let directory = block_in_place(|| self.roots.open(field, path, Purpose::Own, principal))?;
+                let linked = in_place(&self.roots, &directory, principal).await;
+                Ok(Source { directory, layer: None, linked })
             }
             Workspace::Managed => {
                 let made = self
@@ -68,7 +72,7 @@ impl Launcher {
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 resources.made.push(path);
                 let (from, work_tree) = match &linked {
-                    Some(linked) => (&linked.repository, Some(linked.name.as_str())),
+                    Some(linked) => (&linked.directory, Some(linked.work_tree.as_str())),
                     None => (&source, None),
                 };
                 executor::clone_repository(from, &made, revision.as_deref(), work_tree).await?;
@@ -133,7 +137,7 @@ impl Launcher {
             .map_err(|error| Refusal::internal("making the mount points", &error))?;
         resources.slot_directory = Some(slots.clone());
         let directory = mounted(beneath, &layers, &slots, seen, self.host.user_map)?;
-        Ok(Source { directory, layer: Some(layer) })
+        Ok(Source { directory, layer: Some(layer), linked: None })
     }
 }
 

@@ -36,6 +36,19 @@ pub struct LaunchFingerprint {
     /// What a warm container was made as, before it was this run's: its slots and its label have this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm: Option<RunId>,
+    /// The repository of a workspace that is a linked work tree, if git operations use it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linked: Option<Linked>,
+}
+
+/// A linked work tree in its repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Linked {
+    pub path: PathBuf,
+    pub repository: Place,
+    /// The name that the work tree has there, and the directory of this name.
+    pub work_tree: String,
+    pub own: Place,
 }
 
 impl LaunchFingerprint {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use wire::v1;
 
 pub use hold::{Held, Hold};
-pub use launch_fingerprint::{LaunchFingerprint, Place};
+pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
 
 use crate::time::Timestamp;
 
