@@ -69,8 +69,8 @@ impl Patience {
 }
 
 impl CallTask {
-    /// Decides over a call of a run that may be held: `None` if it can be made now, a place among the waiting calls if an
-    /// approval holds the run, or a refusal.
+    /// Decides over a call of a run that may be held: `None` if it can be made now or in a moment, a place among the waiting
+    /// calls if an approval holds the run, or a refusal.
     pub(super) fn beside(
         &self,
         run: &Run,
@@ -80,6 +80,7 @@ impl CallTask {
     ) -> Result<Option<Queued>, Refusal> {
         match run.lanes_for(operation) {
             Ok(_) => return Ok(None),
+            Err(_) if run.is_resuming() => return Ok(None),
             Err(refused) if refused.reason != Reason::AwaitingApproval => return Err(refused),
             Err(_) => {}
         }
