@@ -152,7 +152,9 @@ async fn runs_on_sibling_work_trees_commit_at_once_and_after_their_daemon_was_ki
         own(tree, 4321);
     }
     git(&other, &["worktree", "add", "-q", other.with_file_name("beside").to_str().unwrap()]);
-    [&main, &other].into_iter().for_each(|repository| own(repository, 4321));
+    for repository in [&main, &other] {
+        own(repository, 4321);
+    }
     let commits = |mut run: RunHandle, name: &'static str| async move {
         for number in 0..COMMITS {
             run.ok(calls::write("a.txt", &format!("{name} {number}\n"))).await;

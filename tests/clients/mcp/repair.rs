@@ -36,7 +36,9 @@ async fn repair(client: &mut Client) {
 
     let places = json!({"pattern": "len\\(values\\) - 1", "output_mode": "content", "-n": true});
     let place = reads(client, "grep", places).await;
-    assert_eq!(place, "/workspace/stats.py:2:    return sum(values) / (len(values) - 1)\n");
+    // Python has compiled the two modules meanwhile.
+    let line = "/workspace/stats.py:2:    return sum(values) / (len(values) - 1)\n";
+    assert_eq!(place, format!("{line}[2 files or directories not searched: 2 binary]\n"));
     let edit = json!({
         "file_path": "/workspace/stats.py",
         "old_string": "(len(values) - 1)",

@@ -168,7 +168,7 @@ mod tests {
                 bad("start.term")
             );
         }
-        for command in [words(&[""]), words(&["a/b"]), words(&["a\0"]), words(&["a", "b\0"])] {
+        for command in [words(&[""]), words(&["a\0"]), words(&["a", "b\0"])] {
             assert_eq!(refused(TerminalStart { command, ..Default::default() }), bad("start.command"));
         }
         let many = vec!["x".repeat(1_000); 200];

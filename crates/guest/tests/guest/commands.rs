@@ -149,24 +149,25 @@ async fn programs_are_found_or_refused_with_a_reason() {
     let guest = Guest::start().await;
     symlink("/bin/rm", guest.project().join("ls")).unwrap();
     let denied = guest.project().join("ls").to_str().unwrap().to_owned();
-    let broken = guest.script("broken", "no magic");
+    let text = guest.script("text", "echo text");
     let no_interpreter = guest.script("nowhere", "#!/no/such/interpreter\n");
     let fine = guest.script("fine", "#!/bin/sh\necho fine $0 $1\n");
     for (program, reason) in [
         ("no-such-program", Reason::NotFound),
         ("/no/such/program", Reason::NotFound),
-        ("./fine", Reason::InvalidArgument),
+        // A path from the directory means `/workspace/fine`, and this guest has no mount there.
+        ("./fine", Reason::NotFound),
         ("rm", Reason::CommandNotAllowed),
         (&denied, Reason::CommandNotAllowed),
         ("/etc/passwd", Reason::PermissionDenied),
         ("/etc", Reason::PermissionDenied),
-        (&broken, Reason::InvalidArgument),
         (&no_interpreter, Reason::NotFound),
     ] {
         let refused = guest.refused(command(&[program])).await;
         assert_eq!(refused.reason, reason, "{program}: {}", refused.message);
     }
     assert_eq!(guest.ran(command(&[&fine, "x"])).await.stdout, format!("fine {fine} x\n"));
+    assert_eq!(guest.ran(command(&[&text])).await.stdout, "text\n", "a file without #! is for sh");
 }
 
 #[tokio::test]
