@@ -220,7 +220,7 @@ async fn a_command_s_exit_code_is_passed_through() {
         (open, &["--", "sh", "-c", "exit 255"], 255),
         (open, &["--", "sh", "-c", "kill -9 $$"], 137),
         (open, &["--timeout", "5s", "--", "sleep", "60"], 124),
-        (open, &["--", "no-such-program"], 125),
+        (open, &["--", "no-such-program"], 127),
         (review, &["--", "rm", "x"], 126),
         (review, &["--", "sh", "-c", "true"], 123),
     ];

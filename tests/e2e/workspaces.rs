@@ -171,11 +171,11 @@ async fn runs_on_sibling_work_trees_commit_at_once_and_after_their_daemon_was_ki
 
     // The container sees nothing of the repository, and what it writes into `.git` leads nowhere.
     let script = format!(
-        "test ! -e {} && echo 'gitdir: {}/.git/worktrees/beside' > /project/.git",
+        "test ! -e {} && echo 'gitdir: {}/.git/worktrees/beside' > /workspace/.git",
         main.display(),
         other.display()
     );
-    left.ok(calls::shell(&script)).await;
+    assert!(format!("{:?}", left.ok(calls::shell(&script)).await).contains("exit_code: Some(0)"));
     let left = commits(left, "left").await;
     daemon.kill().await;
     daemon.launch().await;

@@ -147,7 +147,7 @@ async fn every_other_profile_is_as_before() {
         assert!(env.contains(&"HOME=/tmp"), "{profile}: {env:?}");
         let tmp = found["HostConfig"]["Tmpfs"]["/tmp"].as_str().unwrap();
         assert!(tmp.starts_with("rw,noexec,nosuid,nodev,mode=1777,size="), "{profile}: {tmp}");
-        assert_eq!(found["Mounts"].as_array().unwrap().len(), 6, "{profile}");
+        assert_eq!(found["Mounts"].as_array().unwrap().len(), 9, "{profile}");
         let request =
             CreateRunRequest { writable_paths: vec!["/logs".to_owned()], ..requests::managed(profile) };
         let refused = daemon.run_with(request).await.map(|_| ()).unwrap_err();
