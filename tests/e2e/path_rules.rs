@@ -62,7 +62,7 @@ async fn start() -> (Daemon, RunHandle) {
     (daemon, run)
 }
 
-/// How a call ends: `allow`, `ask`, `deny` by the gateway, or the reason of the lane that refuses the path.
+/// End of a call: `allow`, `ask`, `deny` by the gateway, or the reason of the lane that refuses the path.
 async fn ends(run: &mut RunHandle, operation: Operation) -> String {
     match run.call(operation).await {
         Err(refused) => {

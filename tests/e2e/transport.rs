@@ -118,7 +118,7 @@ async fn what_a_request_brings_is_taken_up_to_its_bound_and_refused_in_words() {
     run.upload("f", &vec![1; 20_000_000]).await;
     assert_eq!(run.ran(calls::shell("wc -c < f")).await.stdout.trim(), "20000000");
 
-    // Of an edit and a patch only the change is in the message: the file may be larger than any message.
+    // An edit and a patch bring only the change, so the file may be larger than any message.
     let text = "---\nartifacts: []\n---\n".to_owned() + &"A line of a long file.\n".repeat(220_000) + "end\n";
     run.upload("long.md", text.as_bytes()).await;
     let edit = json!({"file_path": "long.md", "old_string": "end", "new_string": "ends"});

@@ -188,7 +188,7 @@ async fn runs_on_sibling_work_trees_commit_at_once_and_after_their_daemon_was_ki
     git(&main, &["fsck", "--strict"]);
     left.stop().await;
     right.stop().await;
-    // A later run believes the file no more than the repository does.
+    // A later run believes the file only as far as the repository does.
     let mut again = daemon.run_on(requests::bind("open", &trees[0])).await;
     again.ok(calls::write("b.txt", "new\n")).await;
     let refused = format!("{:?}", again.call(calls::git_log("HEAD")).await);

@@ -33,7 +33,7 @@ struct Directories {
     state: OwnedFd,
     pkg: Option<OwnedFd>,
     private: OwnedFd,
-    /// Of the linked work tree that the workspace is, with its name there.
+    /// Repository of the linked work tree that the workspace is, with the tree's name there.
     repository: Option<(OwnedFd, String)>,
     owner_uid: u32,
     owner_gid: u32,

@@ -204,7 +204,7 @@ pub(crate) fn consider(
     let reads = if decision.verdict == Verdict::Allow { reads } else { Vec::new() };
     let mut terms = profile.approvals.terms(decision.risk);
     if asks_for_path {
-        // How a command begins says nothing about the files that it reads.
+        // The first words of a command say nothing about the files that it reads.
         terms.remember.retain(|form| *form != Form::Prefix);
     }
     Ok(Ticket {

@@ -46,7 +46,7 @@ impl Weighed<'_> {
         self.rulings.iter().rposition(|ruling| ruling.verdict == strictest)
     }
 
-    /// Whether a rule for paths asks.
+    /// True if a rule for paths asks.
     pub(crate) fn asks_for_path(&self) -> bool {
         self.rulings
             .iter()

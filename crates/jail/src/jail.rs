@@ -104,7 +104,7 @@ impl Jail {
         self.guard.as_ref().map_or(Ok(()), |guard| guard.check(path, access))
     }
 
-    /// Whether the profile has rules for paths.
+    /// True if the profile has rules for paths.
     pub fn has_rules(&self) -> bool {
         self.guard.is_some()
     }

@@ -64,12 +64,12 @@ impl PathPattern {
         self.matches_text(&path.to_string())
     }
 
-    /// Whether it matches a path in alias form.
+    /// Returns whether it matches a path in alias form.
     pub(crate) fn matches_text(&self, path: &str) -> bool {
         self.matcher.is_match(path)
     }
 
-    /// Whether it matches a path in alias form, or everything beneath it.
+    /// Returns whether it matches a path in alias form, or everything beneath it.
     pub(crate) fn takes_in(&self, path: &str) -> bool {
         self.matches_text(path) || self.text.strip_suffix("/**") == Some(path)
     }

@@ -34,7 +34,7 @@ impl RuledAccess {
         match access {
             Access::Read => self != Self::Write,
             Access::Write => self != Self::Read,
-            // Nothing that runs is judged by its files.
+            // The files of a running program are not judged.
             Access::Execute => false,
         }
     }
@@ -52,7 +52,7 @@ pub struct RuledPaths {
 }
 
 impl RuledPaths {
-    /// Whether the rule applies to `access` to this path.
+    /// Returns whether the rule applies to `access` to this path.
     pub fn cover(&self, path: &SandboxPath, access: Access) -> bool {
         self.cover_text(&path.to_string(), access)
     }
@@ -63,7 +63,7 @@ impl RuledPaths {
             && !self.except.iter().any(|pattern| pattern.takes_in(path))
     }
 
-    /// Whether the rule may apply to something beneath this directory.
+    /// Returns whether the rule may apply to something beneath this directory.
     pub fn may_cover_beneath(&self, directory: &SandboxPath, access: Access) -> bool {
         self.access.is_of(access)
             && self.path.iter().any(|pattern| pattern.may_be_beneath(directory))
@@ -75,7 +75,7 @@ impl RuledPaths {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathRule {
     pub paths: RuledPaths,
-    /// Whether a reviewer can consent to it, in a call that names the path.
+    /// True if a reviewer can consent to it, in a call that names the path.
     pub asks: bool,
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn judge<'p>(
         let path = named.iter().find(|path| covers(rule, path))?;
         Some((number, rule, path.excerpt()))
     });
-    // Of equally strict ones the first.
+    // The first of equally strict ones counts.
     found.reduce(|best, next| if next.1.decision > best.1.decision { next } else { best })
 }
 

@@ -47,7 +47,7 @@ const KNOWN: [&str; 6] =
 /// Files that make a repository a part of another.
 const REDIRECTIONS: [&str; 2] = ["commondir", "gitdir"];
 
-/// Where the repository is.
+/// Place of the repository.
 struct Location {
     /// HEAD and index.
     own: PathBuf,
@@ -258,7 +258,7 @@ pub(super) fn is_partial(config: &Config) -> bool {
     partial
 }
 
-/// Whether the branch is that of another work tree of the repository, which would not follow a commit.
+/// Returns whether another work tree of the repository has the branch, which would not follow a commit.
 pub(super) fn is_checked_out_elsewhere(branch: &str) -> bool {
     let Some(own) = location::linked() else { return false };
     let common = Path::new(REPOSITORY);
@@ -274,7 +274,7 @@ pub(super) fn is_checked_out_elsewhere(branch: &str) -> bool {
     })
 }
 
-/// Whether the history of a linked work tree ends where the library does not know of it: it looks for that in the work
+/// Returns whether the history of a linked work tree ends where the library does not know of it: it looks for that in the work
 /// tree's part of the repository.
 pub(super) fn is_shallow_elsewhere(repository: &Repository) -> bool {
     repository.is_worktree() && kind(&repository.commondir().join("shallow")).is_some()

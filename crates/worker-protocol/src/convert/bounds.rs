@@ -66,7 +66,7 @@ fn rule_to_wire(PathRule { paths, asks }: &PathRule) -> v1::PathRule {
 }
 
 fn rule_from_wire(rule: v1::PathRule) -> PathRule {
-    // Each of ours can be read again.
+    // Each of the daemon's own can be read again.
     let patterns =
         |texts: Vec<String>| texts.iter().filter_map(|text| PathPattern::parse(text).ok()).collect();
     let access = match (rule.not_reads, rule.not_writes) {
