@@ -229,12 +229,6 @@ impl Run {
         is_held_totally(&self.record.borrow())
     }
 
-    /// Returns whether the last hold has ended and the commands are about to go on.
-    pub fn is_resuming(&self) -> bool {
-        let record = self.record.borrow();
-        record.state == State::Paused && record.holds.is_empty()
-    }
-
     /// Waits until no call changes a file on the host that had begun before.
     pub async fn writes_end(&self) {
         drop(self.writing.write().await);

@@ -80,7 +80,7 @@ impl CallTask {
     ) -> Result<Option<Queued>, Refusal> {
         match run.lanes_for(operation) {
             Ok(_) => return Ok(None),
-            Err(_) if run.is_resuming() => return Ok(None),
+            Err(refused) if is_resuming(&refused) => return Ok(None),
             Err(refused) if refused.reason != Reason::AwaitingApproval => return Err(refused),
             Err(_) => {}
         }
@@ -175,6 +175,13 @@ impl CallTask {
         };
         refused.with("waited_ms", millis)
     }
+}
+
+/// Returns whether a run was refused between the end of its last hold and READY: it is paused, and nothing holds it.
+fn is_resuming(refused: &Refusal) -> bool {
+    let is =
+        |name: &str, value: &str| refused.metadata.iter().any(|(key, text)| *key == name && text == value);
+    is("state", "PAUSED") && !refused.metadata.iter().any(|(key, _)| *key == "held_by")
 }
 
 /// The refusal of a call beside an approval: which one, who decides, until when, and what is possible meanwhile.
