@@ -335,7 +335,7 @@ impl CallTask {
         self.check_agent(&decoded.agent_id, &spec)?;
         self.calls.runs.check_deny_list(&spec, self.calls.gateway.policy().profile(&spec.profile))?;
         // While a reviewer is asked, others may be asked as well.
-        run.lanes_for_asking()?;
+        run.check_asking()?;
         // The container has a directory of this name all the same.
         if spec.pkg_path.is_none() && operation.paths().iter().any(|path| path.mount() == Mount::Pkg) {
             return Err(Refusal::new(Reason::SandboxViolation, "this run has no @pkg").with("mount", "@pkg"));

@@ -8,8 +8,10 @@ use store::run::{Held, Hold, Record, State};
 ///
 /// A pause and an alert come before approvals, which are settled without the caller.
 pub(crate) fn takes_no_call(record: &Record) -> Refusal {
-    let refused = takes_no_calls(record.state);
-    if record.state != State::Paused {
+    // A hold is there before the run is PAUSED.
+    let state = if record.state == State::Ready { State::Paused } else { record.state };
+    let refused = takes_no_calls(state);
+    if state != State::Paused {
         return refused;
     }
     let holds = &record.holds;

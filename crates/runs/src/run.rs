@@ -183,18 +183,39 @@ impl Run {
         lanes.filter(|_| record.state == State::Ready).ok_or_else(|| takes_no_call(&record))
     }
 
-    /// The lanes for a call of this operation. What only looks is done also while a reviewer is asked about another call.
-    pub fn lanes_for(&self, operation: &Operation) -> Result<Arc<Lanes>, Refusal> {
-        if operation.has_effect() || self.is_held_for(operation) {
-            self.lanes()
+    /// Returns how the run stands towards a call of this operation. A call that only looks is made also while a reviewer is asked
+    /// about another call.
+    pub fn standing(&self, operation: &Operation) -> Standing {
+        let record = self.record.borrow();
+        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(lanes) = lanes.filter(|_| matches!(record.state, State::Ready | State::Paused)) else {
+            return Standing::Over(takes_no_calls(record.state));
+        };
+        let held = if operation.has_effect() { is_held } else { is_held_totally };
+        if !held(&record) {
+            Standing::Ready(lanes)
+        } else if is_resuming(&record) {
+            Standing::Resuming
         } else {
-            self.lanes_for_review()
+            Standing::Held(takes_no_call(&record))
         }
     }
 
-    /// The lanes, while the run takes calls that ask first.
-    pub fn lanes_for_asking(&self) -> Result<Arc<Lanes>, Refusal> {
-        if self.is_held_totally() { self.lanes() } else { self.lanes_for_review() }
+    /// Checks that a call may ask for consent: nothing holds the run but calls that wait for theirs.
+    pub fn check_asking(&self) -> Result<(), Refusal> {
+        let record = self.record.borrow();
+        if is_held_totally(&record) && !is_resuming(&record) {
+            return Err(takes_no_call(&record));
+        }
+        drop(record);
+        self.lanes_for_review().map(drop)
+    }
+
+    /// The lanes, after the moment in which the run goes on again if it is in that.
+    pub async fn lanes_resumed(&self) -> Result<Arc<Lanes>, Refusal> {
+        let mut record = self.record.clone();
+        let _ = record.wait_for(|record| !is_resuming(record)).await;
+        self.lanes()
     }
 
     /// The lanes for looking at what a reviewer decides on: also while the run is paused, when its commands stand still.
@@ -204,18 +225,12 @@ impl Run {
         lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
     }
 
-    /// Waits while the run is paused for calls of this operation. What it is then is for [`Self::lanes_for`] to say.
+    /// Waits while the run is paused for calls of this operation. What it is then is for [`Self::standing`] to say.
     pub async fn resumed_for(&self, operation: &Operation) {
         let mut record = self.record.clone();
         let held = if operation.has_effect() { is_held } else { is_held_totally };
         // The sender goes with the run's task; its last word stays readable.
         let _ = record.wait_for(|record| !held(record)).await;
-    }
-
-    /// Whether something holds the run from doing this.
-    pub fn is_held_for(&self, operation: &Operation) -> bool {
-        let held = if operation.has_effect() { is_held } else { is_held_totally };
-        held(&self.record.borrow())
     }
 
     /// Waits until nothing holds the run but calls that wait for their approval.
@@ -310,14 +325,28 @@ impl Run {
     }
 }
 
+/// How a run stands towards a call.
+pub enum Standing {
+    /// The call can be made now.
+    Ready(Arc<Lanes>),
+    /// It can be made in a moment: the last hold has ended, and the run is about to go on.
+    Resuming,
+    /// Something holds the run from it, which the refusal names.
+    Held(Refusal),
+    /// The run takes no calls, or not yet.
+    Over(Refusal),
+}
+
 /// Holds are in the record before the run is PAUSED, and it is READY again when they have left it.
 fn is_held(record: &Record) -> bool {
     !record.holds.is_empty() || record.state == State::Paused
 }
 
 fn is_held_totally(record: &Record) -> bool {
-    if record.holds.is_empty() {
-        return record.state == State::Paused;
-    }
-    record.holds.iter().any(|held| held.hold.is_total())
+    is_resuming(record) || record.holds.iter().any(|held| held.hold.is_total())
+}
+
+/// Returns whether the last hold has ended and the commands are about to go on, which takes milliseconds.
+fn is_resuming(record: &Record) -> bool {
+    record.state == State::Paused && record.holds.is_empty()
 }

@@ -21,7 +21,7 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Caller, Gateway, Permit, UnixMillis};
 use ops::{Operation, Reason};
 use refusal::Refusal;
-use runs::Run;
+use runs::{Run, Standing};
 use store::run::Hold;
 
 use super::record::{Journal, Times};
@@ -78,11 +78,10 @@ impl CallTask {
         operation: &Operation,
         patience: Patience,
     ) -> Result<Option<Queued>, Refusal> {
-        match run.lanes_for(operation) {
-            Ok(_) => return Ok(None),
-            Err(refused) if is_resuming(&refused) => return Ok(None),
-            Err(refused) if refused.reason != Reason::AwaitingApproval => return Err(refused),
-            Err(_) => {}
+        match run.standing(operation) {
+            Standing::Ready(_) | Standing::Resuming => return Ok(None),
+            Standing::Held(refused) if refused.reason == Reason::AwaitingApproval => {}
+            Standing::Held(refused) | Standing::Over(refused) => return Err(refused),
         }
         let gateway = &self.calls.gateway;
         if patience.refuses {
@@ -159,29 +158,22 @@ impl CallTask {
 
     fn waited_too_long(&self, run: &Run, operation: &Operation, waited: Duration) -> Refusal {
         let millis = waited.as_millis().to_string();
-        let refused = match run.lanes_for(operation) {
-            Ok(_) => {
+        let refused = match run.standing(operation) {
+            Standing::Ready(_) | Standing::Resuming => {
                 Refusal::new(Reason::Overloaded, "the call's time was over before it had a slot; try again")
                     .retry_after(Duration::from_secs(1))
             }
-            Err(refused) if refused.reason == Reason::AwaitingApproval => {
+            Standing::Held(refused) if refused.reason == Reason::AwaitingApproval => {
                 let why = format!(
                     "this call waited for {:.1} s, as long as its own time allows",
                     waited.as_secs_f64()
                 );
                 awaiting(&self.calls.gateway, run, &why)
             }
-            Err(refused) => refused,
+            Standing::Held(refused) | Standing::Over(refused) => refused,
         };
         refused.with("waited_ms", millis)
     }
-}
-
-/// Returns whether a run was refused between the end of its last hold and READY: it is paused, and nothing holds it.
-fn is_resuming(refused: &Refusal) -> bool {
-    let is =
-        |name: &str, value: &str| refused.metadata.iter().any(|(key, text)| *key == name && text == value);
-    is("state", "PAUSED") && !refused.metadata.iter().any(|(key, _)| *key == "held_by")
 }
 
 /// The refusal of a call beside an approval: which one, who decides, until when, and what is possible meanwhile.

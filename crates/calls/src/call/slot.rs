@@ -8,7 +8,7 @@ use gateway::Caller;
 use gateway::limits::concurrency::{Place, Turn};
 use ops::{Lane, Operation, Reason};
 use refusal::Refusal;
-use runs::Run;
+use runs::{Run, Standing};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
 
 use super::CallTask;
@@ -44,18 +44,14 @@ impl CallTask {
                 run.resumed_for(operation).await;
                 let place = self.calls.limits.place(caller, &spec.profile, turn).await?;
                 let writing = writing(run, operation).await;
-                if run.is_held_for(operation) {
-                    // Paused in this moment, unless it has ended.
-                    run.lanes_for_review()?;
-                    continue;
-                }
+                let lanes = match run.standing(operation) {
+                    Standing::Ready(lanes) => lanes,
+                    // Paused in this moment.
+                    Standing::Resuming | Standing::Held(_) => continue,
+                    Standing::Over(refused) => return Err(refused),
+                };
                 self.calls.quotas.check(&run.disk, operation)?;
-                return Ok(Slot {
-                    lanes: run.lanes_for(operation)?,
-                    _place: place,
-                    _writing: writing,
-                    _alone: None,
-                });
+                return Ok(Slot { lanes, _place: place, _writing: writing, _alone: None });
             }
         };
         let room = self.unless_over(run, room).await;

@@ -4,6 +4,7 @@ use calls::Calls;
 use dialects::{Format, UpstreamTool};
 use futures_util::future::join_all;
 use identity::RunId;
+use refusal::Refusal;
 use serde_json::Value;
 use wire::v1;
 
@@ -33,8 +34,12 @@ impl Upstream {
 pub(super) async fn offer(calls: &Calls, run: RunId, offered: &Offered) -> Upstream {
     let mut upstream = Upstream { tools: Vec::new(), servers: Vec::new() };
     let servers: Vec<_> = offered.servers().collect();
-    let lanes = calls.runs.living_run(run).and_then(|run| run.lanes().map(|lanes| (run, lanes)));
-    let (run, lanes) = match lanes {
+    let found = async {
+        let run = calls.runs.living_run(run)?;
+        let lanes = run.lanes_resumed().await?;
+        Ok::<_, Refusal>((run, lanes))
+    };
+    let (run, lanes) = match found.await {
         Ok(found) => found,
         Err(refusal) => {
             upstream.servers.extend(servers.into_iter().map(|(name, _)| v1::McpServerStatus {

@@ -170,7 +170,7 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     let run = terminals.runs.living_run(start.run)?;
     // A run that is idle must not end between this and its terminal.
     let busy = run.busy();
-    run.lanes().map_err(|refused| match refused.reason {
+    run.lanes_resumed().await.map_err(|refused| match refused.reason {
         Reason::AwaitingApproval => {
             calls::awaiting(&terminals.gateway, &run, "a terminal does not wait for that")
         }
@@ -233,7 +233,7 @@ where
 {
     let (sink, output) = Sink::pair();
     let limit = session.limits.max_length + SLACK;
-    let opened = match run.lanes() {
+    let opened = match run.lanes_resumed().await {
         Ok(lanes) => {
             let terminal = lanes.terminal(permit, start.size, limit, &sink, &session.cancel).await;
             terminal.map_err(|error| failure(&error).into())
