@@ -1,6 +1,6 @@
 //! What the daemon keeps when runs have ended: listed, used again, and deleted when somebody says so.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use harness::{Clients, Daemon, RunHandle, calls, git, own, reason, requests, v1};
 
@@ -123,12 +123,6 @@ async fn a_linked_work_tree_is_cloned_only_where_its_repository_names_it() {
     let log = calls::git_log("HEAD");
     assert!(format!("{:?}", clone.ok(log).await).contains("second"));
     clone.stop().await;
-    let mut overlay = daemon.run_on(requests::overlay("open", &tree)).await;
-    overlay.ok(calls::write("b.txt", "new\n")).await;
-    let refused = format!("{:?}", overlay.call(calls::git_log("HEAD")).await);
-    assert!(refused.contains("a run on a clone of it has git"), "{refused}");
-    overlay.stop().await;
-
     // An agent that could write the directory points it at another repository of the same owner.
     std::fs::write(tree.join(".git"), format!("gitdir: {}/.git/worktrees/beside\n", other.display()))
         .unwrap();
@@ -194,4 +188,66 @@ async fn runs_on_sibling_work_trees_commit_at_once_and_after_their_daemon_was_ki
     let refused = format!("{:?}", again.call(calls::git_log("HEAD")).await);
     assert!(refused.contains("a run on a clone of it has git"), "{refused}");
     again.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn git_in_an_overlay_of_a_linked_work_tree_writes_into_its_layer_alone() {
+    let mut daemon = Daemon::start().await;
+    let main = daemon.repository("main", &[("a.txt", "one\n")]);
+    let tree = main.with_file_name("tree");
+    git(&main, &["worktree", "add", "-q", tree.to_str().unwrap()]);
+    for path in [&main, &tree] {
+        own(path, 4321);
+    }
+    let files = |path: &Path| {
+        let listed = std::process::Command::new("find")
+            .arg(path)
+            .args(["-type", "f", "-printf", "%P %T@ %s\n", "-o", "-printf", "%P %m\n"])
+            .output();
+        let mut lines: Vec<_> =
+            String::from_utf8(listed.unwrap().stdout).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let before = files(&main);
+    let git_state = || {
+        let log = git(&tree, &["log", "--format=%s", "--all"]);
+        (log, git(&tree, &["--no-optional-locks", "status", "--porcelain"]))
+    };
+
+    let mut run = daemon.run_on(requests::overlay("open", &tree)).await;
+    run.ok(calls::write("a.txt", "two\n")).await;
+    run.ok(calls::write("b.txt", "new\n")).await;
+    run.ok(calls::git_add(&["a.txt", "b.txt"])).await;
+    run.ok(calls::git_commit("in the layer")).await;
+    let log = |answer: v1::result::Kind| match answer {
+        v1::result::Kind::Git(log) => log.output,
+        other => panic!("{other:?}"),
+    };
+    let seen = log(run.ok(calls::git_log("HEAD")).await);
+    assert!(seen.contains("in the layer") && seen.contains("first"), "{seen}");
+    // The container does not see the repository, nor its layer.
+    let script = format!("test ! -e {} && test ! -e /workspace/repository", main.display());
+    assert_eq!(run.ran(calls::shell(&script)).await.exit_code, Some(0));
+    assert_eq!(files(&main), before, "the repository");
+    assert_eq!(git_state(), ("first\n".to_owned(), String::new()));
+
+    // It goes on after its daemon was killed, and so do the commits.
+    daemon.kill().await;
+    daemon.launch().await;
+    let mut run = RunHandle { clients: daemon.connect().await, ..run };
+    run.ok(calls::write("c.txt", "more\n")).await;
+    run.ok(calls::git_add(&["c.txt"])).await;
+    run.ok(calls::git_commit("after the daemon")).await;
+    let seen = log(run.ok(calls::git_log("HEAD")).await);
+    assert!(seen.contains("in the layer") && seen.contains("after the daemon"), "{seen}");
+    run.stop().await;
+    assert_eq!(files(&main), before, "the repository");
+
+    // Files are accepted. Commits are not: they would be in a repository that is not the workspace.
+    let paths: Vec<_> = run.diff().await.changes.into_iter().map(|change| change.path).collect();
+    assert_eq!(paths, ["a.txt", "b.txt", "c.txt"]);
+    run.accept(false).await.unwrap();
+    assert_eq!(files(&main), before, "the repository");
+    assert_eq!(git_state(), ("first\n".to_owned(), " M a.txt\n?? b.txt\n?? c.txt\n".to_owned()));
 }

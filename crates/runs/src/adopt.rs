@@ -22,11 +22,12 @@ use executor::{Directory, GuestLane, HostWorkerLane, Lanes, sweep};
 use gateway::{Policy, Profile};
 use jail::Mount;
 use refusal::chain;
-use store::run::{LaunchFingerprint, Ownership, Place, Record, Spec, Started};
+use store::run::{LaunchFingerprint, Layer, Linked, Owner, Ownership, Place, Record, Spec, Started};
 use tokio::task::block_in_place;
 
 use crate::boundary;
 use crate::launch::{Launcher, Wanted, differs, pool, source, wanted};
+use crate::linked::InPlace;
 use crate::mounting::{Opened, Shown, are_restricted, arrived, bind};
 use crate::resources::RunResources;
 use crate::{linked, variables, workspace};
@@ -194,7 +195,7 @@ impl Launcher {
             &found.state,
             found.pkg.as_ref(),
             &found.private,
-            found.linked.as_ref(),
+            found.linked.as_ref().map(|found| &found.repository),
         )
         .map_err(|error| chain(&error))?;
         // Before anybody reads what a host worker that died with its daemon has half done. The next host worker would do it, too.
@@ -248,13 +249,28 @@ impl Launcher {
             _ => None,
         };
         let linked = fingerprint.linked.as_ref().and_then(|was| {
-            let found = linked::again(&self.roots, was, fingerprint.owner);
+            let found = self.repository_again(&run, started.layer, was, fingerprint.owner);
             if found.is_none() {
                 tracing::warn!(run, "a work tree's repository is another one by now: no git operations");
             }
             found
         });
         Ok(Opened { workspace, state, private, log, pkg, linked })
+    }
+
+    fn repository_again(
+        &self,
+        run: &str,
+        layer: Option<Layer>,
+        was: &Linked,
+        owner: Owner,
+    ) -> Option<InPlace> {
+        let Some(layer) = layer else { return linked::again(&self.roots, was, owner) };
+        let found = linked::again(&self.roots, was, layer.owner)?;
+        let again = source::repository_again(run, found, owner, &self.directories, self.host.user_map);
+        again
+            .inspect_err(|refusal| tracing::warn!(run, why = refusal.message, "the layer of a repository"))
+            .ok()
     }
 
     fn workspace_again(

@@ -54,37 +54,46 @@ pub(crate) async fn linked(
     Ok(Some(LinkedRepository { directory: repository, work_tree: name }))
 }
 
+/// The repository for the git operations of a run on a linked work tree, and what is kept of it to know it again by.
+pub(crate) struct InPlace {
+    pub(crate) repository: LinkedRepository,
+    pub(crate) kept: Option<Linked>,
+}
+
 /// Finds the repository for the git operations of a run on `directory`. Without it, a run on a linked work tree has none.
-pub(crate) async fn in_place(
-    roots: &Roots,
-    directory: &Directory,
-    principal: &Principal,
-) -> Option<LinkedRepository> {
-    let found = linked(roots, "workspace.bind.path", directory, principal).await;
-    let found = match found {
-        Ok(found) => found?,
+pub(crate) async fn in_place(roots: &Roots, directory: &Directory, principal: &Principal) -> Option<InPlace> {
+    match linked(roots, "workspace.path", directory, principal).await {
+        Ok(found) => {
+            let repository = found?;
+            Some(InPlace { kept: kept(&repository), repository })
+        }
         Err(refusal) => {
             tracing::info!(why = refusal.message, "a run on a linked work tree has no git operations");
-            return None;
+            None
         }
-    };
-    // A bare repository has none before the first commit in a work tree.
-    if let Err(refusal) = layer::make_logs(&found.directory).await {
-        tracing::warn!(why = refusal.message, "a repository has no directory for reflogs");
     }
-    Some(found)
+}
+
+impl InPlace {
+    /// Makes the directory for reflogs, which a bare repository lacks before the first commit in a work tree.
+    pub(crate) async fn with_logs(self) -> Self {
+        if let Err(refusal) = layer::make_logs(&self.repository.directory).await {
+            tracing::warn!(why = refusal.message, "a repository has no directory for reflogs");
+        }
+        self
+    }
 }
 
 /// The repository of a run that outlived its daemon, if it is the one that it was.
-pub(crate) fn again(roots: &Roots, was: &Linked, owner: Owner) -> Option<LinkedRepository> {
+pub(crate) fn again(roots: &Roots, was: &Linked, owner: Owner) -> Option<InPlace> {
     let (path, work_tree) = (was.path.clone(), was.work_tree.clone());
     let directory = Directory { handle: roots.reopen(&path)?, path, owner, is_mapped: false };
-    let found = LinkedRepository { directory, work_tree };
-    (kept(&found)? == *was).then_some(found)
+    let repository = LinkedRepository { directory, work_tree };
+    let kept = kept(&repository)?;
+    (kept == *was).then_some(InPlace { repository, kept: Some(kept) })
 }
 
-/// All that is kept of it, to know it again by.
-pub(crate) fn kept(linked: &LinkedRepository) -> Option<Linked> {
+fn kept(linked: &LinkedRepository) -> Option<Linked> {
     let LinkedRepository { directory, work_tree } = linked;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;

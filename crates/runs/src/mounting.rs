@@ -7,7 +7,7 @@ use containers::{
     Access, Boundary, EtcFiles, Hardening, HostUser, IdMap, MountError, MountSlot, MountSpec, Propagation,
     RunUser, UserMap,
 };
-use executor::{Directory, LinkedRepository};
+use executor::Directory;
 use jail::Mount;
 use ops::Reason;
 use refusal::{Refusal, chain};
@@ -15,6 +15,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
 use store::run::Ownership;
 
+use crate::linked::InPlace;
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
 
@@ -26,7 +27,7 @@ pub(crate) struct Opened {
     pub(crate) log: Directory,
     pub(crate) pkg: Option<Directory>,
     /// In the jail of the host worker alone.
-    pub(crate) linked: Option<LinkedRepository>,
+    pub(crate) linked: Option<InPlace>,
 }
 
 impl Opened {

@@ -39,7 +39,7 @@ use crate::quota::Projects;
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
 use crate::workspace::{self, Purpose, Roots};
-use crate::{boundary, execution_log, linked};
+use crate::{boundary, execution_log};
 
 use pool::Pool;
 use source::Source;
@@ -184,9 +184,10 @@ impl Launcher {
             log: Some(place(log)?),
             root: resources.root.as_ref().map(RootLayer::place).transpose()?,
             warm,
-            linked: linked.as_ref().and_then(linked::kept),
+            linked: linked.as_ref().and_then(|found| found.kept.clone()),
         };
-        let host_worker = HostWorkerLane::new(workspace, state, pkg.as_ref(), private, linked.as_ref())
+        let repository = linked.as_ref().map(|found| &found.repository);
+        let host_worker = HostWorkerLane::new(workspace, state, pkg.as_ref(), private, repository)
             .map_err(|error| Refusal::internal("preparing the host lane", &error))?;
         let started = Started {
             image_id: image.id().to_string(),

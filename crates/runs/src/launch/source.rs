@@ -16,16 +16,19 @@ use tokio::task::block_in_place;
 
 use super::Launcher;
 use crate::directories::Directories;
-use crate::linked::{in_place, linked};
+use crate::linked::{InPlace, in_place, linked};
 use crate::resources::RunResources;
 use crate::workspace::{self, Purpose, Roots};
+
+/// In an overlay's layer, the layer of the repository whose linked work tree the workspace is.
+const REPOSITORY: &str = "repository";
 
 /// The directory, and the layer of an overlay.
 pub(crate) struct Source {
     pub(crate) directory: Directory,
     pub(crate) layer: Option<Layer>,
     /// The repository of a linked work tree that is used in place.
-    pub(crate) linked: Option<LinkedRepository>,
+    pub(crate) linked: Option<InPlace>,
 }
 
 impl From<Directory> for Source {
@@ -47,7 +50,10 @@ impl Launcher {
             Workspace::Bind { path } => {
                 let field = "workspace.bind.path";
                 let directory = block_in_place(|| self.roots.open(field, path, Purpose::Own, principal))?;
-                let linked = in_place(&self.roots, &directory, principal).await;
+                let linked = match in_place(&self.roots, &directory, principal).await {
+                    Some(found) => Some(found.with_logs().await),
+                    None => None,
+                };
                 Ok(Source { directory, layer: None, linked })
             }
             Workspace::Managed => {
@@ -81,19 +87,26 @@ impl Launcher {
             }
             Workspace::Overlay { path } => {
                 let field = "workspace.overlay.path";
-                block_in_place(|| {
-                    let beneath = self.roots.open(field, path, Purpose::Own, principal)?;
-                    self.overlay(record, &beneath, seen, resources)
-                })
+                let beneath = block_in_place(|| self.roots.open(field, path, Purpose::Own, principal))?;
+                let found = in_place(&self.roots, &beneath, principal).await;
+                let source = block_in_place(|| self.overlay(record, &beneath, found, seen, resources))?;
+                let linked = match source.linked {
+                    Some(found) => Some(found.with_logs().await),
+                    None => None,
+                };
+                Ok(Source { linked, ..source })
             }
         }
     }
 
     /// An overlay on `beneath` with a new layer, which shows what is the owner's as the user's that is `seen`.
+    ///
+    /// If `beneath` is a linked work tree, its repository has an overlay as well, whose layer is in the run's.
     fn overlay(
         &self,
         record: &Record,
         beneath: &Directory,
+        found: Option<InPlace>,
         seen: HostUser,
         resources: &mut RunResources,
     ) -> Result<Source, Refusal> {
@@ -110,18 +123,7 @@ impl Launcher {
         resources.made.push(path);
         containers::check_overlay_layers(as_fd(&layers)).map_err(|error| refusal(&error))?;
         let stat = rustix::fs::fstat(&beneath.handle).map_err(failed("looking at a workspace"))?;
-        // The overlay's own directory looks like its upper one.
-        let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
-        for name in ["upper", "work"] {
-            rustix::fs::mkdirat(&layers.handle, name, Mode::RWXU)
-                .map_err(failed("making the layer of an overlay"))?;
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let upper = rustix::fs::openat(&layers.handle, "upper", flags, Mode::empty())
-            .map_err(failed("opening the layer of an overlay"))?;
-        let (uid, gid) = (Uid::from_raw(beneath.owner.uid), Gid::from_raw(beneath.owner.gid));
-        rustix::fs::fchown(&upper, Some(uid), Some(gid)).map_err(failed("giving a layer its owner"))?;
-        rustix::fs::fchmod(&upper, mode).map_err(failed("giving a layer its mode"))?;
+        let upper = make_layer(beneath, &layers.handle)?;
         // Taken from a file system's clock, as what it is compared with later will be. What changed in the same tick
         // counts as changed since.
         let fresh = rustix::fs::fstat(&upper).map_err(failed("looking at the layer of an overlay"))?;
@@ -136,9 +138,76 @@ impl Launcher {
         std::fs::create_dir_all(&slots)
             .map_err(|error| Refusal::internal("making the mount points", &error))?;
         resources.slot_directory = Some(slots.clone());
-        let directory = mounted(beneath, &layers, &slots, seen, self.host.user_map)?;
-        Ok(Source { directory, layer: Some(layer), linked: None })
+        let users = self.host.user_map;
+        let directory = mounted(beneath, &layers, &slots, seen, users)?;
+        let linked = found.and_then(|found| {
+            let made = rustix::fs::mkdirat(&layers.handle, REPOSITORY, Mode::RWXU)
+                .map_err(failed("making the layer of a repository"))
+                .and_then(|()| layer_of_repository(&layers.path))
+                .and_then(|layers| {
+                    make_layer(&found.repository.directory, &layers.handle)?;
+                    found.beneath(&layers, &slots, seen, users)
+                });
+            made.inspect_err(|refusal| {
+                tracing::warn!(run, why = refusal.message, "an overlay has no git operations");
+            })
+            .ok()
+        });
+        Ok(Source { directory, layer: Some(layer), linked })
     }
+}
+
+impl InPlace {
+    /// The overlay on the repository.
+    fn beneath(
+        self,
+        layers: &Directory,
+        slots: &Path,
+        seen: HostUser,
+        users: Option<UserMap>,
+    ) -> Result<Self, Refusal> {
+        let LinkedRepository { directory, work_tree } = self.repository;
+        let directory = mounted(&directory, layers, slots, seen, users)?;
+        Ok(Self { repository: LinkedRepository { directory, work_tree }, ..self })
+    }
+}
+
+/// Makes what an overlay on `beneath` needs in `layers`, and opens the part that gets the changes.
+fn make_layer(beneath: &Directory, layers: &OwnedFd) -> Result<OwnedFd, Refusal> {
+    let failed = |what| move |error: rustix::io::Errno| Refusal::internal(what, &error);
+    let stat = rustix::fs::fstat(&beneath.handle).map_err(failed("looking at a workspace"))?;
+    // The overlay's own directory looks like its upper one.
+    let mode = Mode::from_raw_mode(stat.st_mode & 0o777);
+    for name in ["upper", "work"] {
+        rustix::fs::mkdirat(layers, name, Mode::RWXU).map_err(failed("making the layer of an overlay"))?;
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let upper = rustix::fs::openat(layers, "upper", flags, Mode::empty())
+        .map_err(failed("opening the layer of an overlay"))?;
+    let (uid, gid) = (Uid::from_raw(beneath.owner.uid), Gid::from_raw(beneath.owner.gid));
+    rustix::fs::fchown(&upper, Some(uid), Some(gid)).map_err(failed("giving a layer its owner"))?;
+    rustix::fs::fchmod(&upper, mode).map_err(failed("giving a layer its mode"))?;
+    Ok(upper)
+}
+
+fn layer_of_repository(layer: &Path) -> Result<Directory, Refusal> {
+    workspace::open_own(&layer.join(REPOSITORY))
+        .map_err(|error| Refusal::internal("opening the layer of a repository", &error))
+}
+
+/// The overlay on the repository of a linked work tree, of a run that lived under a former daemon. It was mounted nowhere but
+/// in that daemon's handle and in the jails of its host workers, and went with them.
+pub(crate) fn repository_again(
+    run: &str,
+    found: InPlace,
+    seen: Owner,
+    directories: &Directories,
+    users: Option<UserMap>,
+) -> Result<InPlace, Refusal> {
+    let layers = layer_of_repository(&directories.layer(run))?;
+    let slots = directories.slots(run);
+    std::fs::create_dir_all(&slots).map_err(|error| Refusal::internal("making the mount points", &error))?;
+    found.beneath(&layers, &slots, HostUser { uid: seen.uid, gid: seen.gid }, users)
 }
 
 /// Refuses a clone that has used up its run's quota before the run has begun.
