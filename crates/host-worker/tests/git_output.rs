@@ -282,7 +282,6 @@ fn diff_is_limited_to_paths_and_bytes() {
     assert_eq!(host_worker.diff(&["--name-only"], &["d"]), "d/a\nd/b\n");
     assert_eq!(host_worker.diff(&["--name-only"], &["*"]), "*\n");
     assert_eq!(host_worker.diff(&["--name-only"], &["@project"]), "*\na\nd/a\nd/b\n");
-    assert_eq!(host_worker.diff(&["--name-only"], &["nothing"]), "");
 
     let whole = host_worker.diff(&[], &[]);
     host_worker.bounds.max_output_bytes = 100;
@@ -399,6 +398,40 @@ fn a_preview_that_is_cut_says_how_much_is_missing() {
         scratch.git(&["add", "."]);
         scratch.own();
     }
+}
+
+#[test]
+fn a_path_that_is_nowhere_is_no_path_without_changes() {
+    let scratch = Scratch::new();
+    scratch.init();
+    for name in ["kept", "dir/gone", "unstaged"] {
+        scratch.write(name, "x\n");
+    }
+    scratch.commit_all("first");
+    fs::remove_file(scratch.workspace().join("dir/gone")).unwrap();
+    scratch.git(&["rm", "-q", "--cached", "unstaged"]);
+    scratch.write("new", "x\n");
+    scratch.own();
+    let mut host_worker = scratch.host_worker();
+    let failure = |answer: Result<ops::GitResult, ops::ToolFailure>| {
+        let failure = answer.unwrap_err();
+        assert_eq!(failure.reason, Reason::NotFound, "{failure:?}");
+        failure.message
+    };
+    for path in ["nowhere", "dir/nowhere", "kept/x", "@project/nowhere"] {
+        let named = paths(&[path]);
+        let words = format!("pathspec '{}' did not match any files", path.trim_start_matches("@project/"));
+        let diff = Git::Diff { flags: vec![], paths: named };
+        assert_eq!(failure(host_worker.git(diff)), words);
+        assert_eq!(failure(host_worker.git(support::log(&[], "HEAD", &[path]))), words);
+        assert_eq!(failure(host_worker.git(support::log(&[], "HEAD..HEAD", &["kept", path]))), words);
+    }
+    // A file has no changes and is there, in the work tree, the index or the commit, or was there once.
+    for path in ["kept", "new", "unstaged", "dir", ".", "@project"] {
+        host_worker.git(Git::Diff { flags: vec![], paths: paths(&[path]) }).unwrap();
+        host_worker.git(support::log(&[], "HEAD..HEAD", &[path])).unwrap();
+    }
+    assert!(host_worker.log(&[], "HEAD", &["dir/gone"]).contains("first"));
 }
 
 #[test]

@@ -177,13 +177,13 @@ fn has_dot_git(path: &[u8]) -> bool {
 }
 
 /// Whether the index has the path, or something beneath it.
-fn is_tracked(index: &Index, path: &str) -> bool {
+pub(super) fn is_tracked(index: &Index, path: &str) -> bool {
     (0..=3).any(|stage| index.get_path(Path::new(path), stage).is_some())
         || index.find_prefix(format!("{path}/")).is_ok()
 }
 
 /// The type of what is at `path`, found without following any link. `None` when nothing is there.
-fn look(jail: &Jail, path: &str) -> Result<Option<FileType>, GitError> {
+pub(super) fn look(jail: &Jail, path: &str) -> Result<Option<FileType>, GitError> {
     let root = jail.root(Mount::Project).map_err(|refusal| GitError::Forbidden(refusal.to_string()))?;
     let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
     let resolve = ResolveFlags::BENEATH

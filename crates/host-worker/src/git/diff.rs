@@ -109,7 +109,7 @@ pub(super) fn with_renames(mut diff: Diff<'_>) -> Result<Diff<'_>, GitError> {
 }
 
 /// The tree of HEAD; `None` before the first commit.
-fn head_tree(repository: &Repository) -> Result<Option<Tree<'_>>, GitError> {
+pub(super) fn head_tree(repository: &Repository) -> Result<Option<Tree<'_>>, GitError> {
     match repository.head() {
         Ok(head) => Ok(Some(head.peel_to_tree()?)),
         Err(error) if error.code() == ErrorCode::UnbornBranch => Ok(None),

@@ -33,6 +33,7 @@ mod show;
 mod status;
 mod withheld;
 
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -99,8 +100,32 @@ fn perform(
         Git::Add { paths } => add::add(repository, jail, paths, bounds, output)?,
         Git::Commit { message } => return commit::commit(repository, message, bounds, output).map(Some),
     }
+    if output.is_empty() {
+        exist(repository, jail, command)?;
+    }
     withheld.note(output);
     Ok(None)
+}
+
+/// Checks that each path of a command which has found nothing is one of the work tree, the index or HEAD: a name that is wrong
+/// must not look like a file without changes.
+fn exist(repository: &Repository, jail: &Jail, command: &Git) -> Result<(), GitError> {
+    let (Git::Diff { paths, .. } | Git::Log { paths, .. } | Git::Show { paths, .. }) = command else {
+        return Ok(());
+    };
+    let head = diff::head_tree(repository)?;
+    for path in paths.iter().map(paths::in_work_tree) {
+        let path = path?;
+        let is_in_head = || head.as_ref().is_some_and(|tree| tree.get_path(Path::new(path)).is_ok());
+        if !path.is_empty()
+            && !add::is_tracked(&repository.index()?, path)
+            && !is_in_head()
+            && add::look(jail, path)?.is_none()
+        {
+            return Err(GitError::NoMatch(path.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// The error, with its reason where that is a repository without all of its objects.

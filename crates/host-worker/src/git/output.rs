@@ -28,6 +28,10 @@ impl Output {
         self.omitted += (text.len() - kept) as u64;
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty() && !self.is_cut()
+    }
+
     /// Whether something is left out already.
     pub(super) fn is_cut(&self) -> bool {
         self.omitted > 0
