@@ -141,6 +141,11 @@ impl ContainerCgroup {
         self.counters.read()
     }
 
+    /// Returns whether the container may have so many more processes and threads as it has now.
+    pub fn has_room(&self, processes: u64) -> bool {
+        self.counters.have_room(processes)
+    }
+
     /// Makes an empty leaf among `group`. The name must not be in use; it goes when the value is dropped.
     pub fn leaf(&self, group: Group, name: &str) -> Result<Leaf, CgroupError> {
         well_formed(name)?;

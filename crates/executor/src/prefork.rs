@@ -15,6 +15,10 @@ use crate::placement::{LeafPlacement, unique};
 /// As many wait: one for the next command, and one for who does not wait for that to end.
 const WAITING: usize = 2;
 
+/// Processes that the container must have room for before one is made ahead. One that the kernel refused would look like the
+/// doing of the command that runs meanwhile.
+const LEFT_FREE: u64 = 4;
+
 /// A process that waits.
 pub(crate) struct Ready {
     pub(crate) prepared: Prepared,
@@ -43,7 +47,9 @@ impl Prefork {
         // Ends by itself within seconds, and sooner with the worker.
         let place = Arc::downgrade(self);
         tokio::spawn(async move {
-            while let Some(prefork) = place.upgrade().filter(|prefork| prefork.ready().len() < WAITING) {
+            let is_wanted =
+                |prefork: &Arc<Self>| prefork.ready().len() < WAITING && cgroup.has_room(LEFT_FREE);
+            while let Some(prefork) = place.upgrade().filter(is_wanted) {
                 drop(prefork);
                 let leaf = Arc::new(LeafPlacement::new(cgroup.clone(), guest_host_pid, unique("prefork")));
                 let made = client.prepare(leaf.clone()).await;

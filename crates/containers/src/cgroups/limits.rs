@@ -32,6 +32,8 @@ impl LimitEvents {
 pub(super) struct Counters {
     memory: Option<Count>,
     processes: Option<Count>,
+    /// Processes and threads that there are, and that there may be.
+    number: Option<(Count, Count)>,
 }
 
 impl Counters {
@@ -43,9 +45,11 @@ impl Counters {
             let files = [file(None, unified), file(Some(controller), v1)];
             files.into_iter().flatten().find_map(|file| Count::open(&file).ok())
         };
+        let of_processes = |name: &'static str| find("pids", name, name);
         Self {
             memory: find("memory", "memory.events", "memory.oom_control"),
-            processes: find("pids", "pids.events", "pids.events"),
+            processes: of_processes("pids.events"),
+            number: of_processes("pids.current").zip(of_processes("pids.max")),
         }
     }
 
@@ -58,6 +62,17 @@ impl Counters {
             oom_kills: count(&self.memory, "oom_kill"),
             forks_refused: count(&self.processes, "max"),
         }
+    }
+}
+
+impl Counters {
+    /// Returns whether so many more processes can be made. One that has ended counts until its parent has heard of it.
+    pub(super) fn have_room(&self, more: u64) -> bool {
+        let Some((current, most)) = &self.number else { return true };
+        let number = |count: &Count| count.read(|text| text.trim().parse::<u64>().ok());
+        // Without a limit it says `max`.
+        number(most)
+            .is_none_or(|most| number(current).is_none_or(|current| current.saturating_add(more) <= most))
     }
 }
 
@@ -104,6 +119,8 @@ mod tests {
             ("unified", "memory.events", "oom_kill 1\n"),
             ("memory", "memory.oom_control", "oom_kill 2\n"),
             ("pids", "pids.events", "max 3\n"),
+            ("pids", "pids.current", "6\n"),
+            ("pids", "pids.max", "8\n"),
         ] {
             fs::create_dir_all(at(name)).unwrap();
             fs::write(at(name).join(file), text).unwrap();
@@ -112,11 +129,16 @@ mod tests {
             format!("30 25 0:25 / {}/{name} rw - {kind} cgroup rw,{name}\n", root.path().display())
         };
         let mounts = mount("memory", "cgroup") + &mount("pids", "cgroup") + &mount("unified", "cgroup2");
-        let found = |membership: &str| {
-            Counters::locate(&membership.replace("ID", id.as_str()), mounts.as_bytes(), &id).read()
+        let counters = |membership: &str| {
+            Counters::locate(&membership.replace("ID", id.as_str()), mounts.as_bytes(), &id)
         };
+        let found = |membership: &str| counters(membership).read();
         let hybrid = "4:memory:/ID\n3:pids:/ID\n0::/\n";
         assert_eq!(found(hybrid), LimitEvents { oom_kills: 2, forks_refused: 3 });
+        assert_eq!([1, 2, 3].map(|more| counters(hybrid).have_room(more)), [true, true, false]);
+        assert!(counters("0::/ID\n").have_room(3), "the kernel does not say");
+        fs::write(at("pids").join("pids.max"), "max\n").unwrap();
+        assert!(counters(hybrid).have_room(3));
         assert_eq!(found("0::/ID\n"), LimitEvents { oom_kills: 1, forks_refused: 0 });
         assert_eq!(found("4:memory:/\n0::/\n"), LimitEvents::default());
     }
