@@ -28,7 +28,9 @@ async fn what_a_command_left_outlives_its_worker_and_its_daemon() {
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let container = run.run.container_id.clone();
     assert!(run.ran(calls::shell(CHATTY)).await.kill.unwrap().running > 0);
-    run.ok(calls::shell("sleep 1234 > /dev/null 2>&1 &")).await;
+    // A shell that ends may do so before what it has started is another program.
+    let sleeps = "sleep 1234 > /dev/null 2>&1 & until grep -q sleep /proc/$!/cmdline; do :; done";
+    run.ok(calls::shell(sleeps)).await;
     let before = running(&mut run).await;
     assert_eq!(before.len(), 2);
     let sleeps = pid_of(&container, "sleep 1234").unwrap();

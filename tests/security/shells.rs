@@ -119,7 +119,7 @@ async fn s9_a_flood_is_bounded_and_the_session_goes_on() {
             ..command(&id, flood)
         };
         let result = run.in_session(request).await;
-        assert_eq!((result.state(), result.exit_code), (State::Done, Some(6)));
+        assert_eq!((result.state(), result.exit_code), (State::Done, Some(6)), "{result:?}");
         assert_eq!(result.output_bytes, 100_000_011);
         assert!(result.output.starts_with("first\n") && result.output.ends_with("last\n"));
         assert!(
