@@ -16,6 +16,8 @@ const MAX_RULES_BYTES: usize = 2 * 1024 * 1024;
 struct Rules {
     /// Length of the directory's own path, with its slash.
     prefix: usize,
+    /// It is the top of a repository, in which no `.gitignore` from above it counts.
+    repository: bool,
     git: Option<Gitignore>,
     plain: Option<Gitignore>,
 }
@@ -36,7 +38,9 @@ impl Ignores {
     pub(super) fn enter(&mut self, dir: &Dir, path: &[u8], may_have: impl Fn(&[u8]) -> bool) {
         let mut load = |name: &[u8]| if may_have(name) { self.load(dir, name) } else { None };
         let (git, plain) = (load(b".gitignore"), load(b".ignore"));
-        self.stack.push(Rules { prefix: path.len(), git, plain });
+        let repository =
+            may_have(b".git") && EntryName::new(b".git").is_some_and(|name| dir.metadata(&name).is_ok());
+        self.stack.push(Rules { prefix: path.len(), repository, git, plain });
     }
 
     /// Leaves the directory that was entered last.
@@ -54,10 +58,22 @@ impl Ignores {
     /// Returns whether a rule excludes everything in the directory `path` by its path. `path` ends with a slash.
     pub(super) fn exclude_all_in(&self, path: &[u8]) -> bool {
         let any = [path, b"\x01"].concat();
-        self.stack.iter().rev().any(|rules| {
-            let below = any.get(rules.prefix..).unwrap_or_default();
-            [&rules.plain, &rules.git].into_iter().flatten().any(|file| file.excludes_by_path(below))
-        })
+        let excludes = |(rules, file): (&Rules, &Gitignore)| {
+            file.excludes_by_path(any.get(rules.prefix..).unwrap_or_default())
+        };
+        self.plain().any(excludes) || self.git().any(excludes)
+    }
+
+    /// The `.ignore` files, the deepest first.
+    fn plain(&self) -> impl Iterator<Item = (&Rules, &Gitignore)> {
+        self.stack.iter().rev().filter_map(|rules| Some((rules, rules.plain.as_ref()?)))
+    }
+
+    /// The `.gitignore` files of the repository that the walk is in, the deepest first.
+    fn git(&self) -> impl Iterator<Item = (&Rules, &Gitignore)> {
+        let top = self.stack.iter().rposition(|rules| rules.repository).unwrap_or(0);
+        let own = self.stack.get(top..).unwrap_or_default();
+        own.iter().rev().filter_map(|rules| Some((rules, rules.git.as_ref()?)))
     }
 
     /// Whether some rules were too many to count: something was visited that they may exclude.
@@ -65,16 +81,12 @@ impl Ignores {
         self.cut
     }
 
-    /// Whether the file or directory at `path` is ignored. The deepest file with a matching line decides, and `.ignore`
-    /// before `.gitignore`. Directories that are ignored are not entered, so that their children need no look.
-    pub(super) fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
-        let decide = |choose: fn(&Rules) -> Option<&Gitignore>| {
-            self.stack
-                .iter()
-                .rev()
-                .find_map(|rules| choose(rules)?.matched(path.get(rules.prefix..)?, is_dir))
-        };
-        decide(|rules| rules.plain.as_ref()).or_else(|| decide(|rules| rules.git.as_ref())).unwrap_or(false)
+    /// Returns whether the file or directory at `path` is ignored; `Some(false)` if a line asks for it (`!name`). The deepest
+    /// file with a matching line decides, and `.ignore` before `.gitignore`. Directories that are ignored are not entered, so
+    /// that their children need no look.
+    pub(super) fn excludes(&self, path: &[u8], is_dir: bool) -> Option<bool> {
+        let decide = |(rules, file): (&Rules, &Gitignore)| file.matched(path.get(rules.prefix..)?, is_dir);
+        self.plain().find_map(decide).or_else(|| self.git().find_map(decide))
     }
 
     /// The rules of one file; none when it is absent, empty, unreadable or a link.

@@ -2,5 +2,6 @@
 
 mod glob;
 mod grep;
+mod ignored;
 mod list;
 mod read;

@@ -190,10 +190,12 @@ impl<'a> Walk<'a> {
                 return None;
             }
             FileKind::File | FileKind::Directory => {
-                if !self.rules.hidden && name.starts_with(b".") {
+                let excludes =
+                    if self.rules.ignored { None } else { self.ignores.excludes(&self.raw, is_dir) };
+                if !self.rules.hidden && name.starts_with(b".") && excludes != Some(false) {
                     &mut left_out.hidden
                 } else if !self.rules.node_modules && is_dir && name == b"node_modules"
-                    || !self.rules.ignored && self.ignores.excludes(&self.raw, is_dir)
+                    || excludes == Some(true)
                 {
                     &mut left_out.ignored
                 } else {
