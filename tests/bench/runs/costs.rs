@@ -14,6 +14,8 @@ use super::ours::Ours;
 
 /// How long the processor time of what is idle is watched.
 const WATCHED: Duration = Duration::from_secs(10);
+/// From the end of many runs until the daemon has given their memory back.
+pub(crate) const SETTLED: Duration = Duration::from_secs(60);
 /// Clock ticks of `/proc/PID/stat` in a second, on every Linux that there is.
 const TICKS: u64 = 100;
 /// The names of the parts, in the order of [`Snapshot::parts`].
@@ -44,6 +46,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct Costs {
     pub(crate) few: Snapshot,
     pub(crate) many: Snapshot,
+    /// `VmRSS` of the daemon when the many have ended and [`SETTLED`] has passed, bytes.
+    pub(crate) ended: u64,
 }
 
 impl Snapshot {
@@ -61,12 +65,13 @@ impl Snapshot {
         let [cofferd, engine, ..] = &mut amounts;
         cofferd.disk_bytes = allocated(&ours.daemon.state_dir());
         engine.disk_bytes = containers.iter().flat_map(places).map(|place| allocated(&place)).sum();
-        Self {
-            runs: runs.len(),
-            resident: harness::memory(ours.daemon.pid(), "VmRSS") * 1024,
-            parts: amounts,
-        }
+        Self { runs: runs.len(), resident: resident(ours), parts: amounts }
     }
+}
+
+/// Memory of the daemon, bytes.
+pub(crate) fn resident(ours: &Ours) -> u64 {
+    harness::memory(ours.daemon.pid(), "VmRSS") * 1024
 }
 
 impl Costs {

@@ -129,7 +129,8 @@ async fn crowd(image: &str) -> (Burst, Costs) {
     runs.push(first);
     let many = Snapshot::take(&ours, &runs).await;
     burst::end(&ours, &mut burst, runs).await;
-    (burst, Costs { few, many })
+    tokio::time::sleep(costs::SETTLED).await;
+    (burst, Costs { few, many, ended: costs::resident(&ours) })
 }
 
 /// A hundred warm starts at once.

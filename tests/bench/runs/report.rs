@@ -66,8 +66,9 @@ impl Report {
         });
         let by_operation = self.trace.by_operation.iter().map(|(name, sample)| (name.clone(), times(sample)));
         let resident = self.costs.as_ref().map(|costs| {
-            [&costs.few, &costs.many]
-                .map(|look| json!({ "runs": look.runs, "resident_bytes": look.resident }))
+            let [few, many] = [&costs.few, &costs.many]
+                .map(|look| json!({ "runs": look.runs, "resident_bytes": look.resident }));
+            json!([few, many, { "runs": 0, "resident_bytes": costs.ended }])
         });
         let report = json!({
             "date": self.date,
@@ -172,6 +173,7 @@ impl Report {
         for look in [&costs.few, &costs.many] {
             writeln!(f, "  cofferd with {:>3} runs: {} resident", look.runs, mib(look.resident))?;
         }
+        writeln!(f, "  cofferd a minute after their end: {} resident", mib(costs.ended))?;
         Ok(())
     }
 
