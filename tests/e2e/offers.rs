@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use harness::v1::{self, CreateRunRequest};
-use harness::{Daemon, Image, RunHandle, Setup, calls, debian, requests};
+use harness::{Daemon, Image, Libc, RunHandle, Setup, calls, debian, offers_with, requests};
 
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../images/README.md");
 const BEGIN: &str = "| row | plain | run | why, and what to do |";
@@ -49,8 +49,8 @@ fn parse(text: &str) -> Rows {
     text.lines().filter_map(line).collect()
 }
 
-fn plain(image: &str) -> Rows {
-    let mount = format!("{}:/offers:ro", harness::offers().display());
+fn plain(image: &str, program: &Path) -> Rows {
+    let mount = format!("{}:/offers:ro", program.display());
     let output = Command::new("docker")
         .args(["run", "--rm", "--network", "none", "-v", &mount, image, "/offers"])
         .output()
@@ -60,10 +60,10 @@ fn plain(image: &str) -> Rows {
 }
 
 /// A run with the program in its workspace.
-async fn enter(daemon: &Daemon, profile: &str, image: &str) -> RunHandle {
+async fn enter(daemon: &Daemon, profile: &str, image: &str, offers: &Path) -> RunHandle {
     let workspace = daemon.workspace(&format!("{profile}-{}", image.replace(['/', ':'], "-")), &[]);
     let program = workspace.join("offers");
-    std::fs::copy(harness::offers(), &program).unwrap();
+    std::fs::copy(offers, &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     daemon.run_on(CreateRunRequest { image: image.to_owned(), ..requests::bind(profile, &workspace) }).await
 }
@@ -100,7 +100,7 @@ fn of_run(found: &Rows, profile: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_offers_what_the_table_says_beside_a_plain_one() {
     let table = table();
-    let beside = plain(&debian());
+    let beside = plain(&debian(), &harness::offers());
     let names: BTreeSet<&str> = beside.keys().map(String::as_str).collect();
     assert_eq!(table.keys().copied().collect::<BTreeSet<_>>(), names);
     let wrong = differences(&beside, |name| {
@@ -112,7 +112,7 @@ async fn a_container_offers_what_the_table_says_beside_a_plain_one() {
     let config = "harness_on_bind: allow\npool: [{ profile: open, min: 1, max: 1 }]\n".to_owned();
     let daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;
     for profile in PROFILES {
-        let mut run = enter(&daemon, profile, &debian()).await;
+        let mut run = enter(&daemon, profile, &debian(), &harness::offers()).await;
         assert_eq!(of_run(&measured(&mut run).await, profile), [""; 0], "{profile}");
         run.stop().await;
     }
@@ -141,7 +141,41 @@ async fn an_image_of_nothing_offers_the_same() {
     let daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;
     for image in [&nothing.0, &linked.0] {
         for profile in ["open", "harness"] {
-            let mut run = enter(&daemon, profile, image).await;
+            let mut run = enter(&daemon, profile, image, &harness::offers()).await;
+            let wrong = without_directories(of_run(&measured(&mut run).await, profile));
+            assert_eq!(wrong, [""; 0], "{profile} of {image}");
+            run.stop().await;
+        }
+    }
+}
+
+/// Programs with the C library of their image find the same: in Debian's, and in one that has nothing but libraries.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_images_own_c_library_finds_the_same() {
+    let program = offers_with(Libc::Shared);
+    let distroless = Image::of_program(
+        "offers-distroless",
+        &program,
+        &[
+            ("etc/passwd", "root:x:0:0:root:/root:/sbin/nologin\n"),
+            ("etc/group", "root:x:0:\n"),
+            // In a directory that only root can write.
+            ("tmp/.keep", ""),
+            ("root/.keep", ""),
+        ],
+    );
+    let config = "harness_on_bind: allow\n".to_owned();
+    let daemon = Daemon::start_with(Setup { config, ..Setup::default() }).await;
+    let table = table();
+    for image in [&debian(), &distroless.0] {
+        let beside = plain(image, &program);
+        let wrong = differences(&beside, |name| {
+            let (plain, _) = table.get(name)?;
+            Some((plain, is_as_written(plain, "", &beside[name])))
+        });
+        assert_eq!(without_directories(wrong), [""; 0], "plain, of {image}");
+        for profile in ["open", "harness"] {
+            let mut run = enter(&daemon, profile, image, &program).await;
             let wrong = without_directories(of_run(&measured(&mut run).await, profile));
             assert_eq!(wrong, [""; 0], "{profile} of {image}");
             run.stop().await;

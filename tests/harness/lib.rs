@@ -25,7 +25,7 @@ pub use daemon::{Daemon, Setup, binary, git, own};
 pub use engine::use_mapped_engine;
 pub use image::{Image, debian, dev_image, programs_image, rust_image};
 pub use issuer::Issuer;
-pub use probe::{mcp_server, offers, probe};
+pub use probe::{Libc, mcp_server, offers, offers_with, probe};
 pub use remote::{Bearer, Certificates};
 pub use run::{RunHandle, calls, requests};
 pub use waiting::until;

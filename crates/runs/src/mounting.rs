@@ -19,6 +19,9 @@ use crate::linked::InPlace;
 use crate::resources::RunResources;
 use crate::root_layer::RootLayer;
 
+/// Type of a file system in memory, of statfs(2).
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
 /// A run's directories.
 pub(crate) struct Opened {
     pub(crate) workspace: Directory,
@@ -183,6 +186,24 @@ pub(crate) fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result
     Ok(())
 }
 
+/// Lets everybody write in `/tmp`: older runtimes give the file system in memory the mode of the image's directory, whatever mode
+/// they were asked for. It is a mount, which nobody in the container can take away.
+fn open_tmp(root: &OwnedFd) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let tmp = match rustix::fs::openat(root, "tmp", flags, Mode::empty()) {
+        Ok(tmp) => tmp,
+        // A kernel of its own shows its files to nobody.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let all = Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX;
+    let is_in_memory = rustix::fs::fstatfs(&tmp)?.f_type == TMPFS_MAGIC;
+    if is_in_memory && Mode::from_raw_mode(rustix::fs::fstat(&tmp)?.st_mode) != all {
+        rustix::fs::fchmod(&tmp, all)?;
+    }
+    Ok(())
+}
+
 /// Makes sure that what the container sees at its mount points is what was meant to be there.
 ///
 /// The engine binds by path, in its own view of the host's mounts. Where that view differs from ours (a daemon in a
@@ -220,6 +241,7 @@ pub(crate) fn arrived(
     if let Some(writable) = writable {
         writable.arrived(&root)?;
     }
+    open_tmp(&root).map_err(failed)?;
     for (target, source) in etc {
         // An image may have links there, which the engine has followed within the container as this does. Nobody in it can take
         // a mount away, or move it.
