@@ -50,7 +50,7 @@ pub use reattach::TakenOver;
 pub use registry::{OnStop, RunBounds, Runs};
 pub use remove::remove_tree;
 pub use request::{Parsed, hide_secrets, parse as parse_request};
-pub use run::{Busy, Run, Standing};
+pub use run::{Busy, Readiness, Run};
 pub use trash::{Deleted, Trash};
 pub use uploads::{Broken, Content, Piece, Upload, Uploads};
 pub use workspace::Roots;

@@ -187,12 +187,12 @@ pub(crate) fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result
 }
 
 /// Lets everybody write in `/tmp`: older runtimes give the file system in memory the mode of the image's directory, whatever mode
-/// they were asked for. It is a mount, which nobody in the container can take away.
+/// they were asked for. No process of the container can take the mount away.
 fn open_tmp(root: &OwnedFd) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let tmp = match rustix::fs::openat(root, "tmp", flags, Mode::empty()) {
         Ok(tmp) => tmp,
-        // A kernel of its own shows its files to nobody.
+        // The files of a container with its own kernel are not visible here.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
         Err(error) => return Err(error),
     };

@@ -183,21 +183,21 @@ impl Run {
         lanes.filter(|_| record.state == State::Ready).ok_or_else(|| takes_no_call(&record))
     }
 
-    /// Returns how the run stands towards a call of this operation. A call that only looks is made also while a reviewer is asked
-    /// about another call.
-    pub fn standing(&self, operation: &Operation) -> Standing {
+    /// Returns whether a call of this operation can be made. One that only looks can, also while a reviewer is asked about another
+    /// call.
+    pub fn readiness(&self, operation: &Operation) -> Readiness {
         let record = self.record.borrow();
         let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(lanes) = lanes.filter(|_| matches!(record.state, State::Ready | State::Paused)) else {
-            return Standing::Over(takes_no_calls(record.state));
+            return Readiness::Over(takes_no_calls(record.state));
         };
         let held = if operation.has_effect() { is_held } else { is_held_totally };
         if !held(&record) {
-            Standing::Ready(lanes)
+            Readiness::Ready(lanes)
         } else if is_resuming(&record) {
-            Standing::Resuming
+            Readiness::Resuming
         } else {
-            Standing::Held(takes_no_call(&record))
+            Readiness::Held(takes_no_call(&record))
         }
     }
 
@@ -225,7 +225,7 @@ impl Run {
         lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
     }
 
-    /// Waits while the run is paused for calls of this operation. What it is then is for [`Self::standing`] to say.
+    /// Waits while the run is paused for calls of this operation. What it is then is for [`Self::readiness`] to say.
     pub async fn resumed_for(&self, operation: &Operation) {
         let mut record = self.record.clone();
         let held = if operation.has_effect() { is_held } else { is_held_totally };
@@ -325,8 +325,8 @@ impl Run {
     }
 }
 
-/// How a run stands towards a call.
-pub enum Standing {
+/// A run as a call finds it.
+pub enum Readiness {
     /// The call can be made now.
     Ready(Arc<Lanes>),
     /// It can be made in a moment: the last hold has ended, and the run is about to go on.

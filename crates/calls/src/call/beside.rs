@@ -21,7 +21,7 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Caller, Gateway, Permit, UnixMillis};
 use ops::{Operation, Reason};
 use refusal::Refusal;
-use runs::{Run, Standing};
+use runs::{Readiness, Run};
 use store::run::Hold;
 
 use super::record::{Journal, Times};
@@ -78,10 +78,10 @@ impl CallTask {
         operation: &Operation,
         patience: Patience,
     ) -> Result<Option<Queued>, Refusal> {
-        match run.standing(operation) {
-            Standing::Ready(_) | Standing::Resuming => return Ok(None),
-            Standing::Held(refused) if refused.reason == Reason::AwaitingApproval => {}
-            Standing::Held(refused) | Standing::Over(refused) => return Err(refused),
+        match run.readiness(operation) {
+            Readiness::Ready(_) | Readiness::Resuming => return Ok(None),
+            Readiness::Held(refused) if refused.reason == Reason::AwaitingApproval => {}
+            Readiness::Held(refused) | Readiness::Over(refused) => return Err(refused),
         }
         let gateway = &self.calls.gateway;
         if patience.refuses {
@@ -158,19 +158,19 @@ impl CallTask {
 
     fn waited_too_long(&self, run: &Run, operation: &Operation, waited: Duration) -> Refusal {
         let millis = waited.as_millis().to_string();
-        let refused = match run.standing(operation) {
-            Standing::Ready(_) | Standing::Resuming => {
+        let refused = match run.readiness(operation) {
+            Readiness::Ready(_) | Readiness::Resuming => {
                 Refusal::new(Reason::Overloaded, "the call's time was over before it had a slot; try again")
                     .retry_after(Duration::from_secs(1))
             }
-            Standing::Held(refused) if refused.reason == Reason::AwaitingApproval => {
+            Readiness::Held(refused) if refused.reason == Reason::AwaitingApproval => {
                 let why = format!(
                     "this call waited for {:.1} s, as long as its own time allows",
                     waited.as_secs_f64()
                 );
                 awaiting(&self.calls.gateway, run, &why)
             }
-            Standing::Held(refused) | Standing::Over(refused) => refused,
+            Readiness::Held(refused) | Readiness::Over(refused) => refused,
         };
         refused.with("waited_ms", millis)
     }

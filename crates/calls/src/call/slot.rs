@@ -8,7 +8,7 @@ use gateway::Caller;
 use gateway::limits::concurrency::{Place, Turn};
 use ops::{Lane, Operation, Reason};
 use refusal::Refusal;
-use runs::{Run, Standing};
+use runs::{Readiness, Run};
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
 
 use super::CallTask;
@@ -44,11 +44,11 @@ impl CallTask {
                 run.resumed_for(operation).await;
                 let place = self.calls.limits.place(caller, &spec.profile, turn).await?;
                 let writing = writing(run, operation).await;
-                let lanes = match run.standing(operation) {
-                    Standing::Ready(lanes) => lanes,
+                let lanes = match run.readiness(operation) {
+                    Readiness::Ready(lanes) => lanes,
                     // Paused in this moment.
-                    Standing::Resuming | Standing::Held(_) => continue,
-                    Standing::Over(refused) => return Err(refused),
+                    Readiness::Resuming | Readiness::Held(_) => continue,
+                    Readiness::Over(refused) => return Err(refused),
                 };
                 self.calls.quotas.check(&run.disk, operation)?;
                 return Ok(Slot { lanes, _place: place, _writing: writing, _alone: None });

@@ -33,7 +33,7 @@ fn file() -> impl Strategy<Value = String> {
     prop::collection::vec(name(), 1..5).prop_map(|names| names.join("/"))
 }
 
-/// What a directory among those of the tree has.
+/// Ignore files and a repository, in one of the directories.
 #[derive(Debug, Clone)]
 struct Special {
     which: prop::sample::Index,
