@@ -241,7 +241,9 @@ pub(crate) fn arrived(
     if let Some(writable) = writable {
         writable.arrived(&root)?;
     }
-    open_tmp(&root).map_err(failed)?;
+    if let Err(error) = open_tmp(&root) {
+        tracing::warn!(%error, "the mode of a run's /tmp cannot be set");
+    }
     for (target, source) in etc {
         // An image may have links there, which the engine has followed within the container as this does. Nobody in it can take
         // a mount away, or move it.
