@@ -217,35 +217,18 @@ fn count(n: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-    use std::process::{Command, Stdio};
-
     use super::*;
     use crate::cgroups::leaf::Leaf;
-    use crate::cgroups::leaf::tests::{NEEDS_ROOT, hierarchies};
+    use crate::cgroups::leaf::tests::{NEEDS_ROOT, begin_chains, hierarchies};
     use crate::cgroups::meter::Meters;
-    use crate::cgroups::process::HostProcess;
 
     #[test]
     fn chains_of_forks_are_frozen_and_ended() {
         const CHAINS: u32 = 16;
-        // Each process makes the next one, and is gone. None ever ends by being asked to.
-        let link = tempfile::NamedTempFile::new().unwrap();
-        fs::write(link.path(), "sh \"$0\" &\n").unwrap();
-        let script =
-            format!("trap '' TERM; read go; i=0; while [ $i -lt {CHAINS} ]; do sh \"$0\" & i=$((i+1)); done");
         for (hierarchy, root) in hierarchies() {
             let dir = root.join(format!("cofferdam-test-chains-{}", std::process::id()));
             let mut leaf = Leaf::make(hierarchy, dir.clone(), &Meters::Nowhere).expect(NEEDS_ROOT);
-            let mut shell = Command::new("sh")
-                .args(["-c", &script])
-                .arg(link.path())
-                .stdin(Stdio::piped())
-                .spawn()
-                .unwrap();
-            leaf.add(&HostProcess::of_engine(shell.id()).unwrap()).unwrap();
-            shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
-            assert!(shell.wait().unwrap().success());
+            begin_chains(&mut leaf, CHAINS);
             let asked = leaf.terminate_all().unwrap();
             assert!(!asked.is_empty() && !hierarchy.is_frozen(&dir).unwrap(), "{hierarchy:?}");
             let evidence = leaf.kill_all(Duration::from_secs(10)).unwrap();

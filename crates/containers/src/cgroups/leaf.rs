@@ -90,23 +90,39 @@ impl Leaf {
 
     /// Moves every process to another leaf, and returns how many there were.
     ///
-    /// A frozen process makes no other one, so the list is complete once all are frozen. After an error, some may be in
-    /// either leaf. Blocks for `within` at most.
+    /// A frozen process makes no other one, so the list is complete once all are frozen. The other leaf is frozen as well,
+    /// so that one that was moved is still there when it is counted, however soon it would fork and end. After an error,
+    /// some may be in either leaf. Blocks for `within` at most.
     pub fn move_all(&self, to: &mut Self, within: Duration) -> Result<u32, CgroupError> {
         let deadline = Instant::now() + within;
+        if self.stands_still() {
+            return self.move_still(to, deadline, || Ok(()));
+        }
+        let moved = (to.hierarchy.freeze(&to.dir, true)).and_then(|()| {
+            self.move_still(to, deadline, || freeze(self.hierarchy, &self.dir, deadline).map(|_| ()))
+        });
+        let thawed = [self, to].map(|leaf| leaf.hierarchy.freeze(&leaf.dir, false));
+        let moved = moved?;
+        thawed.into_iter().collect::<Result<(), _>>()?;
+        Ok(moved)
+    }
+
+    /// `stop` makes all that is in this leaf stand still, before each look.
+    fn move_still(
+        &self,
+        to: &mut Self,
+        deadline: Instant,
+        stop: impl Fn() -> Result<(), CgroupError>,
+    ) -> Result<u32, CgroupError> {
         let mut moved = BTreeSet::new();
-        let still = self.stands_still();
-        let outcome = loop {
-            if !still {
-                freeze(self.hierarchy, &self.dir, deadline)?;
+        loop {
+            stop()?;
+            let pids = pids_in(&self.dir)?;
+            if pids.is_empty() {
+                return Ok(u32::try_from(moved.len()).unwrap_or(u32::MAX));
             }
-            let pids = match pids_in(&self.dir) {
-                Ok(pids) if pids.is_empty() => break Ok(()),
-                Ok(pids) => pids,
-                Err(error) => break Err(error),
-            };
             if Instant::now() >= deadline {
-                break Err(CgroupError::Unavailable("a process could not be moved in time"));
+                return Err(CgroupError::Unavailable("a process could not be moved in time"));
             }
             for pid in pids {
                 let Some(process) = HostProcess::open(pid).filter(|_| self.has(pid)) else { continue };
@@ -117,11 +133,7 @@ impl Leaf {
                     Err(error) => tracing::debug!(%error, "a process was not moved"),
                 }
             }
-        };
-        if !still {
-            self.hierarchy.freeze(&self.dir, false)?;
         }
-        outcome.map(|()| u32::try_from(moved.len()).unwrap_or(u32::MAX))
     }
 
     fn has(&self, pid: Pid) -> bool {
@@ -261,6 +273,17 @@ pub(super) mod tests {
             .collect()
     }
 
+    /// Begins so many chains in a leaf: each of their processes makes the next one, and is gone. None ends by being asked to.
+    pub(in crate::cgroups) fn begin_chains(leaf: &mut Leaf, chains: u32) {
+        const LINK: &str = "sh -c \"$0\" \"$0\" &";
+        let script =
+            format!("trap '' TERM; read go; i=0; while [ $i -lt {chains} ]; do {LINK} i=$((i+1)); done");
+        let mut shell = Command::new("sh").args(["-c", &script, LINK]).stdin(Stdio::piped()).spawn().unwrap();
+        leaf.add(&HostProcess::of_engine(shell.id()).unwrap()).unwrap();
+        shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        assert!(shell.wait().unwrap().success());
+    }
+
     #[test]
     fn every_hierarchy_of_this_host_can_end_a_tree() {
         let found = hierarchies();
@@ -320,6 +343,32 @@ pub(super) mod tests {
             shell.wait().unwrap();
             let evidence = to.kill_all(Duration::from_secs(10)).unwrap();
             assert_eq!(evidence.left, 0, "{hierarchy:?}");
+        }
+    }
+
+    #[test]
+    fn a_chain_of_forks_is_counted_wherever_it_is_moved() {
+        const MOVES: usize = 50;
+        for (hierarchy, root) in hierarchies() {
+            let make = |name: &str| {
+                let dir = root.join(format!("cofferdam-test-chain-{name}-{}", std::process::id()));
+                Leaf::make(hierarchy, dir, &Meters::Nowhere).expect(NEEDS_ROOT)
+            };
+            let (mut here, mut there) = (make("here"), make("there"));
+            begin_chains(&mut here, 1);
+            let mut move_it = || {
+                let moved = here.move_all(&mut there, Duration::from_secs(10))?;
+                let seen = (moved > 0, here.pids()?.is_empty(), hierarchy.is_frozen(&there.dir)?);
+                std::mem::swap(&mut here, &mut there);
+                Ok(seen)
+            };
+            let moves: Vec<Result<_, CgroupError>> = (0..MOVES).map(|_| move_it()).collect();
+            for leaf in [here, there] {
+                assert_eq!(leaf.kill_all(Duration::from_secs(10)).unwrap().left, 0, "{hierarchy:?}");
+            }
+            for (counted, left, frozen) in moves.into_iter().map(Result::unwrap) {
+                assert!(counted && left && !frozen, "{hierarchy:?}");
+            }
         }
     }
 
