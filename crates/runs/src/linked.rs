@@ -76,11 +76,10 @@ pub(crate) async fn in_place(roots: &Roots, directory: &Directory, principal: &P
 
 impl InPlace {
     /// Makes the directory for reflogs, which a bare repository lacks before the first commit in a work tree.
-    pub(crate) async fn with_logs(self) -> Self {
+    pub(crate) async fn make_logs(&self) {
         if let Err(refusal) = layer::make_logs(&self.repository.directory).await {
             tracing::warn!(why = refusal.message, "a repository has no directory for reflogs");
         }
-        self
     }
 }
 

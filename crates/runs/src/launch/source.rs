@@ -46,28 +46,25 @@ impl Launcher {
         resources: &mut RunResources,
     ) -> Result<Source, Refusal> {
         let path = self.directories.workspace(&record.id.to_string());
-        match &record.spec.workspace {
+        let source = match &record.spec.workspace {
             Workspace::Bind { path } => {
                 let field = "workspace.bind.path";
                 let directory = block_in_place(|| self.roots.open(field, path, Purpose::Own, principal))?;
-                let linked = match in_place(&self.roots, &directory, principal).await {
-                    Some(found) => Some(found.with_logs().await),
-                    None => None,
-                };
-                Ok(Source { directory, layer: None, linked })
+                let linked = in_place(&self.roots, &directory, principal).await;
+                Source { directory, layer: None, linked }
             }
             Workspace::Managed => {
                 let made = self
                     .make(record, &path, workspace::owner_for(principal))
                     .map_err(|error| Refusal::internal("making the workspace", &error))?;
                 resources.made.push(path);
-                Ok(made.into())
+                made.into()
             }
             Workspace::Kept { workspace } => {
                 let path = self.directories.workspace(&workspace.to_string());
                 let kept = block_in_place(|| workspace::open_own(&path));
                 kept.map(Source::from)
-                    .map_err(|error| Refusal::internal("opening the workspace of an earlier run", &error))
+                    .map_err(|error| Refusal::internal("opening the workspace of an earlier run", &error))?
             }
             Workspace::Clone { repository, revision } => {
                 let source =
@@ -83,20 +80,19 @@ impl Launcher {
                 };
                 executor::clone_repository(from, &made, revision.as_deref(), work_tree).await?;
                 block_in_place(|| within(&made, record.spec.limits.disk()))?;
-                Ok(made.into())
+                made.into()
             }
             Workspace::Overlay { path } => {
                 let field = "workspace.overlay.path";
                 let beneath = block_in_place(|| self.roots.open(field, path, Purpose::Own, principal))?;
                 let found = in_place(&self.roots, &beneath, principal).await;
-                let source = block_in_place(|| self.overlay(record, &beneath, found, seen, resources))?;
-                let linked = match source.linked {
-                    Some(found) => Some(found.with_logs().await),
-                    None => None,
-                };
-                Ok(Source { linked, ..source })
+                block_in_place(|| self.overlay(record, &beneath, found, seen, resources))?
             }
+        };
+        if let Some(linked) = &source.linked {
+            linked.make_logs().await;
         }
+        Ok(source)
     }
 
     /// An overlay on `beneath` with a new layer, which shows what is the owner's as the user's that is `seen`.
