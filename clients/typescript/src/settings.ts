@@ -14,12 +14,15 @@ const TLS_VARIABLE = "COFFERDAM_TLS";
 // Far more than any message of the daemon has.
 const LARGEST_MESSAGE = 64 * 1024 * 1024;
 
-/** A daemon that restarts is back within a second: no reason to wait longer for the next attempt. */
+/**
+ * A daemon that restarts is back within a second. Attempts come more often than the shortest `reconnectTimeout` that makes
+ * sense, or a daemon that is back is given up with the error of the last attempt.
+ */
 const CHANNEL_OPTIONS = {
   "grpc.max_receive_message_length": LARGEST_MESSAGE,
   "grpc.max_send_message_length": LARGEST_MESSAGE,
   "grpc.initial_reconnect_backoff_ms": 100,
-  "grpc.max_reconnect_backoff_ms": 1000,
+  "grpc.max_reconnect_backoff_ms": 250,
   "grpc.enable_http_proxy": 0,
   // The SDK repeats calls itself: it knows which ones it may.
   "grpc.enable_retries": 0,

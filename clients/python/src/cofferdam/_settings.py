@@ -17,14 +17,15 @@ TLS_VARIABLE = "COFFERDAM_TLS"
 
 # Far more than any message of the daemon has.
 LARGEST_MESSAGE = 64 * 1024 * 1024
-# A daemon that restarts is back within a second: no reason to wait longer for the next attempt.
+# A daemon that restarts is back within a second. Attempts come more often than the shortest `reconnect_timeout` that makes
+# sense, or a daemon that is back is given up with the error of the last attempt.
 CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
     ("grpc.max_send_message_length", LARGEST_MESSAGE),
     ("grpc.initial_reconnect_backoff_ms", 100),
     # In spite of its name: the time that each attempt has.
     ("grpc.min_reconnect_backoff_ms", 5000),
-    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 250),
     ("grpc.enable_http_proxy", 0),
     # The SDK repeats calls itself: it knows which ones it may.
     ("grpc.enable_retries", 0),
