@@ -96,7 +96,7 @@ async fn an_image_that_no_run_can_have_is_refused_with_its_own_reason() {
     let cases = [
         ("no/such:1", "IMAGE_MISSING", Code::NotFound, "coffer image import"),
         ("other:1", "IMAGE_NOT_ALLOWED", Code::PermissionDenied, "coffer image list"),
-        (volumes.0.as_str(), "IMAGE_UNUSABLE", Code::InvalidArgument, "VOLUME"),
+        (volumes.0.as_str(), "IMAGE_UNUSABLE", Code::InvalidArgument, "build it again"),
     ];
     for (image, expected, code, hint) in cases {
         let request = CreateRunRequest { image: image.to_owned(), ..requests::managed("p") };

@@ -48,6 +48,13 @@ impl Image {
         Self::import(name, root.path(), &[])
     }
 
+    /// Imports an image of what is made in a directory.
+    pub fn of_tree(name: &str, make: impl FnOnce(&Path), changes: &[&str]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        make(root.path());
+        Self::import(name, root.path(), changes)
+    }
+
     fn import(name: &str, root: &Path, changes: &[&str]) -> Self {
         let tar =
             Command::new("tar").arg("-C").arg(root).args(["--owner=0", "--group=0", "-c", "."]).output();

@@ -1,39 +1,16 @@
 //! The container engine goes away while the daemon lives.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use harness::v1::run::State;
 use harness::v1::{ListRunsRequest, Run};
-use harness::{Daemon, Setup, calls, reason, requests};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::task::JoinSet;
-
-/// Stands between the daemon and the engine; both see the connection end when it is dropped.
-struct Between(#[allow(dead_code /* it works by being there */)] JoinSet<()>);
-
-impl Between {
-    fn new(socket: &Path) -> Self {
-        let _ = std::fs::remove_file(socket);
-        let listener = UnixListener::bind(socket).unwrap();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((mut client, _)) = listener.accept().await {
-                connections.spawn(async move {
-                    let mut engine = UnixStream::connect("/var/run/docker.sock").await.unwrap();
-                    let _ = tokio::io::copy_bidirectional(&mut client, &mut engine).await;
-                });
-            }
-        });
-        Self(tasks)
-    }
-}
+use harness::{Daemon, EngineProxy, Setup, calls, reason, requests};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_engine_the_daemon_refuses_and_cleans_up_when_it_is_back() {
     let directory = tempfile::tempdir().unwrap();
     let socket: PathBuf = directory.path().join("engine.sock");
-    let engine = Between::new(&socket);
+    let engine = EngineProxy::new(&socket);
     let config = format!("docker: {{ endpoint: \"unix://{}\" }}\n", socket.display());
     let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut run = daemon.run_on(requests::managed("open")).await;
@@ -57,7 +34,7 @@ async fn without_its_engine_the_daemon_refuses_and_cleans_up_when_it_is_back() {
     assert!(listed[0].failure.contains("engine"), "{}", listed[0].failure);
     assert!(run.clients.verify().await.intact);
 
-    let _engine = Between::new(&socket);
+    let _engine = EngineProxy::new(&socket);
     let mut next = daemon.run_on(requests::managed("open")).await;
     assert_eq!(next.exec(&["id", "-u"]).await.stdout, "1001\n");
     next.stop().await;

@@ -6,6 +6,7 @@ mod adopted;
 mod approvals;
 mod daemon_killed;
 mod engine_lost;
+mod engine_silent;
 mod full_disk;
 mod guest_lost;
 mod host_worker_lost;

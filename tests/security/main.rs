@@ -16,6 +16,7 @@ mod git;
 mod hardening;
 mod hostile_changes;
 mod hostile_files;
+mod hostile_images;
 mod hostile_names;
 mod hostile_patterns;
 mod hostile_trees;

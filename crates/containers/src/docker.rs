@@ -3,7 +3,8 @@
 //! Works from API 1.41 (Docker 20.10) on. Three habits of the client are guarded against here: it pastes ids into
 //! URLs (ours are checked types), it puts no limit on an upgraded connection (every call gets a deadline of ours), and
 //! it calls text that is not framed output `Console` (which is never stdout here). It never speaks to the archive
-//! endpoint (`docker cp`), whose history is one of escapes.
+//! endpoint (`docker cp`), whose history is one of escapes, except for what a path of a container is that was never started:
+//! nothing in it can change meanwhile, and nothing is opened.
 
 mod faults;
 mod images;
@@ -20,8 +21,8 @@ use bollard::container::LogOutput;
 use bollard::errors::Error;
 use bollard::exec::{CreateExecOptions, StartExecResults};
 use bollard::query_parameters::{
-    CreateContainerOptions, CreateImageOptions, ListContainersOptions, RemoveContainerOptions,
-    RemoveImageOptions,
+    ContainerArchiveInfoOptions, CreateContainerOptions, CreateImageOptions, ListContainersOptions,
+    RemoveContainerOptions, RemoveImageOptions,
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
@@ -29,7 +30,7 @@ use tokio::sync::mpsc;
 
 use crate::engine::{
     ContainerListing, Engine, EngineError, EngineFacts, ImageBuild, ImageFacts, ImageListing, ImportChanges,
-    Inspection, TarStream,
+    Inspection, Looked, TarStream,
 };
 use crate::exec::{ErrorTail, ExecStream, Piece, StdoutReader};
 use crate::ids::{ContainerId, ContainerName, Endpoint, ExecId, ImageId, ImageReference, RunUser};
@@ -184,6 +185,19 @@ impl Engine for DockerEngine {
 
     async fn start(&self, id: &ContainerId) -> Result<(), EngineError> {
         self.within(CHANGING, "start the container", self.client.start_container(id.as_str(), None)).await
+    }
+
+    async fn look(&self, id: &ContainerId, path: &str) -> Result<Option<Looked>, EngineError> {
+        let options = ContainerArchiveInfoOptions { path: path.to_owned() };
+        let call = self.client.get_container_archive_info(id.as_str(), Some(options));
+        match self.within(ASKING, "look at a path of the image", call).await {
+            Ok(found) => {
+                let kind = readback::file_kind(found.file_mode);
+                Ok(Some(Looked { kind, leads_to: found.link_target }))
+            }
+            Err(EngineError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn attach_exec(

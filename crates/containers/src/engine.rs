@@ -132,9 +132,47 @@ pub struct ImageFacts {
     pub directories: Vec<PathBuf>,
 }
 
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    File,
+    Directory,
+    Link,
+    /// A FIFO, a socket or a device.
+    Special,
+}
+
+/// A link by itself may be in order.
+fn leading(found: FileKind) -> &'static str {
+    if found == FileKind::Link { " that leads to something else" } else { "" }
+}
+
+impl FileKind {
+    /// With its article.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::File => "a file",
+            Self::Directory => "a directory",
+            Self::Link => "a symbolic link",
+            Self::Special => "a FIFO, a socket or a device",
+        }
+    }
+}
+
+/// What is at a path. A link is not followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Looked {
+    pub kind: FileKind,
+    /// Where a link leads at last, as the container's own path. Empty: it is none.
+    pub leads_to: String,
+}
+
 /// An image that no run may use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageRefused {
+    /// The engine would open it, or something could not be mounted there.
+    #[error("the image has {} at {path}{}, where {} has to be", .found.name(), leading(*.found), .wanted.name())]
+    WrongKind { path: &'static str, found: FileKind, wanted: FileKind },
     /// The engine would make a writable volume of its own for each of them, outside every limit.
     #[error(
         "the image declares volumes ({}), which would be writable and unlimited: use an image without VOLUME",
@@ -293,6 +331,9 @@ pub trait Engine: Send + Sync {
     async fn create(&self, spec: &ContainerSpec, name: &ContainerName) -> Result<ContainerId, EngineError>;
 
     async fn start(&self, id: &ContainerId) -> Result<(), EngineError>;
+
+    /// Says what a container that was never started has at a path, without opening it. `None`: nothing is there.
+    async fn look(&self, id: &ContainerId, path: &str) -> Result<Option<Looked>, EngineError>;
 
     /// Runs `argv` in the container with its working directory at `/` and its streams attached.
     ///

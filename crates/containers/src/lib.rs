@@ -11,6 +11,7 @@ mod exec;
 mod hardening;
 mod ids;
 mod image;
+mod image_paths;
 mod mounts;
 mod quota;
 mod run_as;
@@ -30,8 +31,8 @@ pub use cgroups::{
 };
 pub use docker::DockerEngine;
 pub use engine::{
-    BuildNetwork, ContainerListing, ContainerState, Engine, EngineError, EngineFacts, ImageBuild, ImageFacts,
-    ImageListing, ImageRefused, ImportChanges, Inspection, TarStream, UsableImage,
+    BuildNetwork, ContainerListing, ContainerState, Engine, EngineError, EngineFacts, FileKind, ImageBuild,
+    ImageFacts, ImageListing, ImageRefused, ImportChanges, Inspection, Looked, TarStream, UsableImage,
 };
 pub use etc::{EtcFiles, GROUP_PATH, PASSWD_PATH, etc_files, host_files};
 pub use exec::{ErrorTail, ExecInput, ExecOutput, ExecStream};
@@ -41,6 +42,7 @@ pub use hardening::{
 };
 pub use ids::{ContainerId, ContainerName, Endpoint, ExecId, IdError, ImageId, ImageReference, RunUser};
 pub use image::{DefaultImage, DefaultImageError, ensure_default};
+pub use image_paths::check_image_paths;
 pub use mounts::overlay::{OverlayError, check_overlay_layers, mount_overlay};
 pub use mounts::root::{former_root, mount_root, root_layers, root_slot};
 pub use mounts::shared::OwnerMap;

@@ -142,6 +142,14 @@ pub struct ContainerSpec {
 }
 
 impl ContainerSpec {
+    /// The same with nothing mounted in it, for one that is never started: it shows its image.
+    #[must_use]
+    pub fn without_mounts(mut self) -> Self {
+        self.mounts.clear();
+        self.tmpfs.clear();
+        self
+    }
+
     /// The hardening's identity: 64 hexadecimal digits over every field except what differs from run to run
     /// (labels, and where on the host the mounts come from). Equal digests are interchangeable containers.
     pub fn digest(&self) -> String {

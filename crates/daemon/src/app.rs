@@ -18,7 +18,8 @@ use oidc::Issuers;
 use processes::Processes;
 use refusal::chain;
 use runs::{
-    Directories, DiskWatch, Launcher, Pool, Projects, Quotas, Roots, Runs, Turns, Uploads, execution_log,
+    ColdStarts, Directories, DiskWatch, Launcher, Pool, Projects, Quotas, Roots, Runs, Turns, Uploads,
+    execution_log,
 };
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
@@ -80,7 +81,7 @@ pub(crate) async fn run(
         projects: Projects::open(directories.clone()).context("the disk quotas in state_dir")?,
         pool: Pool::new(config.pool.clone()),
         making: Turns::default(),
-        starting: Turns::default(),
+        starting: ColdStarts::default(),
     };
     let spool = startup::spool(&store, &config).await?;
     let (runs, former) = Runs::open(store.clone(), audit.clone(), launcher, spool.clone(), config.runs)
@@ -290,7 +291,7 @@ fn services(
         tasks: tasks(),
         stop: stop(),
     };
-    let images = Images::new(runs().launcher.engine.clone(), audit(), gateway(), config.images);
+    let images = Images::new(runs().launcher.clone(), audit(), gateway(), config.images);
     Ok(Services {
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
         run: rpc::run::Service {

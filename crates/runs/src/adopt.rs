@@ -148,7 +148,7 @@ impl Launcher {
         }
         let image = self.image_again(started).await?;
         let spec = self
-            .describe(&made_as, wanted, image, user, mounts, fingerprint.guest.clone())
+            .describe(&made_as, hardening, image, user, mounts, fingerprint.guest.clone())
             .map_err(|refusal| refusal.message)?;
         if let Some(fields) = differs(&run, &spec, &inspection) {
             return Err(format!(

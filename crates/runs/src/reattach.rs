@@ -9,16 +9,16 @@
 //!  containers and mounts of no run ──► removed
 //! ```
 //!
+//! No container keeps the daemon from serving. One for which the engine does not answer is given up after seconds: its run has
+//! failed, and its removal goes on beside the daemon's work.
+//!
 //! Runs that another instance's daemon owns carry another label and are not looked at.
 
-#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context as _;
-use containers::{ContainerId, FormerEnded, KillMethod, LABEL_INSTANCE};
+use containers::{FormerEnded, KillMethod};
 use gateway::Policy;
 use identity::{CallId, RunId};
 use refusal::chain;
@@ -29,7 +29,6 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::adopt::{Adopted, Misfit, terms};
-use crate::freeze::end_leftover;
 use crate::launch::Wanted;
 use crate::recover::recover;
 use crate::registry::Runs;
@@ -39,10 +38,17 @@ use crate::shared::Shared;
 use crate::task;
 
 /// Runs that are looked at, and containers that are removed, at the same time.
-const AT_ONCE: usize = 8;
+pub(crate) const AT_ONCE: usize = 8;
+
+/// For one more of them to come to its end, before those that are left are given up. An idle engine takes a third of a second to
+/// remove a container.
+pub(crate) const PROGRESS: Duration = Duration::from_secs(3);
 
 /// Leaves that the record of an adoption names.
 const NAMED: usize = 32;
+
+/// Why a run is given up.
+const UNANSWERED: &str = "the engine does not answer for its container";
 
 /// The runs that were taken over, and what was ended in each.
 #[derive(Default)]
@@ -125,7 +131,7 @@ impl Runs {
             tracing::info!(runs = count, "looking at the runs of the former daemon");
         }
         let slots = Arc::new(Semaphore::new(AT_ONCE));
-        let mut looks = JoinSet::new();
+        let (mut looks, mut pending) = (JoinSet::new(), HashMap::new());
         for record in former {
             let (runs, slots) = (self.clone(), slots.clone());
             let spared = processes.remove(&record.id).unwrap_or_default();
@@ -134,6 +140,7 @@ impl Runs {
                 Some(end) => Err(end),
                 None => self.terms(policy, &record).await.map_err(End::Failed),
             };
+            pending.insert(record.id, record.clone());
             looks.spawn(async move {
                 let _slot = slots.acquire().await;
                 let adopted = match terms {
@@ -144,8 +151,9 @@ impl Runs {
             });
         }
         let (mut taken, mut living, mut over) = (BTreeMap::new(), Vec::new(), Vec::new());
-        while let Some(looked) = looks.join_next().await {
+        while let Ok(Some(looked)) = tokio::time::timeout(PROGRESS, looks.join_next()).await {
             let (record, idle, adopted) = looked?;
+            pending.remove(&record.id);
             match adopted {
                 Ok(adopted) => {
                     taken.insert(record.id, adopted.ended.clone());
@@ -154,9 +162,12 @@ impl Runs {
                 Err(end) => over.push((record, end)),
             }
         }
+        looks.shutdown().await;
+        let unanswered: BTreeSet<_> = pending.values().filter_map(Record::made_as).collect();
+        over.extend(pending.into_values().map(|record| (record, End::Failed(UNANSWERED.to_owned()))));
         let containers =
             living.iter().filter_map(|(_, _, adopted)| adopted.resources.container.clone()).collect();
-        self.remove_others(&containers).await?;
+        self.remove_others(&containers, &unanswered).await?;
         let made_as = living.iter().filter_map(|(record, _, _)| record.made_as());
         self.clean_others(made_as.collect()).await?;
         self.remove_roots(&taken).await;
@@ -188,62 +199,6 @@ impl Runs {
         })?;
         self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
         terms(policy, &record.spec, &secrets)
-    }
-
-    /// Removes this instance's containers but `kept`.
-    async fn remove_others(&self, kept: &BTreeSet<ContainerId>) -> anyhow::Result<()> {
-        let engine = &self.launcher.engine;
-        let left = engine.list(LABEL_INSTANCE, &self.launcher.instance).await;
-        let left = left.map_err(|error| anyhow::anyhow!(chain(&error)))?;
-        let slots = Arc::new(Semaphore::new(AT_ONCE));
-        let mut removals = JoinSet::new();
-        for container in left.into_iter().filter(|container| !kept.contains(&container.id)) {
-            tracing::warn!(container = container.name, "removing a container that a former daemon left");
-            let (engine, slots) = (engine.clone(), slots.clone());
-            removals.spawn(async move {
-                let _slot = slots.acquire().await;
-                end_leftover(engine.as_ref(), &container.id).await;
-                engine.remove(&container.id).await
-            });
-        }
-        while let Some(removed) = removals.join_next().await {
-            removed?.map_err(|error| anyhow::anyhow!(chain(&error)))?;
-        }
-        Ok(())
-    }
-
-    /// Removes the mounts of all containers but those that were made as `kept`. The slots are two levels down:
-    /// `mounts/RUN/workspace`.
-    async fn clean_others(&self, kept: BTreeSet<RunId>) -> anyhow::Result<()> {
-        let mounts = self.launcher.directories.mounts();
-        let cleaned = tokio::task::spawn_blocking(move || {
-            let mut cleaned = 0;
-            for run in std::fs::read_dir(&mounts).into_iter().flatten().flatten() {
-                let id = run.file_name().to_str().and_then(|name| RunId::parse(name).ok());
-                if !id.is_some_and(|id| kept.contains(&id)) {
-                    cleaned += containers::clean_slots(&run.path())?;
-                    // Only an empty directory goes.
-                    let _ = std::fs::remove_dir(run.path());
-                }
-            }
-            Ok::<_, containers::MountError>(cleaned)
-        });
-        let cleaned = cleaned.await?.context("cannot clean up the mounts that a former daemon left")?;
-        if cleaned > 0 {
-            tracing::warn!(mounts = cleaned, "removed mounts that a former daemon left");
-        }
-        Ok(())
-    }
-
-    /// Removes the layers of the writable roots of all runs but `kept`: they go with their runs.
-    async fn remove_roots(&self, kept: &BTreeMap<RunId, FormerEnded>) {
-        let layers = self.launcher.directories.root_layers();
-        for layer in std::fs::read_dir(layers).into_iter().flatten().flatten() {
-            let run = layer.file_name().to_str().and_then(|name| RunId::parse(name).ok());
-            if !run.is_some_and(|run| kept.contains_key(&run)) {
-                remove_tree(layer.path()).await;
-            }
-        }
     }
 
     /// A run that is not taken over, of which nothing is left by now.

@@ -3,6 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use containers::{ContainerId, Engine, MountSlot};
 use refusal::{Refusal, chain};
@@ -10,6 +12,11 @@ use tokio::task::block_in_place;
 
 use crate::remove::remove_tree;
 use crate::root_layer::RootLayer;
+
+/// For a container to be removed, before what waits for that goes on.
+const REMOVAL: Duration = Duration::from_secs(10);
+/// Before a removal that failed is tried again: the first time, and the longest.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
 /// What has to be taken away when a run ends.
 #[derive(Default)]
@@ -39,9 +46,9 @@ impl RunResources {
     }
 
     /// Removes the container, the mounts and what the run wrote to its root. What the run made elsewhere stays for its reader.
-    pub(crate) async fn take_away(&mut self, engine: &dyn Engine) {
+    pub(crate) async fn take_away(&mut self, engine: &Arc<dyn Engine>) {
         if let Some(container) = self.container.take() {
-            remove_container(engine, &container).await;
+            remove_container(engine, container).await;
         }
         if let Some(layer) = self.unmount() {
             remove_tree(layer).await;
@@ -72,7 +79,7 @@ impl RunResources {
     }
 
     /// After a launch that failed: everything goes.
-    pub(crate) async fn made_too(mut self, engine: &dyn Engine) {
+    pub(crate) async fn made_too(mut self, engine: &Arc<dyn Engine>) {
         self.take_away(engine).await;
         for path in self.made.drain(..) {
             remove_tree(path).await;
@@ -80,9 +87,28 @@ impl RunResources {
     }
 }
 
-/// Removes a container. The next start of the daemon removes it if the engine does not.
-pub(crate) async fn remove_container(engine: &dyn Engine, container: &ContainerId) {
-    if let Err(error) = engine.remove(container).await {
-        tracing::error!(%container, error = %chain(&error), "a container was not removed; the next start tries again");
+/// Removes a container, and waits for that for a while. One that the engine does not remove is tried again until it does: by this
+/// daemon, or by the next one at its start.
+pub(crate) async fn remove_container(engine: &Arc<dyn Engine>, container: ContainerId) {
+    match tokio::time::timeout(REMOVAL, engine.remove(&container)).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => not_removed(&container, &chain(&error)),
+        Err(_) => not_removed(&container, "no answer from the engine"),
     }
+    let engine = engine.clone();
+    tokio::spawn(async move {
+        let mut wait = AGAIN.0;
+        loop {
+            tokio::time::sleep(wait).await;
+            match engine.remove(&container).await {
+                Ok(()) => return tracing::info!(%container, "a container is removed at last"),
+                Err(error) => not_removed(&container, &chain(&error)),
+            }
+            wait = (wait * 2).min(AGAIN.1);
+        }
+    });
+}
+
+fn not_removed(container: &ContainerId, why: &str) {
+    tracing::error!(%container, why, "a container was not removed; tried again later");
 }

@@ -50,9 +50,17 @@ impl RootLayer {
             .map_err(|error| Refusal::internal("listing the directories of a root", &error))?;
         if names.len() > MOST_DIRECTORIES {
             let most = format!("has more than {MOST_DIRECTORIES} directories at its top");
-            return Err(Refusal::invalid("image", most));
+            return Err(Refusal::new(Reason::ImageUnusable, format!("image: {most}")));
         }
         Ok(names.iter().filter_map(|name| MountSpec::of_root(self.slot.path(), name)).collect())
+    }
+
+    /// Makes sure that a directory that every run needs is one of the user's.
+    pub(crate) fn make_own(&self, wanted: &str, user: HostUser) -> Result<OwnedFd, Refusal> {
+        self.make("image", wanted, user).map_err(|refusal| match refusal.reason {
+            Reason::InvalidArgument => Refusal::new(Reason::ImageUnusable, refusal.message),
+            _ => refusal,
+        })
     }
 
     /// Makes sure that `wanted` is a directory of the user's. No link is followed: where it leads is the image's word.

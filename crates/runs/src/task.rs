@@ -212,7 +212,7 @@ impl Shared {
             drop(turn);
             self.remove_later(resources.container.take(), layer);
         } else {
-            resources.take_away(self.runs.launcher.engine.as_ref()).await;
+            resources.take_away(&self.runs.launcher.engine).await;
             self.runs.gone.notify_one();
         }
         let state = if failure.is_some() { State::Failed } else { State::Stopped };
@@ -225,7 +225,7 @@ impl Shared {
         let (runs, run) = (self.runs.clone(), self.record.borrow().id);
         self.runs.tasks.spawn(async move {
             if let Some(container) = container {
-                remove_container(runs.launcher.engine.as_ref(), &container).await;
+                remove_container(&runs.launcher.engine, container).await;
             }
             if let Some(layer) = layer {
                 remove_tree(layer).await;

@@ -12,7 +12,8 @@ use bollard::models::{
 
 use super::faults::malformed;
 use crate::engine::{
-    ContainerListing, ContainerState, EngineError, EngineFacts, ImageFacts, ImageListing, Inspection,
+    ContainerListing, ContainerState, EngineError, EngineFacts, FileKind, ImageFacts, ImageListing,
+    Inspection,
 };
 use crate::ids::{ContainerId, ImageId, ImageReference};
 use crate::spec::{ContainerSpec, MountSpec, Propagation};
@@ -47,6 +48,19 @@ pub(super) fn engine_facts(version: SystemVersion, info: SystemInfo) -> Result<E
         facts.user_map = info.docker_root_dir.as_deref().and_then(UserMap::of_engine);
     }
     Ok(facts)
+}
+
+/// From the mode of a path as the engine writes it: Go's `fs.FileMode`.
+pub(super) fn file_kind(mode: u32) -> FileKind {
+    const DIRECTORY: u32 = 1 << 31;
+    const LINK: u32 = 1 << 27;
+    const ANY_TYPE: u32 = DIRECTORY | LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19;
+    match mode & ANY_TYPE {
+        0 => FileKind::File,
+        DIRECTORY => FileKind::Directory,
+        LINK => FileKind::Link,
+        _ => FileKind::Special,
+    }
 }
 
 pub(super) fn image_facts(image: ImageInspect) -> Result<ImageFacts, EngineError> {

@@ -15,8 +15,8 @@ use std::time::Duration;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use containers::{
-    BadTar, BuildNetwork, Engine, EngineError, ImageBuild, ImageListing, ImageReference, TarForm,
-    pass_archive, pass_context, pass_filesystem,
+    BadTar, BuildNetwork, EngineError, ImageBuild, ImageListing, ImageReference, TarForm, pass_archive,
+    pass_context, pass_filesystem,
 };
 use executor::engine_refusal;
 use futures_util::{StreamExt as _, stream};
@@ -24,6 +24,7 @@ use gateway::Gateway;
 use identity::Principal;
 use ops::Reason;
 use refusal::{Refusal, chain};
+use runs::Launcher;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -53,7 +54,7 @@ pub(crate) struct ImageBounds {
 }
 
 pub(crate) struct Images {
-    engine: Arc<dyn Engine>,
+    launcher: Arc<Launcher>,
     audit: Arc<AuditLog>,
     gateway: Arc<Gateway>,
     bounds: ImageBounds,
@@ -69,12 +70,12 @@ enum Naming {
 
 impl Images {
     pub(crate) fn new(
-        engine: Arc<dyn Engine>,
+        launcher: Arc<Launcher>,
         audit: Arc<AuditLog>,
         gateway: Arc<Gateway>,
         bounds: ImageBounds,
     ) -> Self {
-        Self { engine, audit, gateway, bounds, slots: Semaphore::new(AT_ONCE) }
+        Self { launcher, audit, gateway, bounds, slots: Semaphore::new(AT_ONCE) }
     }
 
     /// Makes an image of a tar.
@@ -106,8 +107,10 @@ impl Images {
             let (form, tar, passed) = passage.form().await.map_err(|bad| bad_tar(&bad))?;
             let limit = self.bounds.timeout;
             let given = match form {
-                TarForm::DockerArchive => self.engine.load_image(tar, limit).await,
-                TarForm::RootFilesystem => self.engine.import_filesystem(tar, &reference, limit).await,
+                TarForm::DockerArchive => self.launcher.engine.load_image(tar, limit).await,
+                TarForm::RootFilesystem => {
+                    self.launcher.engine.import_filesystem(tar, &reference, limit).await
+                }
             };
             settled(given, passed).await
         };
@@ -160,7 +163,7 @@ impl Images {
         });
         let made = async {
             let (_, tar, passed) = passage.form().await.map_err(|bad| bad_tar(&bad))?;
-            let given = self.engine.build_image(&build, tar, output, limit).await;
+            let given = self.launcher.engine.build_image(&build, tar, output, limit).await;
             settled(given, passed).await
         };
         let made = in_time(made, limit, cancel).await;
@@ -170,7 +173,7 @@ impl Images {
 
     /// The images that have a name, and whether there are more.
     pub(crate) async fn list(&self) -> Result<(Vec<v1::Image>, bool), Refusal> {
-        let mut found = self.engine.images().await.map_err(engine_refusal)?;
+        let mut found = self.launcher.engine.images().await.map_err(engine_refusal)?;
         let truncated = found.len() > LISTED;
         found.truncate(LISTED);
         let described = stream::iter(found).map(|listing| self.described(listing));
@@ -192,7 +195,7 @@ impl Images {
         if naming == Naming::Replace {
             return Ok(());
         }
-        match self.engine.image(reference).await.map_err(engine_refusal)? {
+        match self.launcher.engine.image(reference).await.map_err(engine_refusal)? {
             None => Ok(()),
             Some(has) => Err(Refusal::new(
                 Reason::AlreadyExists,
@@ -215,7 +218,7 @@ impl Images {
         made: Result<Passed, Refusal>,
     ) -> Result<Passed, Refusal> {
         let found = match &made {
-            Ok(_) => self.engine.image(reference).await.map_err(engine_refusal),
+            Ok(_) => self.launcher.engine.image(reference).await.map_err(engine_refusal),
             Err(refusal) => Err(refusal.clone()),
         };
         let missing = || {
@@ -240,17 +243,23 @@ impl Images {
 
     async fn shown(&self, reference: &ImageReference) -> Result<v1::Image, Refusal> {
         let name = reference.tagged();
-        let listed = self.engine.images().await.map_err(engine_refusal)?;
+        let listed = self.launcher.engine.images().await.map_err(engine_refusal)?;
         let listing = listed.into_iter().find(|listing| listing.reference.as_str() == name);
         let gone = || Refusal::new(Reason::EngineUnavailable, "the image was removed meanwhile");
-        self.described(listing.ok_or_else(gone)?).await
+        let listing = listing.ok_or_else(gone)?;
+        let facts = self.launcher.engine.image(reference).await.map_err(engine_refusal)?;
+        if let Some(Ok(image)) = facts.map(|facts| facts.usable()) {
+            // A refusal is in what is shown.
+            let _ = self.launcher.check_image(&image, reference).await;
+        }
+        self.described(listing).await
     }
 
     async fn described(&self, listing: ImageListing) -> Result<v1::Image, Refusal> {
         let ImageListing { reference, id, size, created } = listing;
-        let facts = self.engine.image(&reference).await.map_err(engine_refusal)?;
+        let facts = self.launcher.engine.image(&reference).await.map_err(engine_refusal)?;
         let unusable = match facts.map(|facts| facts.usable()) {
-            Some(Ok(_)) => String::new(),
+            Some(Ok(image)) => self.launcher.starting.refused(image.id()).unwrap_or_default(),
             Some(Err(refused)) => refused.to_string(),
             None => "it was removed meanwhile".to_owned(),
         };

@@ -5,21 +5,22 @@
 //!                             └──► claimed from the pool ─► mounts ─► read back & compare ──────────────┘
 //! ```
 
+mod images;
 pub(crate) mod pool;
 mod root;
 pub(crate) mod source;
+mod turns;
 mod users;
 
 use std::io;
-use std::num::NonZero;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use containers::{
     Access, Boundary, ContainerId, ContainerName, ContainerSpec, Engine, EngineFacts, EtcFiles, Hardening,
-    ImageReference, Inspection, MountSpec, Quota, Root, RunAs, RunFacts, RunUser, Tmp, UsableImage,
+    ImageReference, ImageRefused, Inspection, MountSpec, Quota, Root, RunAs, RunFacts, RunUser, Tmp,
+    UsableImage,
 };
 use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use gateway::Profile;
@@ -28,7 +29,6 @@ use identity::{Principal, RunId};
 use ops::{Environment, Reason};
 use refusal::Refusal;
 use store::run::{LaunchFingerprint, Layer, Limits, Owner, Ownership, Place, Record, Started, Workspace};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::block_in_place;
 
 use crate::default_image::DefaultImageSource;
@@ -41,13 +41,16 @@ use crate::root_layer::RootLayer;
 use crate::workspace::{self, Purpose, Roots};
 use crate::{boundary, execution_log};
 
+pub use images::ColdStarts;
 use pool::Pool;
 use source::Source;
+pub use turns::Turns;
+use turns::in_turn;
 
 /// What an operator does about an image that is missing.
 const MISSING: &str = "an operator imports it with `coffer image import FILE NAME`, or builds it with `coffer image build DIRECTORY NAME`";
 /// And about one that no run may use.
-const UNUSABLE: &str = "build it again without VOLUME, as with `coffer image build DIRECTORY NAME`";
+const UNUSABLE: &str = "build it again without that, as with `coffer image build DIRECTORY NAME`";
 
 /// How a run's container is to be, from the policy.
 #[derive(Clone)]
@@ -67,9 +70,6 @@ impl Wanted {
     }
 }
 
-/// For a launch to have its turn.
-const TURN: Duration = Duration::from_secs(120);
-
 /// Launches runs. One for the daemon.
 pub struct Launcher {
     pub engine: Arc<dyn Engine>,
@@ -85,28 +85,7 @@ pub struct Launcher {
     /// Limit on making directories of runs and on unmounting them. Each of a hundred threads would wait for the same disk or
     /// the same lock of the kernel, and leave memory in use.
     pub making: Turns,
-    /// Cold starts: the engine is no quicker with more, and with fewer those that came first are ready first.
-    pub starting: Turns,
-}
-
-/// Launches that do the same at the same time.
-pub struct Turns(Semaphore);
-
-impl Default for Turns {
-    /// Twice as many as there are processors, and eight at least.
-    fn default() -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Self(Semaphore::new((2 * processors).max(8)))
-    }
-}
-
-impl Turns {
-    pub(crate) async fn wait(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
-        turn.ok().and_then(Result::ok).ok_or_else(|| {
-            Refusal::new(Reason::Overloaded, "other runs have been starting all the time; try again later")
-        })
-    }
+    pub starting: ColdStarts,
 }
 
 /// A container whose guest answers, and which shows what it is to show.
@@ -141,7 +120,7 @@ impl Launcher {
         match self.steps(record, wanted, principal, &mut resources).await {
             Ok((started, lanes)) => Ok(Launched { started, lanes, resources }),
             Err(refusal) => {
-                resources.made_too(self.engine.as_ref()).await;
+                resources.made_too(&self.engine).await;
                 self.projects.settle(record.id);
                 Err(refusal)
             }
@@ -256,7 +235,23 @@ impl Launcher {
         shown: &[Shown<'_>],
         resources: &mut RunResources,
     ) -> Result<Contained, Refusal> {
-        let _turn = self.starting.wait().await?;
+        let first = self.starting.first(image.id()).await?;
+        let turn = self.starting.turns.wait().await?;
+        let launch = self.cold_steps(record, wanted, principal, image, shown, resources);
+        let contained = in_turn(turn, launch).await?;
+        first.started();
+        Ok(contained)
+    }
+
+    async fn cold_steps(
+        &self,
+        record: &Record,
+        wanted: &Wanted,
+        principal: &Principal,
+        image: &UsableImage,
+        shown: &[Shown<'_>],
+        resources: &mut RunResources,
+    ) -> Result<Contained, Refusal> {
         let run = record.id.to_string();
         let (hardening, users) = (&wanted.hardening, self.host.user_map);
         let boundary = hardening.boundary;
@@ -265,7 +260,7 @@ impl Launcher {
             block_in_place(|| mount(&slots, &run, shown, hardening, users, resources))?;
         if wanted.hardening.root == Root::WritableLayer {
             let guest = self.guest.of(boundary).to_owned();
-            let bare = self.describe(&run, wanted, image.clone(), user, Vec::new(), guest)?;
+            let bare = self.describe(&run, hardening, image.clone(), user, Vec::new(), guest)?;
             let layers = self.layers_of(&bare, image, &run, resources).await?;
             let on_host = user.on_host(users);
             mounts.extend(block_in_place(|| {
@@ -273,7 +268,7 @@ impl Launcher {
             })?);
         }
         let guest = self.guest.of(boundary).to_owned();
-        let spec = self.describe(&run, wanted, image.clone(), user, mounts, guest)?;
+        let spec = self.describe(&run, hardening, image.clone(), user, mounts, guest)?;
         let (container, inspection) = self.contain(&spec, &run, resources).await?;
 
         let file_server = match boundary {
@@ -331,7 +326,7 @@ impl Launcher {
     pub(crate) fn describe(
         &self,
         run: &str,
-        wanted: &Wanted,
+        hardening: &Hardening,
         image: UsableImage,
         user: RunUser,
         mounts: Vec<MountSpec>,
@@ -344,10 +339,10 @@ impl Launcher {
             user,
             mounts,
             guest,
-            etc: self.etc(user, &wanted.hardening)?,
+            etc: self.etc(user, hardening)?,
             labels: std::collections::BTreeMap::new(),
         };
-        containers::container_spec(&wanted.hardening, &facts)
+        containers::container_spec(hardening, &facts)
             .map_err(|error| Refusal::internal("describing the container", &error))
     }
 
@@ -377,12 +372,16 @@ impl Launcher {
             let refusal = Refusal::new(Reason::ImageMissing, message);
             return Err(refusal.with("image", reference.as_str()).with("hint", MISSING));
         };
-        let usable = facts.usable().map_err(|refused| {
-            let refusal = Refusal::new(Reason::ImageUnusable, format!("image: {refused}"));
-            refusal.with("image", reference.as_str()).with("hint", UNUSABLE)
-        })?;
+        let usable = facts.usable().map_err(|refused| unusable(reference, &refused))?;
+        self.check_image(&usable, reference).await?;
         Ok((usable, None))
     }
+}
+
+/// Refuses an image for what it is.
+fn unusable(reference: &ImageReference, refused: &ImageRefused) -> Refusal {
+    let refusal = Refusal::new(Reason::ImageUnusable, format!("image: {refused}"));
+    refusal.with("image", reference.as_str()).with("hint", UNUSABLE)
 }
 
 /// What the engine confirmed, by name.
@@ -443,37 +442,4 @@ pub(crate) fn wanted(
             WorkspaceMode::ReadWrite => Access::ReadWrite,
         },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt as _;
-    use tokio::sync::Semaphore;
-    use tokio::time::Instant;
-
-    use super::{Reason, TURN, Turns};
-
-    #[tokio::test]
-    async fn those_that_came_first_have_the_first_turns() {
-        let turns = Turns(Semaphore::new(1));
-        let now = turns.wait().await.unwrap();
-        let (mut first, mut second) = (Box::pin(turns.wait()), Box::pin(turns.wait()));
-        assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
-        drop(now);
-        assert!((&mut second).now_or_never().is_none(), "it came later");
-        drop(first.await.unwrap());
-        drop(second.await.unwrap());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_turn_that_does_not_come_is_refused_and_holds_nobody_up() {
-        let turns = Turns(Semaphore::new(1));
-        let now = turns.wait().await.unwrap();
-        let began = Instant::now();
-        assert_eq!(turns.wait().await.unwrap_err().reason, Reason::Overloaded);
-        assert_eq!(began.elapsed(), TURN);
-        drop(now);
-        drop(turns.wait().await.unwrap());
-        assert_eq!(began.elapsed(), TURN, "the next one need not wait");
-    }
 }

@@ -74,8 +74,8 @@ impl Launcher {
         let slot = containers::mount_root(&slots, image, of_image, layer, on_disk, user)
             .map_err(|error| refusal(&error))?;
         let root = RootLayer::of(slot, path).map_err(|error| Refusal::internal("opening a root", &error))?;
-        root.make("image", hardening.home(), user)?;
-        let etc = root.make("image", "/etc", user)?;
+        root.make_own(hardening.home(), user)?;
+        let etc = root.make_own("/etc", user)?;
         let prepared = if hardening.has_own_etc() {
             mount_points(&etc).map_err(std::io::Error::from)
         } else {

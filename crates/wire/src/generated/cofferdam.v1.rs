@@ -9368,7 +9368,8 @@ pub struct Image {
     /// Profiles of the policy that allow it, or have it as their own.
     #[prost(string, repeated, tag = "5")]
     pub profiles: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Why no run can use it. Empty: a run can.
+    /// Why no run can use it. Empty: a run can, as far as is known. Its files are looked at when it is imported or built, and
+    /// before its first run.
     #[prost(string, tag = "6")]
     pub unusable: ::prost::alloc::string::String,
 }

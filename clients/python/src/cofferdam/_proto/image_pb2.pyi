@@ -40,7 +40,9 @@ class Image(google.protobuf.message.Message):
     size_bytes: builtins.int
     """Bytes of its layers."""
     unusable: builtins.str
-    """Why no run can use it. Empty: a run can."""
+    """Why no run can use it. Empty: a run can, as far as is known. Its files are looked at when it is imported or built, and
+    before its first run.
+    """
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was made, as it says."""

@@ -41,7 +41,7 @@ impl Warm {
     /// Removes it.
     pub(super) async fn discard(mut self, launcher: &Launcher) {
         self.guest.shutdown().await;
-        self.resources.take_away(launcher.engine.as_ref()).await;
+        self.resources.take_away(&launcher.engine).await;
     }
 
     /// Whether it still is what was verified, and started, before it waited.
@@ -93,7 +93,7 @@ impl Launcher {
                 resources,
             }),
             Err(refusal) => {
-                resources.take_away(self.engine.as_ref()).await;
+                resources.take_away(&self.engine).await;
                 Err(refusal)
             }
         }
@@ -142,7 +142,7 @@ impl Launcher {
     ) -> Result<ContainerSpec, Refusal> {
         let mounts = mounts(&self.directories.slots(made_as), wanted.workspace_access)?;
         let guest = self.guest.of(wanted.hardening.boundary).to_owned();
-        self.describe(made_as, wanted, image.clone(), RunUser::DEFAULT, mounts, guest)
+        self.describe(made_as, &wanted.hardening, image.clone(), RunUser::DEFAULT, mounts, guest)
     }
 
     /// Mounts the run's directories in a warm container and makes sure of it as of a new one. `None`: none waits that would be as

@@ -58,7 +58,8 @@ export type Image = Message<"cofferdam.v1.Image"> & {
   profiles: string[];
 
   /**
-   * Why no run can use it. Empty: a run can.
+   * Why no run can use it. Empty: a run can, as far as is known. Its files are looked at when it is imported or built, and
+   * before its first run.
    *
    * @generated from field: string unusable = 6;
    */

@@ -1,0 +1,74 @@
+//! What an image has at the paths that the engine opens by itself, and at those where a container has its mounts.
+//!
+//! To find the ids of a container's user the engine opens the image's `/etc/passwd` and `/etc/group`: as root, outside of the
+//! container, and without looking at what they are. It waits without end for a FIFO's other side, holding the container's lock
+//! meanwhile, so that the container cannot be removed before the engine is started again; and a device is one of the host's. So
+//! before a container of an image is started, one is made that never is, and each of these paths is looked at in it.
+
+use std::path::Path;
+
+use crate::engine::{Engine, EngineError, FileKind, ImageRefused};
+use crate::hardening::GUEST_PATH;
+use crate::ids::ContainerId;
+
+/// A path that is nowhere is made by the engine or by the runtime.
+const DIRECTORIES: [&str; 9] =
+    ["/etc", "/proc", "/sys", "/dev", "/tmp", "/workspace", "/state", "/pkg", "/.cofferdam"];
+const FILES: [&str; 6] =
+    ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", GUEST_PATH];
+
+/// Looks at the image of a container that was made without mounts and never started.
+pub async fn check_image_paths(
+    engine: &dyn Engine,
+    container: &ContainerId,
+) -> Result<Result<(), ImageRefused>, EngineError> {
+    for path in DIRECTORIES {
+        if let Some(found) = engine.look(container, path).await?
+            && found.kind != FileKind::Directory
+        {
+            return Ok(refused(path, found.kind, FileKind::Directory));
+        }
+    }
+    for path in FILES {
+        let Some(found) = engine.look(container, path).await? else { continue };
+        let leads_to = match found.kind {
+            FileKind::File => continue,
+            FileKind::Link if leads_on(&found.leads_to) => engine.look(container, &found.leads_to).await?,
+            _ => Some(found.clone()),
+        };
+        if leads_to.is_some_and(|last| last.kind != FileKind::File) {
+            return Ok(refused(path, found.kind, FileKind::File));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Returns true if a file of an account may be there. In the other places something else is mounted once the container runs, and
+/// the runtime would make the file in that.
+fn leads_on(target: &str) -> bool {
+    target.starts_with('/') && DIRECTORIES.iter().skip(1).all(|other| !Path::new(target).starts_with(other))
+}
+
+fn refused(path: &'static str, found: FileKind, wanted: FileKind) -> Result<(), ImageRefused> {
+    Err(ImageRefused::WrongKind { path, found, wanted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_may_lead_to_where_nothing_is_mounted() {
+        for (target, may) in [
+            ("/accounts/users", true),
+            ("/etc/accounts", true),
+            ("/statement", true),
+            ("/proc/1/environ", false),
+            ("/workspace/passwd", false),
+            ("/dev/full", false),
+            ("", false),
+        ] {
+            assert_eq!(leads_on(target), may, "{target}");
+        }
+    }
+}

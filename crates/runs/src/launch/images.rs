@@ -1,0 +1,130 @@
+//! What is known of the images of runs, by their digest.
+//!
+//! ```text
+//!  first run of an image ─► its paths looked at ─► alone until one container of it has started ─► as many as there are turns
+//!                                └──► IMAGE_UNUSABLE            └──► others refused after a while: ENGINE_UNAVAILABLE
+//! ```
+//!
+//! What else of an image can make an engine wait without end is not known. So the first container of an image starts alone: one
+//! launch waits for the engine, and the runs of other images do not.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use containers::{
+    Boundary, ContainerId, ContainerName, EngineError, Hardening, ImageId, ImageReference, ImageRefused,
+    UsableImage, check_image_paths,
+};
+use executor::engine_refusal;
+use identity::RunId;
+use ops::Reason;
+use refusal::{Refusal, chain};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, OwnedMutexGuard};
+
+use super::{Launcher, Turns, unusable};
+use crate::resources::remove_container;
+
+/// Images that are remembered. With one more all are forgotten, and looked at again.
+const MOST: usize = 1_000;
+/// For the first container of an image to be started by another launch.
+const FIRST: Duration = Duration::from_secs(10);
+
+/// The starts of containers, and what is known of their images. One for the daemon.
+#[derive(Default)]
+pub struct ColdStarts {
+    images: Mutex<BTreeMap<String, Arc<Known>>>,
+    /// The engine is no quicker with more at the same time, and with fewer those that came first are ready first.
+    pub(super) turns: Turns,
+}
+
+#[derive(Default)]
+struct Known {
+    paths: OnceCell<Result<(), ImageRefused>>,
+    /// Held by the launch that starts the first container.
+    first: Arc<AsyncMutex<()>>,
+    has_started: AtomicBool,
+}
+
+impl ColdStarts {
+    fn of(&self, image: &ImageId) -> Arc<Known> {
+        let mut known = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST && !known.contains_key(image.as_str()) {
+            known.clear();
+        }
+        known.entry(image.as_str().to_owned()).or_default().clone()
+    }
+
+    /// Why runs of the image are refused, as far as it has been looked at.
+    pub fn refused(&self, image: &ImageId) -> Option<String> {
+        self.of(image).paths.get()?.as_ref().err().map(ToString::to_string)
+    }
+
+    /// Waits until a container of the image has been started, or it is this launch's turn to start the first one.
+    pub(crate) async fn first(&self, image: &ImageId) -> Result<First, Refusal> {
+        let known = self.of(image);
+        if known.has_started.load(Ordering::Acquire) {
+            return Ok(First { known, _alone: None });
+        }
+        let alone = tokio::time::timeout(FIRST, known.first.clone().lock_owned()).await.map_err(|_| {
+            Refusal::new(
+                Reason::EngineUnavailable,
+                "image: the container engine does not answer for the first container of this image; try again later",
+            )
+        })?;
+        // Those that waited go on at the same time.
+        let alone = Some(alone).filter(|_| !known.has_started.load(Ordering::Acquire));
+        Ok(First { known, _alone: alone })
+    }
+}
+
+/// A launch that may start a container of its image.
+pub(crate) struct First {
+    known: Arc<Known>,
+    _alone: Option<OwnedMutexGuard<()>>,
+}
+
+impl First {
+    /// The container has started.
+    pub(crate) fn started(self) {
+        self.known.has_started.store(true, Ordering::Release);
+    }
+}
+
+impl Launcher {
+    /// Looks at the paths of an image that an engine opens by itself, or mounts on; once for each image.
+    pub async fn check_image(&self, image: &UsableImage, reference: &ImageReference) -> Result<(), Refusal> {
+        let known = self.starting.of(image.id());
+        let checked = known.paths.get_or_try_init(|| self.look_at(image)).await?;
+        checked.as_ref().map_err(|refused| unusable(reference, refused)).copied()
+    }
+
+    async fn look_at(&self, image: &UsableImage) -> Result<Result<(), ImageRefused>, Refusal> {
+        let made_as = RunId::new().to_string();
+        let hardening = Hardening::default();
+        let (user, guest) = (hardening.run_as.user(), self.guest.of(Boundary::HostKernel).to_owned());
+        let spec = self.describe(&made_as, &hardening, image.clone(), user, Vec::new(), guest)?;
+        let name = ContainerName::parse(&format!("cofferdam-{made_as}-image"))
+            .map_err(|error| Refusal::internal("naming a container", &error))?;
+        let made = self.engine.create(&spec.without_mounts(), &name).await;
+        let container: ContainerId = made.map_err(|error| odd(error, "makes no container of it"))?;
+        let checked = check_image_paths(self.engine.as_ref(), &container).await;
+        remove_container(&self.engine, container).await;
+        checked.map_err(|error| odd(error, "cannot look at its files"))
+    }
+}
+
+/// An engine that answers, and refuses, does so for something in the image.
+fn odd(error: EngineError, what: &str) -> Refusal {
+    match &error {
+        EngineError::Api { .. } | EngineError::Malformed { .. } => {
+            tracing::warn!(error = %chain(&error), "an image that the engine cannot use");
+            Refusal::new(
+                Reason::ImageUnusable,
+                format!("image: the container engine {what}; the daemon's log has its words"),
+            )
+        }
+        _ => engine_refusal(error),
+    }
+}

@@ -1,0 +1,111 @@
+//! What a former daemon has left of no run: containers, mounts, and layers of roots.
+
+#![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use containers::{ContainerId, ContainerListing, FormerEnded, LABEL_INSTANCE};
+use identity::RunId;
+use refusal::chain;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::freeze::end_leftover;
+use crate::reattach::{AT_ONCE, PROGRESS};
+use crate::registry::Runs;
+use crate::remove::remove_tree;
+use crate::resources::remove_container;
+
+impl Runs {
+    /// Removes this instance's containers but `kept`. Those for which the engine did not answer are not waited for.
+    pub(crate) async fn remove_others(
+        &self,
+        kept: &BTreeSet<ContainerId>,
+        unanswered: &BTreeSet<RunId>,
+    ) -> anyhow::Result<()> {
+        let engine = &self.launcher.engine;
+        let left = engine.list(LABEL_INSTANCE, &self.launcher.instance).await;
+        let left = left.map_err(|error| anyhow::anyhow!(chain(&error)))?;
+        let slots = Arc::new(Semaphore::new(AT_ONCE));
+        let mut removals = JoinSet::new();
+        for container in left.into_iter().filter(|container| !kept.contains(&container.id)) {
+            let Some(run) = made_as(&container) else {
+                tracing::warn!(
+                    container = container.name,
+                    "not removing a container that has this daemon's label, and a name that the daemon gives none"
+                );
+                continue;
+            };
+            tracing::warn!(container = container.name, "removing a container that a former daemon left");
+            let (engine, slots) = (engine.clone(), slots.clone());
+            let removal = async move {
+                let slot = slots.acquire().await;
+                end_leftover(engine.as_ref(), &container.id).await;
+                remove_container(&engine, container.id).await;
+                drop(slot);
+            };
+            if unanswered.contains(&run) {
+                tokio::spawn(removal);
+            } else {
+                removals.spawn(removal);
+            }
+        }
+        while let Ok(Some(removed)) = tokio::time::timeout(PROGRESS, removals.join_next()).await {
+            removed?;
+        }
+        if !removals.is_empty() {
+            tracing::error!(
+                containers = removals.len(),
+                "the engine does not remove what a former daemon left; that goes on beside the daemon's work"
+            );
+            tokio::spawn(removals.join_all());
+        }
+        Ok(())
+    }
+
+    /// Removes the mounts of all containers but those that were made as `kept`. The slots are two levels down:
+    /// `mounts/RUN/workspace`.
+    pub(crate) async fn clean_others(&self, kept: BTreeSet<RunId>) -> anyhow::Result<()> {
+        let mounts = self.launcher.directories.mounts();
+        let cleaned = tokio::task::spawn_blocking(move || {
+            let mut cleaned = 0;
+            for run in std::fs::read_dir(&mounts).into_iter().flatten().flatten() {
+                let id = run.file_name().to_str().and_then(|name| RunId::parse(name).ok());
+                if !id.is_some_and(|id| kept.contains(&id)) {
+                    match containers::clean_slots(&run.path()) {
+                        Ok(count) => cleaned += count,
+                        Err(error) => {
+                            tracing::error!(error = %chain(&error), "mounts that a former daemon left stay; the next start tries again");
+                        }
+                    }
+                    // Only an empty directory goes.
+                    let _ = std::fs::remove_dir(run.path());
+                }
+            }
+            cleaned
+        });
+        let cleaned = cleaned.await?;
+        if cleaned > 0 {
+            tracing::warn!(mounts = cleaned, "removed mounts that a former daemon left");
+        }
+        Ok(())
+    }
+
+    /// Removes the layers of the writable roots of all runs but `kept`: they go with their runs.
+    pub(crate) async fn remove_roots(&self, kept: &BTreeMap<RunId, FormerEnded>) {
+        let layers = self.launcher.directories.root_layers();
+        for layer in std::fs::read_dir(layers).into_iter().flatten().flatten() {
+            let run = layer.file_name().to_str().and_then(|name| RunId::parse(name).ok());
+            if !run.is_some_and(|run| kept.contains_key(&run)) {
+                remove_tree(layer.path()).await;
+            }
+        }
+    }
+}
+
+/// The run or the warm container as which the daemon has made a container, by the name that it gave. A label alone can be anybody's.
+fn made_as(container: &ContainerListing) -> Option<RunId> {
+    let run = container.name.strip_prefix("cofferdam-")?;
+    RunId::parse(run.strip_suffix("-image").unwrap_or(run)).ok()
+}
