@@ -340,9 +340,11 @@ async fn a_start_is_a_call_with_policy_consent_and_record() {
     workspace: read-write
     operations: { process: ask, exec: allow }
     exec: { default: allow }
+    approvals: { freeze: false }
   q:
     workspace: read-write
     operations: { process: allow }
+    approvals: { freeze: false }
     exec: { default: ask, rules: [{ prefix: [sleep], decision: allow, justification: harmless }] }
 roles: { director: { allow: \"*\" } }
 ";
@@ -350,10 +352,16 @@ roles: { director: { allow: \"*\" } }
     let daemon = Daemon::start_with(Setup { policy, ..Default::default() }).await;
     let mut run = daemon.run_on(requests::managed("p")).await;
     assert_eq!(reason(&run.try_start(command(&["rm", "x"])).await.unwrap_err()), "COMMAND_NOT_ALLOWED");
-    let pending = run.try_start(script("echo seen; sleep 100")).await.unwrap();
+    run.exec(&["sh", "-c", "echo 'echo seen; sleep 100' > seen.sh"]).await;
+    let pending = run.try_start(script("sh seen.sh")).await.unwrap();
     assert!(pending.process.is_none() && !pending.approval_id.is_empty());
     let approval = run.clients.approval(&pending.approval_id).await;
     assert_eq!(approval.operation, "process", "{approval:?}");
+    // No file can be held for as long as it runs, and the reviewer is not told that one is.
+    assert!(approval.preview.contains("cwd: @project\n"), "{}", approval.preview);
+    assert!(approval.preview.contains("these words alone"), "{}", approval.preview);
+    assert!(!approval.preview.contains("file: "), "{}", approval.preview);
+    assert_eq!(run.exec(&["true"]).await.exit_code, Some(0), "the run goes on meanwhile");
     run.clients.approve(&pending.approval_id).await.unwrap();
     run.outcome(&pending.call_id).await;
     run.until(&pending.call_id, "seen").await;

@@ -244,6 +244,7 @@ async fn opening_and_using_are_calls_with_policy_consent_and_record() {
     workspace: read-write
     operations: { process: allow, session: allow }
     exec: { default: ask }
+    approvals: { freeze: false }
 roles: { director: { allow: \"*\" } }
 ";
     let policy = vec![("p.yaml", profile.to_owned())];
@@ -276,6 +277,9 @@ roles: { director: { allow: \"*\" } }
     assert!(asked.result.is_none());
     let approval = run.clients.approval(&asked.approval_id).await;
     assert_eq!(approval.operation, "session", "{approval:?}");
+    for told in ["cwd: the shell's", "PATH, functions and aliases", "these words alone"] {
+        assert!(approval.preview.contains(told), "{told}: {}", approval.preview);
+    }
     run.clients.approve(&asked.approval_id).await.unwrap();
     let call = run.outcome(&asked.call_id).await;
     let Some(v1::result::Kind::Session(result)) = call.into_kind() else { panic!("no result") };

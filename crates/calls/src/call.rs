@@ -482,13 +482,7 @@ impl CallTask {
                 finished(self.calls.processes.start(&run, &room.lanes, permit).await)
             }
             _ if matches!(permit.operation(), Operation::Session(_)) => {
-                let held = room.lanes.holds(permit.operation(), permit.bounds()).await;
-                // The shell that it is for stands still like the rest of the run.
-                still.end().await;
-                finished(match held {
-                    Ok(()) => self.calls.processes.perform(&run, permit, &cancel).await,
-                    Err(failure) => Err(failure),
-                })
+                finished(self.calls.processes.perform(&run, permit, &cancel).await)
             }
             (Lane::Container | Lane::Host, _) => match self.output(permit.operation()) {
                 Ok(output) => {

@@ -209,10 +209,6 @@ impl Lanes {
                 }
             }
         };
-        // A frozen process begins when it may go on, which may be after its call.
-        if bounds.held_to.is_some() {
-            return Ok(Kept { link, state, held });
-        }
         match has_begun(&mut link, state).await {
             Ok(state) => Ok(Kept { link, state, held }),
             Err(failure) => {

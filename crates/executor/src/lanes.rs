@@ -194,24 +194,13 @@ impl Lanes {
                 let looked = self.host_worker.call(spec, None, CancellationToken::new()).await;
                 looked.map_err(|error| failure(&error))
             }
-            Lane::Container if operation.effect() == Effect::Runs => {
+            Lane::Container if operation.effect() == Effect::Runs && !operation.binds_words() => {
                 self.guest.look(spec, CancellationToken::new()).await
             }
             Lane::Container | Lane::Upstream => return Ok(None),
         };
         let Finished { outcome, bound, .. } = looked?;
         Ok(Some(Preview { result: outcome?, bound }))
-    }
-
-    /// Refuses where what a consent was given to is no longer so. For operations whose effect no lane sees.
-    pub async fn holds(&self, operation: &Operation, bounds: &ops::Bounds) -> Result<(), ToolFailure> {
-        if bounds.held_to.is_none() {
-            return Ok(());
-        }
-        match self.preview(operation, bounds).await? {
-            Some(preview) => preview.bound.demand(bounds.held_to.as_ref()),
-            None => Ok(()),
-        }
     }
 
     /// SHA-256 of a regular file as it is now.

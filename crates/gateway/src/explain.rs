@@ -119,7 +119,7 @@ impl Gateway {
         let asks = outcome.as_ref().ok().filter(|decision| decision.verdict == Verdict::Ask);
         let terms = asks
             .zip(policy.profile(&run.profile))
-            .map(|(decision, profile)| profile.approvals.terms(decision.risk));
+            .map(|(decision, profile)| profile.approvals.terms(decision.risk, operation));
         Explanation { outcome, considered, terms }
     }
 }

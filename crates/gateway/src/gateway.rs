@@ -202,7 +202,7 @@ pub(crate) fn consider(
     let server = upstream(policy, &operation)?;
     // What a reviewer has seen is run as it was seen.
     let reads = if decision.verdict == Verdict::Allow { reads } else { Vec::new() };
-    let mut terms = profile.approvals.terms(decision.risk);
+    let mut terms = profile.approvals.terms(decision.risk, &operation);
     if asks_for_path {
         // The first words of a command say nothing about the files that it reads.
         terms.remember.retain(|form| *form != Form::Prefix);

@@ -16,8 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jail::{Mount, RUN_LOG, excerpt};
 use ops::{
-    Binder, Bound, Cancel, ExecResult, Held, OpResult, Operation, Preview, ProcessResult, Reason,
-    SessionResult, ToolFailure, changed,
+    Binder, Bound, Cancel, ExecResult, Held, OpResult, Operation, Preview, Reason, ToolFailure, changed,
 };
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat, statfs};
 use rustix::io::Errno;
@@ -48,8 +47,6 @@ pub(crate) async fn preview(
     let result = match operation {
         Operation::Exec(_) => OpResult::Exec(ExecResult::default()),
         Operation::Shell(_) => OpResult::Shell(ExecResult::default()),
-        Operation::Process(_) => OpResult::Process(ProcessResult::default()),
-        Operation::Session(_) => OpResult::Session(SessionResult::default()),
         other => {
             let message = format!("{}: only commands have a preview here", other.name());
             return Err(ToolFailure::new(Reason::InvalidArgument, message));

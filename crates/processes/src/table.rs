@@ -121,8 +121,7 @@ impl Processes {
         started?;
         if is_session {
             let process = self.get(run_id, &id.to_string())?;
-            // One that was consented to may stand still until its call is over.
-            if let Err(failure) = process.open_session(parts.bounds.held_to.is_none()).await {
+            if let Err(failure) = process.open_session().await {
                 let _ = process.signal(Signal::Kill).await;
                 process.wait(GOODBYE).await;
                 return Err(failure);

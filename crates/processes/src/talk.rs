@@ -39,12 +39,12 @@ enum Over {
 }
 
 impl Process {
-    /// Makes a new shell ready. With `waits` until it is.
-    pub(crate) async fn open_session(&self, waits: bool) -> Result<(), ToolFailure> {
+    /// Makes a new shell ready.
+    pub(crate) async fn open_session(&self) -> Result<(), ToolFailure> {
         let session = self.session()?;
         let Some(line) = session.opening() else { return Ok(()) };
         self.tell_shell(line, false, None).await?;
-        if waits && !self.settles(session, OPENING).await {
+        if !self.settles(session, OPENING).await {
             let message = "the image's shell does not do what a session needs (looked for bash and sh)";
             return Err(ToolFailure::new(Reason::PreconditionFailed, message));
         }

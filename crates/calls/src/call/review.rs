@@ -27,6 +27,8 @@ use describe::{describe, quote, visible};
 const SHOWN: u64 = 256 * 1024;
 /// And at most.
 const MOST_SHOWN: u64 = 768 * 1024;
+/// Told of a call of which nothing but its words is bound.
+const WORDS_ALONE: &str = "consent is to these words alone: the run goes on meanwhile, and its other commands can change the files that are used, before and after";
 /// Files that a call can name and be bound to.
 const FILES: usize = 256;
 /// Names that are looked at to find them: most words of a script are none.
@@ -65,7 +67,9 @@ async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>
     let most = ticket.bounds().max_output_bytes.clamp(SHOWN, MOST_SHOWN);
     let bounds = Bounds { max_output_bytes: most, ..ticket.bounds().clone() };
     let Some(Preview { result, mut bound }) = lanes.preview(ticket.operation(), &bounds).await? else {
-        return Ok((Bound::default(), None));
+        let remarks =
+            if ticket.operation().binds_words() { vec![WORDS_ALONE.to_owned()] } else { Vec::new() };
+        return Ok((Bound { remarks, ..Bound::default() }, None));
     };
     // All files are bound already. These are hashed after that, so that they are what will be there, or the call is refused.
     bound.files.extend(files(lanes, ticket.operation()).await?);

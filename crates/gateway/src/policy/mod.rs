@@ -28,6 +28,7 @@ mod role;
 mod rules;
 mod team;
 mod words;
+mod words_alone;
 
 #[cfg(test)]
 mod tests;

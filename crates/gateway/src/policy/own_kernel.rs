@@ -89,7 +89,10 @@ mod tests {
         let other = "runtime: runsc-kvm, operations: {}";
         assert_eq!(problems(other), [freezes.replace("with runsc", "with runsc-kvm")]);
         for runtime in ["runtime: runc, ", "runtime: crun, ", ""] {
-            assert_eq!(problems(&format!("{runtime}operations: {{process: ask}}")), [] as [&str; 0]);
+            assert_eq!(
+                problems(&format!("{runtime}operations: {{process: ask}}, approvals: {{freeze: false}}")),
+                [] as [&str; 0]
+            );
         }
     }
 }

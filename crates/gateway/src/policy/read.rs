@@ -11,13 +11,13 @@ use super::model::{
     WorkspaceMode,
 };
 use super::names;
-use super::own_kernel;
 use super::own_risk::default_risk;
 use super::paths;
 use super::read_approvals::{ApprovalPolicy, approvals};
 use super::read_exec::{VERDICTS, rules};
 use super::read_limits::{caps, rate_limits};
 use super::rules::ExecRules;
+use super::{own_kernel, words_alone};
 use crate::consent::Form;
 use crate::decision::{Risk, Verdict};
 use document::{At, Fields};
@@ -103,6 +103,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     if let Some(at) = fields.get("runtime") {
         own_kernel::check(at, &profile);
     }
+    words_alone::check(at, &profile);
     if let Some(at) = fields.get("root_in_user_namespace").filter(|_| profile.root_in_user_namespace) {
         root_in_user_namespace(at, profile.root);
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use ops::Operation;
+
 use crate::consent::{Form, Level};
 use crate::decision::Risk;
 use document::At;
@@ -98,15 +100,15 @@ impl Terms {
 }
 
 impl ApprovalPolicy {
-    /// What holds for a call of this risk.
-    pub fn terms(&self, risk: Risk) -> Terms {
+    /// What holds for a call of this risk. Nothing stands still for a consent that is to words alone.
+    pub fn terms(&self, risk: Risk, operation: &Operation) -> Terms {
         let quorum = if risk == Risk::Critical { self.quorum } else { 1 };
         Terms {
             timeout: Duration::from_secs(self.timeout_s),
             remind: self.reminder == Reminder::HalfTime,
             needed: u32::try_from(quorum).unwrap_or(u32::MAX),
             level: self.levels.of(risk),
-            freeze: self.freeze,
+            freeze: self.freeze && !operation.binds_words(),
             remember: self.remember.clone(),
         }
     }
@@ -173,6 +175,7 @@ fn remember(at: &At<'_>) -> Vec<Form> {
 mod tests {
     use super::*;
     use crate::policy::{Policy, Problems};
+    use crate::testing::exec;
 
     fn load(section: &str) -> Result<ApprovalPolicy, Vec<String>> {
         let yaml = format!(
@@ -188,14 +191,14 @@ mod tests {
         let policy = load("{}").unwrap();
         assert_eq!((policy.timeout_s, policy.quorum, policy.freeze), (300, 1, true));
         assert_eq!((policy.reminder, policy.remember.as_slice()), (Reminder::HalfTime, &[][..]));
-        let of = |risk| policy.terms(risk).level;
+        let of = |risk| policy.terms(risk, &Operation::Exec(exec(&["true"]))).level;
         assert_eq!([Risk::Low, Risk::Medium, Risk::High].map(of), [Level::Approver; 3]);
         assert_eq!(of(Risk::Critical), Level::Director);
     }
 
     #[test]
     fn the_shorter_of_profile_and_configuration_decides_and_is_named() {
-        let terms = load("{timeout_s: 120}").unwrap().terms(Risk::Low);
+        let terms = load("{timeout_s: 120}").unwrap().terms(Risk::Low, &Operation::Exec(exec(&["true"])));
         let (profile, configuration) = ("profile p: approvals.timeout_s", "configuration: approvals.timeout");
         for (longest, time, from) in [
             (None, 120, profile),
@@ -214,7 +217,10 @@ mod tests {
             "{quorum: 3, levels: {high: director}, remember: [prefix, digest], reminder: none, freeze: false}",
         )
         .unwrap();
-        let (high, critical) = (policy.terms(Risk::High), policy.terms(Risk::Critical));
+        let (high, critical) = (
+            policy.terms(Risk::High, &Operation::Exec(exec(&["true"]))),
+            policy.terms(Risk::Critical, &Operation::Exec(exec(&["true"]))),
+        );
         assert_eq!((high.needed, high.level), (1, Level::Director));
         assert_eq!((critical.needed, critical.level), (3, Level::Director));
         assert_eq!(critical.remember, [Form::Digest, Form::Prefix]);

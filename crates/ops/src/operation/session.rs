@@ -132,7 +132,10 @@ impl Describe for Session {
             SessionInput::Typed(input) => Some(Part::Text("input", input.as_bytes())),
             SessionInput::Nothing => None,
         };
-        let mut lines = vec![format!("session: {}", self.session_id)];
+        let mut lines = vec![
+            format!("session: {}", self.session_id),
+            "cwd: the shell's, as earlier commands of the session have left it; so are its variables, PATH, functions and aliases, which are not shown".to_owned(),
+        ];
         lines.push(format!("timeout: {} s", self.timeout.as_secs_f64()));
         given.into_iter().chain(lines.into_iter().map(Part::Line)).collect()
     }

@@ -12738,7 +12738,8 @@ pub mod process_service_client {
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
     /// Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and record
-    /// hold as for `exec`. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
+    /// hold as for `exec`, but consent is to the words alone: the run's other commands go on beside a process, and can change
+    /// the files that it uses. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
     /// everything that it started is ended. It outlives its client and the daemon. What it is given to read is recorded whole.
     #[derive(Debug, Clone)]
     pub struct ProcessServiceClient<T> {
@@ -13087,7 +13088,8 @@ pub mod process_service_server {
         >;
     }
     /// Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and record
-    /// hold as for `exec`. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
+    /// hold as for `exec`, but consent is to the words alone: the run's other commands go on beside a process, and can change
+    /// the files that it uses. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
     /// everything that it started is ended. It outlives its client and the daemon. What it is given to read is recorded whole.
     #[derive(Debug)]
     pub struct ProcessServiceServer<T> {
@@ -16859,7 +16861,8 @@ pub mod session_service_client {
     /// Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for it: it outlives
     /// its client and the daemon, its output can be attached to, what it is given is recorded, and everything in it ends with
     /// it. Opening one is a call of the operation `process`, and each use of it one of the operation `session`: policy,
-    /// approval, limits and record hold as for `shell`.
+    /// approval, limits and record hold as for `shell`, but consent is to the words alone: functions, aliases, variables, PATH and
+    /// the working directory of the shell are as earlier commands have left them, and files may change.
     ///
     /// Its output tells nobody where a command ends: that is said with a mark which is made for that command alone and of which
     /// nothing in the container knows before. Code that runs in the shell itself is trusted with its own exit code.
@@ -17132,7 +17135,8 @@ pub mod session_service_server {
     /// Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for it: it outlives
     /// its client and the daemon, its output can be attached to, what it is given is recorded, and everything in it ends with
     /// it. Opening one is a call of the operation `process`, and each use of it one of the operation `session`: policy,
-    /// approval, limits and record hold as for `shell`.
+    /// approval, limits and record hold as for `shell`, but consent is to the words alone: functions, aliases, variables, PATH and
+    /// the working directory of the shell are as earlier commands have left them, and files may change.
     ///
     /// Its output tells nobody where a command ends: that is said with a mark which is made for that command alone and of which
     /// nothing in the container knows before. Code that runs in the shell itself is trusted with its own exit code.

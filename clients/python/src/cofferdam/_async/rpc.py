@@ -566,9 +566,10 @@ _PROCESS_SERVICE_LIST_PROCESSES = Method(
 
 class ProcessService:
     """Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and
-    record hold as for `exec`. A process lives until its first program ends, it is killed, its timeout passes or its
-    run ends; then everything that it started is ended. It outlives its client and the daemon. What it is given to
-    read is recorded whole.
+    record hold as for `exec`, but consent is to the words alone: the run's other commands go on beside a process,
+    and can change the files that it uses. A process lives until its first program ends, it is killed, its timeout
+    passes or its run ends; then everything that it started is ended. It outlives its client and the daemon. What it
+    is given to read is recorded whole.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -878,9 +879,11 @@ class SessionService:
     """Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for
     it: it outlives its client and the daemon, its output can be attached to, what it is given is recorded, and
     everything in it ends with it. Opening one is a call of the operation `process`, and each use of it one of the
-    operation `session`: policy, approval, limits and record hold as for `shell`. Its output tells nobody where a
-    command ends: that is said with a mark which is made for that command alone and of which nothing in the
-    container knows before. Code that runs in the shell itself is trusted with its own exit code.
+    operation `session`: policy, approval, limits and record hold as for `shell`, but consent is to the words alone:
+    functions, aliases, variables, PATH and the working directory of the shell are as earlier commands have left
+    them, and files may change. Its output tells nobody where a command ends: that is said with a mark which is made
+    for that command alone and of which nothing in the container knows before. Code that runs in the shell itself is
+    trusted with its own exit code.
     """
 
     def __init__(self, transport: Transport) -> None:

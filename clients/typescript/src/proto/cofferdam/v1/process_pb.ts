@@ -863,7 +863,8 @@ export const ProcessStreamSchema: GenEnum<ProcessStream> = /*@__PURE__*/
 
 /**
  * Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and record
- * hold as for `exec`. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
+ * hold as for `exec`, but consent is to the words alone: the run's other commands go on beside a process, and can change
+ * the files that it uses. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
  * everything that it started is ended. It outlives its client and the daemon. What it is given to read is recorded whole.
  *
  * @generated from service cofferdam.v1.ProcessService

@@ -460,7 +460,8 @@ export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@_
  * Sessions of runs. A session is a process whose program is a shell, so all that holds for processes holds for it: it outlives
  * its client and the daemon, its output can be attached to, what it is given is recorded, and everything in it ends with
  * it. Opening one is a call of the operation `process`, and each use of it one of the operation `session`: policy,
- * approval, limits and record hold as for `shell`.
+ * approval, limits and record hold as for `shell`, but consent is to the words alone: functions, aliases, variables, PATH and
+ * the working directory of the shell are as earlier commands have left them, and files may change.
  *
  * Its output tells nobody where a command ends: that is said with a mark which is made for that command alone and of which
  * nothing in the container knows before. Code that runs in the shell itself is trusted with its own exit code.

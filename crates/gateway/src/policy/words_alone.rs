@@ -1,0 +1,66 @@
+//! What consent cannot be bound to, and a profile that promises it.
+
+use document::At;
+
+use super::model::Profile;
+use super::own_kernel::has_own_kernel;
+use crate::decision::Verdict;
+
+/// Refuses a profile that asks about processes or sessions and would hold what is consented to. `at` is the profile.
+///
+/// A process reads files for as long as it runs, and a session's shell goes on among the run's other commands: whoever consents to
+/// them consents to words. A rule that asks about a program, and then also where a process runs it, is no such promise.
+pub(super) fn check(at: &At<'_>, profile: &Profile) {
+    // With a kernel of its own neither can be had, which is told by itself.
+    if !profile.approvals.freeze || profile.runtime.as_deref().is_some_and(has_own_kernel) {
+        return;
+    }
+    for operation in ["process", "session"] {
+        let asks = match profile.operation(operation) {
+            Some((_, Verdict::Ask)) => true,
+            // What is not seen through is asked about then, as most of what a session is given.
+            Some((_, Verdict::Allow)) => profile.exec.default > Verdict::Allow,
+            _ => false,
+        };
+        if asks {
+            at.problem(format!(
+                "it asks about `{operation}`, and consent to that is to its words alone: nothing holds the files that it uses. Allow or \
+                 deny operations.{operation}, or say that nothing is held: approvals.freeze: false"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Policy;
+
+    fn problems(profile: &str) -> usize {
+        let policy = format!("{{profiles: {{p: {{{profile}}}}}, roles: {{r: {{allow: \"*\"}}}}}}");
+        let loaded = Policy::from_files([("p.yaml", policy)]);
+        loaded.err().map_or(0, |problems| {
+            assert!(
+                problems.0.iter().all(|problem| problem.to_string().contains("words alone")),
+                "{problems:?}"
+            );
+            problems.0.len()
+        })
+    }
+
+    #[test]
+    fn a_profile_that_asks_about_what_it_cannot_hold_says_so() {
+        let rule = "rules: [{prefix: [git], decision: ask, justification: text}]";
+        for (profile, refused) in [
+            ("operations: {process: ask, session: ask}", 2),
+            ("operations: {process: ask}, approvals: {freeze: true}", 1),
+            ("operations: {process: ask}, approvals: {freeze: false}", 0),
+            ("operations: {process: allow, session: deny}, exec: {default: ask}", 1),
+            ("operations: {process: allow, session: deny}, exec: {default: deny}", 1),
+            (&format!("operations: {{session: allow}}, exec: {{default: allow, {rule}}}"), 0),
+            ("operations: {process: allow, session: allow}, exec: {default: allow}", 0),
+            ("operations: {exec: ask, shell: ask}", 0),
+        ] {
+            assert_eq!(problems(profile), refused, "{profile}");
+        }
+    }
+}
