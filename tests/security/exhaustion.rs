@@ -3,7 +3,7 @@
 use harness::{Daemon, Setup, v1};
 use libc::{EFBIG, ENOSPC, SIGKILL};
 
-use crate::inside::{Inside, VARIABLES, both, both_on, exec, outcomes};
+use crate::inside::{Inside, VARIABLES, both, both_on, exec, lenient, outcomes};
 
 fn limited(limits: v1::Limits) -> v1::CreateRunRequest {
     v1::CreateRunRequest { limits: Some(limits), ..Default::default() }
@@ -73,6 +73,33 @@ async fn x2_a_fork_bomb_ends_with_its_time() {
         assert_eq!(kill.left, 0, "{kill:?}");
         inside.assert_idle();
         assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the run lives");
+    }
+}
+
+#[tokio::test]
+async fn x2_a_fork_bomb_of_thousands_costs_no_run() {
+    let daemon = lenient().await;
+    let limits = v1::Limits { pids: 4_096, ..Default::default() };
+    let mut inside = Inside::harness(&daemon, "w", limited(limits)).await;
+    for _ in 0..2 {
+        let mut bomb = exec(&["bomb"]);
+        bomb.timeout_ms = Some(4_000);
+        let response = inside.run.call(v1::operation::Kind::Exec(bomb)).await.unwrap();
+        // Where the worker gets no turn for too long, it is lost with the call, and not its run.
+        match response.kind() {
+            Some(v1::result::Kind::Exec(result)) => {
+                let kill = result.kill.clone().unwrap();
+                assert!(result.timed_out && kill.ended > 1_000 && kill.left == 0, "{result:?}");
+            }
+            _ => assert_eq!(response.error.as_ref().unwrap().reason, "CANCELLED", "{response:?}"),
+        }
+        assert_eq!(inside.probe(&["environment"]).await.len(), VARIABLES, "the next call works");
+        inside.assert_idle();
+    }
+    // The guest comes first, and what it starts does not.
+    for _ in 0..2 {
+        let nice = inside.run.exec(&["cut", "-d", " ", "-f", "19", "/proc/self/stat"]).await;
+        assert_eq!(nice.stdout, "0\n", "{nice:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use store::micros;
 
 /// Between SIGTERM and SIGKILL when a command is ended before its time.
 const GRACE: Duration = Duration::from_secs(5);
-/// Until everything has to be gone after SIGKILL.
+/// After SIGKILL, for one more process to be gone.
 const WITHIN: Duration = Duration::from_secs(1);
 /// Between looks whether a terminated command has gone.
 const LOOK: Duration = Duration::from_millis(20);

@@ -352,6 +352,9 @@ async fn start(
     let cgroup = cgroup_of(host_pid, container);
     // The cgroup is this container's, so the pid is one of this host's, and the guest's.
     let process = cgroup.as_ref().and_then(|_| HostProcess::of_engine(host_pid).ok()).map(Arc::new);
+    if let Some(process) = &process {
+        process.comes_first();
+    }
     let client = match channel(process.as_ref(), greeted.peer()).await {
         Some(channel) => greeted.serve_directly(channel).await.map_err(&not_up)?,
         None => greeted.serve(),

@@ -191,6 +191,8 @@ unsafe fn own_session(stdio: [RawFd; 3], terminal: bool, fault: RawFd) {
         // The command dies with a guest that is killed; one that ends in order ends its commands itself.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         set_actions(libc::SIG_DFL);
+        // The daemon has the guest come first; its commands do not.
+        libc::setpriority(libc::PRIO_PROCESS, 0, 0);
         for (wanted, fd) in (0..).zip(stdio) {
             if libc::dup2(fd, wanted) < 0 {
                 fail(fault);

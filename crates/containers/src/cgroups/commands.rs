@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::ending::{Ending, KillEvidence, freeze};
+use super::ending::{Ending, KillEvidence, Patience, freeze};
 use super::hierarchy::Hierarchy;
 use super::leaf::Leaf;
 use super::meter::Meters;
@@ -59,11 +59,12 @@ impl Commands {
     }
 
     /// Ends them all and then lets go: none runs on for a moment. For the end of a container, whose processes could not
-    /// be killed on v1 while they stand still, and of its worker. Waits until they are gone, `within` at the longest.
+    /// be killed on v1 while they stand still, and of its worker. Waits until they are gone; `within` for one more of them to
+    /// be.
     pub fn end(&self, within: Duration) -> Result<KillEvidence, CgroupError> {
         let mut ending = Ending::begin(self.hierarchy, &self.dir, 1);
         if self.dir.exists() {
-            ending.kill(Instant::now() + within)?;
+            ending.kill(&mut Patience::new(within))?;
         }
         ending.evidence()
     }

@@ -25,6 +25,36 @@ const FREEZE_AGAIN: Duration = Duration::from_millis(50);
 /// For all to stand still.
 const FREEZE: Duration = Duration::from_millis(250);
 
+/// An end that goes on is given up all the same.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How long it is waited until all are gone: as long as there are ever fewer. A kernel that has one processor to spare needs a
+/// second for some thousands.
+pub(super) struct Patience {
+    /// For one more of them to be gone.
+    within: Duration,
+    until: Instant,
+    last: Instant,
+    fewest: usize,
+}
+
+impl Patience {
+    pub(super) fn new(within: Duration) -> Self {
+        let now = Instant::now();
+        Self { within, until: now + within, last: now + within.max(LONGEST), fewest: usize::MAX }
+    }
+
+    /// Takes note of how many are left, and returns true if nothing has become of it for too long.
+    pub(super) fn is_over(&mut self, left: usize) -> bool {
+        let now = Instant::now();
+        if left < self.fewest {
+            self.fewest = left;
+            self.until = self.last.min(now + self.within);
+        }
+        now >= self.until
+    }
+}
+
 /// How the processes were ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillMethod {
@@ -81,10 +111,10 @@ impl<'d> Ending<'d> {
     }
 
     /// Ends all, and lets go: nothing stays frozen.
-    pub(super) fn kill(&mut self, deadline: Instant) -> Result<(), CgroupError> {
+    pub(super) fn kill(&mut self, patience: &mut Patience) -> Result<(), CgroupError> {
         match self.hierarchy {
-            Hierarchy::Unified => self.kill_unified(deadline),
-            Hierarchy::Freezer => self.kill_frozen(deadline),
+            Hierarchy::Unified => self.kill_unified(patience),
+            Hierarchy::Freezer => self.kill_frozen(patience),
         }
     }
 
@@ -113,30 +143,31 @@ impl<'d> Ending<'d> {
     /// the child's death, and then sends each process its signal. A process that forks in between is past the mark and has its
     /// signal still to come, and the walk does not see the child (Linux 6.18; with every processor busy, 4 to 8 of 1,000 chains
     /// of forks survived one kill, and up to 7 more were needed).
-    fn kill_unified(&mut self, deadline: Instant) -> Result<(), CgroupError> {
-        self.still(deadline.min(Instant::now() + FREEZE), |this| {
-            this.note()?;
+    fn kill_unified(&mut self, patience: &mut Patience) -> Result<(), CgroupError> {
+        self.still(patience.until.min(Instant::now() + FREEZE), |this| {
+            let mut left = this.note()?.len();
             // Frozen processes die without being thawed.
             loop {
                 fs::write(this.dir.join("cgroup.kill"), "1").map_err(failed("end the command"))?;
-                let again = deadline.min(Instant::now() + KILL_AGAIN);
-                if events(this.dir, again, &["populated 0"])? || again == deadline {
+                let again = Instant::now() + KILL_AGAIN;
+                if events(this.dir, again, &["populated 0"])? || patience.is_over(left) {
                     return Ok(());
                 }
+                left = this.note()?.len();
             }
         })
     }
 
     /// On v1 a signal reaches a frozen process when it is thawed, before it runs on.
-    fn kill_frozen(&mut self, deadline: Instant) -> Result<(), CgroupError> {
+    fn kill_frozen(&mut self, patience: &mut Patience) -> Result<(), CgroupError> {
         loop {
-            self.still(deadline.min(Instant::now() + FREEZE), |this| {
+            self.still(patience.until.min(Instant::now() + FREEZE), |this| {
                 this.note().map(|pids| send_kill(&pids))
             })?;
-            let again = deadline.min(Instant::now() + FREEZE_AGAIN);
+            let again = Instant::now() + FREEZE_AGAIN;
             loop {
                 let pids = self.note()?;
-                if pids.is_empty() || Instant::now() >= deadline {
+                if pids.is_empty() || patience.is_over(pids.len()) {
                     return Ok(());
                 }
                 if Instant::now() >= again {
@@ -221,6 +252,19 @@ mod tests {
     use crate::cgroups::leaf::Leaf;
     use crate::cgroups::leaf::tests::{NEEDS_ROOT, begin_chains, hierarchies};
     use crate::cgroups::meter::Meters;
+
+    #[test]
+    fn an_end_that_goes_on_is_waited_for_and_one_that_does_not_is_given_up() {
+        let mut patience = Patience::new(Duration::from_millis(40));
+        for left in (0..20).rev() {
+            std::thread::sleep(Duration::from_millis(10));
+            assert!(!patience.is_over(left), "{left} are left");
+        }
+        let mut patience = Patience::new(Duration::from_millis(500));
+        assert!(!patience.is_over(2) && !patience.is_over(3));
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(patience.is_over(2), "nothing has become of it");
+    }
 
     #[test]
     fn chains_of_forks_are_frozen_and_ended() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use super::ending::{Ending, KillEvidence, LOOK_AGAIN, freeze, send_kill};
+use super::ending::{Ending, KillEvidence, LOOK_AGAIN, Patience, freeze, send_kill};
 use super::hierarchy::Hierarchy;
 use super::meter::{Meter, Meters};
 use super::process::{self, HostProcess};
@@ -183,7 +183,7 @@ impl Leaf {
         fs::read_to_string(self.dir.join(file)).is_ok_and(|text| text.lines().any(|line| line == still))
     }
 
-    /// Ends every process and waits until they are gone, `within` at the longest.
+    /// Ends every process and waits until they are gone; `within` for one more of them to be.
     ///
     /// Also while they stand still; then they end without running on. In a container that the *engine* has paused they
     /// stay, on cgroup v1, until it is resumed.
@@ -191,10 +191,10 @@ impl Leaf {
         let mut ending = self.ending();
         // Only a process that is in it can put another one there: an empty leaf stays empty. The common case, at no cost.
         if !ending.note()?.is_empty() {
-            let deadline = Instant::now() + within;
+            let mut patience = Patience::new(within);
             match self.hierarchy {
-                Hierarchy::Freezer if self.stands_still() => self.kill_apart(deadline, &mut ending)?,
-                Hierarchy::Freezer | Hierarchy::Unified => ending.kill(deadline)?,
+                Hierarchy::Freezer if self.stands_still() => self.kill_apart(&mut patience, &mut ending)?,
+                Hierarchy::Freezer | Hierarchy::Unified => ending.kill(&mut patience)?,
             }
         }
         ending.evidence()
@@ -207,7 +207,7 @@ impl Leaf {
     /// On v1 a signal reaches a frozen process only when it is thawed, and a leaf cannot be thawed below a frozen cgroup.
     /// So each process gets its SIGKILL and is then moved out, which thaws it: it dies before it runs on. None can fork
     /// meanwhile.
-    fn kill_apart(&self, deadline: Instant, ending: &mut Ending<'_>) -> Result<(), CgroupError> {
+    fn kill_apart(&self, patience: &mut Patience, ending: &mut Ending<'_>) -> Result<(), CgroupError> {
         let above = self.dir.parent().and_then(|commands| commands.parent());
         let name = self.dir.file_name().map(|name| name.to_string_lossy().into_owned());
         let (Some(above), Some(name)) = (above, name) else {
@@ -224,11 +224,11 @@ impl Leaf {
                 let _ = fs::write(&procs, pid.as_raw_nonzero().to_string());
             }
             pids.extend(pids_in(&apart.dir)?);
-            if pids.is_empty() || Instant::now() >= deadline {
+            if pids.is_empty() || patience.is_over(pids.len()) {
                 return Ok(());
             }
             if !self.stands_still() {
-                return ending.kill(deadline);
+                return ending.kill(patience);
             }
             std::thread::sleep(LOOK_AGAIN);
         }
