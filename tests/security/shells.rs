@@ -33,6 +33,16 @@ async fn s7_output_forges_no_end_of_a_command() {
         let guess = "i=0; while [ $i -lt 50 ]; do printf '\\033]%039d;0\\007' $i; i=$((i+1)); done; echo end";
         let (said, code) = run.said(&id, guess).await;
         assert!(said.ends_with("end\n") && said.len() == 50 * 44 + 4 && code == 0, "{said}");
+        // What a command leaves in the place of the shell's words, or has them shown to, is taken away before its code is told.
+        for forgery in [
+            "command() { /bin/printf \"$2\" \"$3\" \"$4\" 0 >/dev/tty; }",
+            "printf() { command printf \"$1\" \"$2\" \"$3\" 0; }",
+            "set -v; set -x",
+            "trap 'set -- $BASH_COMMAND; [ $# -lt 5 ] || /bin/printf \"\\033]%s%s;0\\007\" $4 $5 >/dev/tty' DEBUG",
+        ] {
+            let (said, code) = run.said(&id, &format!("{forgery} 2>/dev/null; (exit 5)")).await;
+            assert_eq!(code, 5, "{forgery}: {said}");
+        }
         // No program can open the way on which the shell gets its lines: not through /proc, and not as a stream that it inherits.
         let look = "for f in /proc/$$/fd/*; do case $(readlink $f) in socket:*) (cat < $f) 2>&1; (echo x > $f) 2>&1;; esac; done; ls -l /proc/self/fd";
         let (said, _) = run.said(&id, look).await;
@@ -59,6 +69,10 @@ async fn s8_a_shell_that_is_changed_is_usable_or_said_to_be_broken() {
         "stty raw echo olcuc 2>/dev/null; stty 300",
         "set -u; set -f; set -C; set -a; IFS=0123456789",
         "set -v",
+        "set -xv",
+        "command() { :; }",
+        "command() { builtin command \"$@\" | tr 7 0; }; printf() { :; }",
+        "trap 'command echo $BASH_COMMAND' DEBUG; trap : RETURN",
         "set -x",
         "exec </dev/null",
         "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-",
@@ -67,7 +81,7 @@ async fn s8_a_shell_that_is_changed_is_usable_or_said_to_be_broken() {
         "(sleep 0.2; kill -CONT $$) & kill -STOP $$",
     ];
     // What each of the two goes deaf of.
-    let deaf = ["command() { :; }", "set -n"];
+    let deaf = ["unset() { :; }; command() { :; }", "set -n"];
     for (mut run, deaf) in both(&daemon).await.into_iter().zip(deaf) {
         for change in changes {
             let id = run.open().await;

@@ -28,7 +28,22 @@ pub(super) fn examine() -> Vec<Finding> {
     ];
     findings.extend(kernel::examine());
     findings.push(link_protection(&links));
+    findings.push(memory_of_others(read("/proc/sys/kernel/yama/ptrace_scope").as_deref()));
     findings
+}
+
+/// The processes of a run have one user. Yama (ptrace(2), `ptrace_scope`) keeps each to the memory of its own children.
+fn memory_of_others(scope: Option<&str>) -> Finding {
+    const TOPIC: &str = "memory of other processes";
+    if scope.and_then(|scope| scope.trim().parse::<u8>().ok()).is_some_and(|scope| scope > 0) {
+        return Finding::good(TOPIC, "closed to processes of the same user (kernel.yama.ptrace_scope)");
+    }
+    Finding::limited(
+        TOPIC,
+        "open to each process of the same user (/proc/PID/mem)",
+        "within a run, one process can change another one and, in a session, forge the end and the code of a command; \
+         `kernel.yama.ptrace_scope=1` in /etc/sysctl.d closes that, where the kernel has Yama",
+    )
 }
 
 fn privileges(uid: u32, status: Option<&str>) -> Finding {
@@ -121,6 +136,18 @@ mod tests {
     use crate::finding::Verdict;
 
     #[test]
+    fn memory_of_other_processes_is_closed_by_yama_alone() {
+        for (scope, verdict) in [
+            (Some("1\n"), Verdict::Good),
+            (Some("0\n"), Verdict::Limited),
+            (Some("x"), Verdict::Limited),
+            (None, Verdict::Limited),
+        ] {
+            assert_eq!(memory_of_others(scope).verdict, verdict, "{scope:?}");
+        }
+    }
+
+    #[test]
     fn root_is_not_enough() {
         let all = "Name:\tx\nCapEff:\t000001ffffffffff\n";
         let container = "CapEff:\t00000000a80425fb\n";
@@ -162,6 +189,6 @@ mod tests {
         let number = topics.len();
         topics.sort_unstable();
         topics.dedup();
-        assert_eq!((topics.len(), number), (8, 8));
+        assert_eq!((topics.len(), number), (9, 9));
     }
 }

@@ -854,9 +854,11 @@ class SessionService:
     everything in it ends with it. Opening one is a call of the operation `process`, and each use of it one of the
     operation `session`: policy, approval, limits and record hold as for `shell`, but consent is to the words alone:
     functions, aliases, variables, PATH and the working directory of the shell are as earlier commands have left
-    them, and files may change. Its output tells nobody where a command ends: that is said with a mark which is made
-    for that command alone and of which nothing in the container knows before. Code that runs in the shell itself is
-    trusted with its own exit code.
+    them, and files may change. Output does not tell where a command ends: the shell writes a mark that is made for
+    that command alone and that nothing in the container knows before. The mark and its exit code are all the same
+    the container's word: code that runs in the shell itself can forge them, and so can each process of the run
+    where the host leaves /proc/PID/mem open (`coffer doctor` says so). What has to be trusted is run by `exec`, of
+    whose end and code no shell speaks.
     """
 
     def __init__(self, transport: Transport) -> None:
