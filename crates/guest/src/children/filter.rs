@@ -20,6 +20,10 @@ const FCHMODAT2: i64 = 452;
 const REFUSED: [i64; 4] =
     [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd];
 
+/// Requests that put something into a terminal's input as if it had been typed (TIOCSTI and TIOCLINUX of ioctl_tty(2),
+/// CVE-2023-28339): whoever reads from that terminal, such as the shell that an operator has opened, would obey it.
+const TYPES: [u64; 2] = [0x5412, 0x541c];
+
 /// Whose kernel a filter is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kernel {
@@ -46,8 +50,18 @@ pub(crate) fn programs(kernel: Kernel) -> Result<Vec<BpfProgram>, BackendError> 
         });
         refused.push((number, rules.collect::<Result<_, _>>()?));
     }
+    refused.push((libc::SYS_ioctl, equal(1, TYPES)?));
     programs.push(program(refused, EPERM)?);
     Ok(programs)
+}
+
+/// A rule for each of these values of an argument.
+fn equal(argument: u8, values: [u64; 2]) -> Result<Vec<SeccompRule>, BackendError> {
+    let rules = values.into_iter().map(|value| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+            .and_then(|condition| SeccompRule::new(vec![condition]))
+    });
+    rules.collect()
 }
 
 /// System calls that set a file's mode, and which argument is the mode.

@@ -29,7 +29,8 @@ const MAX_TERM: usize = 64;
 
 /// Open a terminal in a run. For operators.
 ///
-/// All input and output is recorded, including passwords. `~.` at the beginning of a line leaves the session,
+/// All input and output is recorded, including passwords. Processes of the run have the shell's user: they can read what you type
+/// and draw on the terminal, so type no secret and believe no prompt. `~.` at the beginning of a line leaves the session,
 /// `~?` lists the other escapes. `coffer` exits with the command's exit code, or with 128 plus the number of
 /// the signal that ended it.
 #[derive(Args, Debug)]
