@@ -191,8 +191,7 @@ async fn tars_that_lie_leave_nothing_and_are_on_record() {
         ("climbs", climbs, "INVALID_ARGUMENT"),
         ("compressed", [&[0x1f, 0x8b, 8, 0][..], &good].concat(), "INVALID_ARGUMENT"),
         ("too long", large, "INVALID_ARGUMENT"),
-        // Layers that are not what the configuration says: the engine looks.
-        ("forged", forged, "PRECONDITION_FAILED"),
+        ("a layer that is not what the configuration says", forged, "INVALID_ARGUMENT"),
     ];
     let count = cases.len();
     for (what, tar, expected) in cases {

@@ -1,29 +1,42 @@
 //! An archive of `docker save`: a manifest, a configuration and layers, of exactly one image.
 //!
-//! What it says of its names is left out: it gets the name that the operator gave. So no archive can take the name of another
-//! image. Its digests are the engine's to verify.
+//! ```text
+//!  tar within it ─► a layer, written anew ──► digest ─┐
+//!  short file    ─► kept ─► configuration ────────────┴─► digests of its layers ─► manifest with the one name
+//!  all else      ─► left out
+//! ```
+//!
+//! The archive gets the name that the operator gave, so that it cannot take the name of another image. A layer keeps its
+//! length: what its headers need less than before is zeros at its end. Where no byte of any layer changes, the configuration is
+//! passed on as it came, and the image keeps its digest.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 
 use serde_json::{Value, json};
-use tar::{EntryType, Header};
+use sha2::{Digest as _, Sha256};
 
-use super::BadTar;
-use super::check::{Links, Tee, members};
-use super::member::Member;
-use super::walk::{BLOCK, End, Found, Walk};
+use super::check::{Links, cut, members};
+use super::header::{BLOCK, is_header};
+use super::member::{Kind, Member};
+use super::meter::Meter;
+use super::walk::{End, Walk};
+use super::{BadTar, write};
 use crate::ids::ImageReference;
 
 const MANIFEST: &[u8] = b"manifest.json";
-/// Names of images in other forms, which would count as well.
+/// Names of images in other forms.
 const NAMES: [&[u8]; 3] = [b"repositories", b"index.json", b"oci-layout"];
-/// Bytes of a manifest of one image.
-const MAX_MANIFEST: u64 = 1 << 20;
+/// Bytes of a file that is kept until the end, and of all of them.
+const MAX_KEPT: u64 = 1 << 20;
+const MAX_KEPT_OF_ALL: u64 = 16 << 20;
+/// Parts of an archive.
+const MAX_PARTS: usize = 10_000;
+/// Steps from a name to a layer that is there already.
+const MAX_STEPS: usize = 8;
 /// How compressed data begins: gzip, zstd, xz, bzip2.
 const COMPRESSED: [&[u8]; 4] =
     [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0xfd, b'7', b'z', b'X', b'Z'], b"BZh"];
-/// Where a tar says that it is one.
-const MAGIC: std::ops::Range<usize> = 257..262;
 
 /// Whether this is how compressed data begins.
 pub(super) fn is_compressed(head: &[u8]) -> bool {
@@ -38,87 +51,200 @@ pub(super) fn is_part(name: &[u8]) -> bool {
     first == b"blobs" || first == MANIFEST || NAMES.contains(&first) || is_digest(stem)
 }
 
+/// The digests of a layer, as a configuration has them.
+struct Layer {
+    came: String,
+    written: String,
+}
+
+/// What was found on the way, by name.
+#[derive(Default)]
+struct Parts {
+    names: BTreeSet<Vec<u8>>,
+    layers: BTreeMap<Vec<u8>, Layer>,
+    /// Short files.
+    kept: BTreeMap<Vec<u8>, Vec<u8>>,
+    kept_bytes: u64,
+    /// Names of layers that are there already, as older engines write them: `../LAYER/layer.tar`.
+    links: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
 pub(super) fn pass(
     input: impl Read,
     mut output: impl Write,
     reference: &ImageReference,
 ) -> Result<(), BadTar> {
     let mut walk = Walk::new(input, End::Said);
-    let mut has_manifest = false;
-    while let Some(Found { member, headers }) = walk.next()? {
-        match member.kind {
-            EntryType::Regular if member.name == MANIFEST => {
-                if has_manifest {
-                    return Err(BadTar::NoArchive("it has two manifests"));
-                }
-                has_manifest = true;
-                let manifest = manifest(&mut walk, &member, reference)?;
-                write_file(&mut output, MANIFEST, &manifest)?;
-            }
-            EntryType::Regular if NAMES.contains(&member.name.as_slice()) => {}
-            EntryType::Regular if is_plain(&member.name) => {
-                output.write_all(&headers)?;
-                content(&mut walk, &member, &mut output)?;
-                fill(&mut output, member.size)?;
-            }
-            EntryType::Directory if is_plain(&member.name) => output.write_all(&headers)?,
-            // A layer that is there already, as older engines write it: `../LAYER/layer.tar`.
-            EntryType::Symlink if is_plain(&member.name) && leads_to_a_layer(&member) => {
-                output.write_all(&headers)?;
+    let mut parts = Parts::default();
+    while let Some(member) = walk.next()? {
+        parts.admit(&member)?;
+        match (member.kind, member.link.as_deref().and_then(|link| link.strip_prefix(b"../"))) {
+            (Kind::File, _) => parts.file(&mut walk, &member, &mut output)?,
+            (Kind::Directory, _) => {}
+            (Kind::Symlink, Some(target)) if is_plain(target) && has_two_parts(&member.name) => {
+                parts.links.insert(member.name.clone(), target.to_vec());
             }
             _ => return Err(member.refused("is no part of an archive of `docker save`")),
         }
         walk.finish(&member)?;
     }
     walk.drain()?;
-    if !has_manifest {
-        return Err(BadTar::NoArchive("it has no manifest.json"));
-    }
-    output.write_all(&[0; 2 * BLOCK])?;
-    Ok(output.flush()?)
+    parts.finish(&mut output, reference)?;
+    write::end(&mut output)
 }
 
-/// The manifest with the one name.
-fn manifest<R: Read>(
-    walk: &mut Walk<R>,
-    member: &Member,
-    reference: &ImageReference,
+impl Parts {
+    fn admit(&mut self, member: &Member) -> Result<(), BadTar> {
+        if !is_plain(&member.name) {
+            return Err(member.refused("is no part of an archive of `docker save`"));
+        }
+        if self.names.len() >= MAX_PARTS {
+            return Err(member.refused("is one part too many"));
+        }
+        let name = member.name.strip_suffix(b"/").unwrap_or(&member.name);
+        if !self.names.insert(name.to_vec()) && member.kind != Kind::Directory {
+            return Err(BadTar::NoArchive("it has two parts of one name"));
+        }
+        Ok(())
+    }
+
+    /// Passes a layer on, and keeps any other file that is short.
+    fn file<R: Read>(
+        &mut self,
+        walk: &mut Walk<R>,
+        member: &Member,
+        output: &mut impl Write,
+    ) -> Result<(), BadTar> {
+        let mut content = walk.content();
+        let mut head = Vec::with_capacity(BLOCK);
+        (&mut content).take(BLOCK as u64).read_to_end(&mut head).map_err(|error| cut(error, member))?;
+        if is_compressed(&head) {
+            return Err(BadTar::Compressed(member.shown()));
+        }
+        let is_layer = head.is_empty() || is_header(&head);
+        let mut content = head.as_slice().chain(content);
+        if is_layer {
+            let layer = layer(&mut content, member, output)?;
+            self.layers.insert(member.name.clone(), layer);
+            return Ok(());
+        }
+        let kept = self.kept_bytes.saturating_add(member.size);
+        if member.size > MAX_KEPT || kept > MAX_KEPT_OF_ALL {
+            io::copy(&mut content, &mut io::sink()).map_err(|error| cut(error, member))?;
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        content.read_to_end(&mut text).map_err(|error| cut(error, member))?;
+        self.kept_bytes = kept;
+        self.kept.insert(member.name.clone(), text);
+        Ok(())
+    }
+
+    /// Writes the configuration and the manifest.
+    fn finish(&self, output: &mut impl Write, reference: &ImageReference) -> Result<(), BadTar> {
+        let manifest =
+            self.kept.get(MANIFEST).ok_or(BadTar::NoArchive("it has no manifest.json of 1 MiB or less"))?;
+        let parsed: Vec<Value> = serde_json::from_slice(manifest)
+            .map_err(|_| BadTar::NoArchive("its manifest.json is no list"))?;
+        let [image] = parsed.as_slice() else {
+            return Err(BadTar::NoArchive("it has none, or more than one: save the image by itself"));
+        };
+        let names_no = BadTar::NoArchive("its manifest.json names no configuration or layers of its own");
+        let config = image["Config"].as_str().and_then(|name| self.kept.get(name.as_bytes()));
+        let layers: Option<Vec<_>> = image["Layers"]
+            .as_array()
+            .and_then(|layers| layers.iter().map(|name| self.layer(name.as_str()?.as_bytes())).collect());
+        let (Some(config), Some(layers)) = (config, layers) else { return Err(names_no) };
+        let names: Vec<_> = layers.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
+        let config = configuration(config, layers.iter().map(|(_, layer)| *layer))?;
+        let config_name = format!("{}.json", hex::encode(Sha256::digest(&config)));
+        if self.layers.contains_key(config_name.as_bytes()) {
+            return Err(BadTar::NoArchive("a layer has the name of its configuration"));
+        }
+        write::file(output, &config_name, &config)?;
+        let manifest = json!([{ "Config": config_name, "RepoTags": [reference.tagged()], "Layers": names }]);
+        let manifest = serde_json::to_vec(&manifest).map_err(|error| BadTar::Io(error.into()))?;
+        write::file(output, "manifest.json", &manifest)
+    }
+
+    /// The layer of this name, or to which it leads.
+    fn layer<'p>(&'p self, name: &'p [u8]) -> Option<(&'p [u8], &'p Layer)> {
+        let mut name = name;
+        for _ in 0..MAX_STEPS {
+            match self.links.get(name) {
+                Some(target) => name = target,
+                None => return self.layers.get(name).map(|layer| (name, layer)),
+            }
+        }
+        None
+    }
+}
+
+/// Writes a layer anew, in the length that it has.
+fn layer(content: &mut impl Read, member: &Member, output: &mut impl Write) -> Result<Layer, BadTar> {
+    if member.name == MANIFEST {
+        return Err(BadTar::NoArchive("its manifest.json is no list"));
+    }
+    write::file_header(output, &member.name, member.size)?;
+    let mut came = Meter::new(content, member.size);
+    let mut written = Written { output: &mut *output, left: member.size, hash: Sha256::new() };
+    let mut walk = Walk::new(&mut came, End::Known);
+    members(&mut walk, &mut written, Links::Anywhere).map_err(|error| within(error, member))?;
+    let left = written.left;
+    io::copy(&mut io::repeat(0).take(left), &mut written)?;
+    let hash = written.hash.finalize();
+    write::fill(output, member.size)?;
+    Ok(Layer { came: format!("sha256:{}", came.sha256()), written: format!("sha256:{}", hex::encode(hash)) })
+}
+
+/// The configuration, with the digests of the layers as they were written.
+fn configuration<'l>(
+    text: &[u8],
+    layers: impl ExactSizeIterator<Item = &'l Layer>,
 ) -> Result<Vec<u8>, BadTar> {
-    if member.size > MAX_MANIFEST {
-        return Err(BadTar::NoArchive("its manifest.json is longer than 1 MiB"));
+    let no_config = || BadTar::NoArchive("its configuration has no digest for each layer");
+    let mut config: Value = serde_json::from_slice(text).map_err(|_| no_config())?;
+    let digests =
+        config.pointer_mut("/rootfs/diff_ids").and_then(Value::as_array_mut).ok_or_else(no_config)?;
+    if digests.len() != layers.len() {
+        return Err(no_config());
     }
-    let mut text = Vec::new();
-    walk.content().read_to_end(&mut text).map_err(|error| cut(error, member))?;
-    let parsed: Vec<Value> =
-        serde_json::from_slice(&text).map_err(|_| BadTar::NoArchive("its manifest.json is no list"))?;
-    let [image] = parsed.as_slice() else {
-        return Err(BadTar::NoArchive("it has none, or more than one: save the image by itself"));
-    };
-    let plain = |value: &Value| value.as_str().is_some_and(|name| is_plain(name.as_bytes()));
-    let layers = image["Layers"].as_array().filter(|layers| layers.iter().all(plain));
-    let (true, Some(layers)) = (plain(&image["Config"]), layers) else {
-        return Err(BadTar::NoArchive("its manifest.json names no configuration or layers of its own"));
-    };
-    let manifest = json!([{ "Config": image["Config"], "RepoTags": [reference.tagged()], "Layers": layers }]);
-    serde_json::to_vec(&manifest).map_err(|error| BadTar::Io(error.into()))
+    let mut is_same = true;
+    for (digest, layer) in digests.iter_mut().zip(layers) {
+        if digest.as_str() != Some(&layer.came) {
+            return Err(BadTar::NoArchive("a layer has another digest than its configuration says"));
+        }
+        if layer.written != layer.came {
+            *digest = Value::String(layer.written.clone());
+            is_same = false;
+        }
+    }
+    if is_same {
+        return Ok(text.to_vec());
+    }
+    serde_json::to_vec(&config).map_err(|error| BadTar::Io(error.into()))
 }
 
-/// Passes the content of a member on. What is within a layer is checked on the way.
-fn content<R: Read>(walk: &mut Walk<R>, member: &Member, output: &mut impl Write) -> Result<(), BadTar> {
-    let mut head = Vec::with_capacity(BLOCK);
-    let mut content = walk.content();
-    (&mut content).take(BLOCK as u64).read_to_end(&mut head).map_err(|error| cut(error, member))?;
-    if is_compressed(&head) {
-        return Err(BadTar::Compressed(member.shown()));
+/// Takes the digest of what is written, which has a length that was said before.
+struct Written<W> {
+    output: W,
+    left: u64,
+    hash: Sha256,
+}
+
+impl<W: Write> Write for Written<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let bytes = bytes.get(..left).unwrap_or(bytes);
+        let count = self.output.write(bytes)?;
+        self.hash.update(bytes.get(..count).unwrap_or(bytes));
+        self.left -= count as u64;
+        Ok(count)
     }
-    let is_tar = head.get(MAGIC) == Some(b"ustar");
-    let mut tee = Tee { input: head.as_slice().chain(content), output };
-    if is_tar {
-        let mut layer = Walk::new(&mut tee, End::Known);
-        members(&mut layer, Links::Anywhere).map_err(|error| within(error, member))?;
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
     }
-    io::copy(&mut tee, &mut io::sink()).map_err(|error| cut(error, member))?;
-    Ok(())
 }
 
 fn within(error: BadTar, member: &Member) -> BadTar {
@@ -127,10 +253,6 @@ fn within(error: BadTar, member: &Member) -> BadTar {
         BadTar::Io(error) => cut(error, member),
         other => other,
     }
-}
-
-fn cut(error: io::Error, member: &Member) -> BadTar {
-    if error.kind() == io::ErrorKind::UnexpectedEof { BadTar::Cut(member.shown()) } else { error.into() }
 }
 
 /// A name of plain parts.
@@ -145,26 +267,6 @@ fn is_plain(name: &[u8]) -> bool {
     name.split(|byte| *byte == b'/').all(is_part)
 }
 
-fn leads_to_a_layer(member: &Member) -> bool {
-    member.link.as_deref().and_then(|target| target.strip_prefix(b"../")).is_some_and(is_plain)
-        && member.name.split(|byte| *byte == b'/').count() == 2
-}
-
-fn write_file(output: &mut impl Write, name: &[u8], content: &[u8]) -> Result<(), BadTar> {
-    let mut header = Header::new_ustar();
-    let size = content.len() as u64;
-    header.set_path(String::from_utf8_lossy(name).as_ref())?;
-    header.set_size(size);
-    header.set_mode(0o644);
-    header.set_cksum();
-    output.write_all(header.as_bytes())?;
-    output.write_all(content)?;
-    fill(output, size)
-}
-
-/// Fills the last block of a content.
-fn fill(output: &mut impl Write, size: u64) -> Result<(), BadTar> {
-    let missing = size.wrapping_neg() % BLOCK as u64;
-    output.write_all(&[0; BLOCK][..usize::try_from(missing).unwrap_or(0)])?;
-    Ok(())
+fn has_two_parts(name: &[u8]) -> bool {
+    name.split(|byte| *byte == b'/').count() == 2
 }

@@ -2,11 +2,9 @@
 
 use std::io::{self, Read, Write};
 
-use tar::EntryType;
-
-use super::BadTar;
-use super::member::Member;
+use super::member::{Kind, Member};
 use super::walk::{End, Walk};
+use super::{BadTar, write};
 
 /// Where links may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,35 +15,32 @@ pub(super) enum Links {
     Within,
 }
 
-/// Reads, and writes the same to `output`.
-pub(super) struct Tee<R, W> {
-    pub(super) input: R,
-    pub(super) output: W,
+/// Writes a tar anew, as far as it is in order.
+pub(super) fn pass(input: impl Read, mut output: impl Write, links: Links) -> Result<(), BadTar> {
+    let mut walk = Walk::new(input, End::Said);
+    members(&mut walk, &mut output, links)?;
+    write::end(&mut output)
 }
 
-impl<R: Read, W: Write> Read for Tee<R, W> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.input.read(buffer)?;
-        self.output.write_all(&buffer[..count])?;
-        Ok(count)
+/// Writes all members anew, and reads the tar to its end.
+pub(super) fn members<R: Read>(
+    walk: &mut Walk<R>,
+    output: &mut impl Write,
+    links: Links,
+) -> Result<(), BadTar> {
+    while let Some(member) = walk.next()? {
+        check(&member, links)?;
+        write::write(output, &member)?;
+        io::copy(&mut walk.content(), output).map_err(|error| cut(error, &member))?;
+        write::fill(output, member.size)?;
+        walk.finish(&member)?;
     }
-}
-
-/// Passes a tar on as it is, as far as it is in order.
-pub(super) fn pass(input: impl Read, output: impl Write, links: Links) -> Result<(), BadTar> {
-    let mut walk = Walk::new(Tee { input, output }, End::Said);
-    members(&mut walk, links)?;
     walk.drain()
 }
 
-/// Checks all members.
-pub(super) fn members<R: Read>(walk: &mut Walk<R>, links: Links) -> Result<(), BadTar> {
-    while let Some(found) = walk.next()? {
-        let member = found.member;
-        check(&member, links)?;
-        walk.finish(&member)?;
-    }
-    Ok(())
+/// Names the member in which the input ended.
+pub(super) fn cut(error: io::Error, member: &Member) -> BadTar {
+    if error.kind() == io::ErrorKind::UnexpectedEof { BadTar::Cut(member.shown()) } else { error.into() }
 }
 
 fn check(member: &Member, links: Links) -> Result<(), BadTar> {
@@ -53,15 +48,17 @@ fn check(member: &Member, links: Links) -> Result<(), BadTar> {
         return Err(member.refused("has a name that leads out of the tar"));
     }
     match member.kind {
-        EntryType::Regular | EntryType::Continuous | EntryType::Directory => return Ok(()),
-        EntryType::Symlink | EntryType::Link => {}
-        EntryType::Char | EntryType::Block | EntryType::Fifo if links == Links::Anywhere => return Ok(()),
+        Kind::File | Kind::Directory => return Ok(()),
+        Kind::Symlink | Kind::HardLink => {}
+        Kind::CharDevice | Kind::BlockDevice | Kind::Fifo if links == Links::Anywhere => return Ok(()),
         _ => return Err(member.refused("is neither a file, a directory nor a link")),
     }
-    let Some(target) = &member.link else { return Err(member.refused("is a link to nowhere")) };
+    let Some(target) = member.link.as_ref().filter(|target| !target.is_empty()) else {
+        return Err(member.refused("is a link to nowhere"));
+    };
     // A hard link names a member; a symbolic one is read from its own directory.
     let stays = match member.kind {
-        EntryType::Link => depth(target).is_some(),
+        Kind::HardLink => depth(target).is_some(),
         _ if links == Links::Anywhere => true,
         _ => {
             let directory = parent(&member.name);

@@ -1,107 +1,119 @@
-//! What a header of a tar says of its member.
-
-use tar::{EntryType, Header};
+//! A member of a tar, as far as it was understood.
 
 use super::BadTar;
+use super::pax::Records;
 
-/// A member of a tar, with its long names.
+/// Kinds of members that a tar for the engine may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    HardLink,
+    Symlink,
+    CharDevice,
+    BlockDevice,
+    Directory,
+    Fifo,
+}
+
+impl Kind {
+    /// Reads the type flag of a header.
+    pub(super) fn of(flag: u8) -> Option<Self> {
+        Some(match flag {
+            // The old flag of a file, and that of a contiguous one.
+            0 | b'0' | b'7' => Self::File,
+            b'1' => Self::HardLink,
+            b'2' => Self::Symlink,
+            b'3' => Self::CharDevice,
+            b'4' => Self::BlockDevice,
+            b'5' => Self::Directory,
+            b'6' => Self::Fifo,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn flag(self) -> u8 {
+        match self {
+            Self::File => b'0',
+            Self::HardLink => b'1',
+            Self::Symlink => b'2',
+            Self::CharDevice => b'3',
+            Self::BlockDevice => b'4',
+            Self::Directory => b'5',
+            Self::Fifo => b'6',
+        }
+    }
+
+    /// Bits of a mode that some writers add for the type.
+    pub(super) fn mode_bits(self) -> u64 {
+        match self {
+            Self::File | Self::HardLink => 0o100_000,
+            Self::Symlink => 0o120_000,
+            Self::CharDevice => 0o020_000,
+            Self::BlockDevice => 0o060_000,
+            Self::Directory => 0o040_000,
+            Self::Fifo => 0o010_000,
+        }
+    }
+
+    pub(super) fn is_link(self) -> bool {
+        matches!(self, Self::HardLink | Self::Symlink)
+    }
+
+    pub(super) fn is_device(self) -> bool {
+        matches!(self, Self::CharDevice | Self::BlockDevice)
+    }
+}
+
+/// The form in which a member says what does not fit into a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Nothing but the header, with a prefix of the name.
+    Ustar,
+    /// Members of their own for a long name and a long link, and binary numbers.
+    Gnu,
+    /// An extended header.
+    Pax,
+}
+
+/// A member of a tar. Its header is written anew from this, and from nothing else.
 #[derive(Debug)]
 pub(super) struct Member {
+    pub(super) form: Form,
     pub(super) name: Vec<u8>,
     /// Where it leads, if it is a link.
     pub(super) link: Option<Vec<u8>>,
-    pub(super) kind: EntryType,
+    pub(super) kind: Kind,
     /// Bytes that follow.
     pub(super) size: u64,
+    pub(super) mode: u64,
+    pub(super) uid: u64,
+    pub(super) gid: u64,
+    /// Seconds since 1970.
+    pub(super) modified: u64,
+    pub(super) user: Vec<u8>,
+    pub(super) group: Vec<u8>,
+    /// Major and minor number.
+    pub(super) device: (u64, u64),
+    /// What the extended header says, of a member that has one.
+    pub(super) records: Records,
 }
 
 impl Member {
     /// For a message: bounded and on one line.
     pub(super) fn shown(&self) -> String {
-        text::excerpt(&String::from_utf8_lossy(&self.name))
+        shown(&self.name)
     }
 
     pub(super) fn refused(&self, why: &'static str) -> BadTar {
-        BadTar::Member { name: self.shown(), why }
+        refused(&self.name, why)
     }
 }
 
-/// What extensions before a header say of it.
-#[derive(Debug, Default)]
-pub(super) struct Extension {
-    name: Option<Vec<u8>>,
-    link: Option<Vec<u8>>,
-    size: Option<u64>,
-    is_sparse: bool,
+/// Refuses the member of this name.
+pub(super) fn refused(name: &[u8], why: &'static str) -> BadTar {
+    BadTar::Member { name: shown(name), why }
 }
 
-impl Extension {
-    /// A GNU long name or link.
-    pub(super) fn long(&mut self, kind: EntryType, content: &[u8]) {
-        let text = content.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
-        match kind {
-            EntryType::GNULongName => self.name = Some(text),
-            _ => self.link = Some(text),
-        }
-    }
-
-    /// Records of a pax header: `LENGTH KEY=VALUE\n`.
-    pub(super) fn pax(&mut self, content: &[u8]) -> Result<(), BadTar> {
-        let mut rest = content;
-        while !rest.is_empty() {
-            let damaged = BadTar::NoTar("a pax header is damaged");
-            let Some(space) = rest.iter().position(|byte| *byte == b' ') else { return Err(damaged) };
-            let length = std::str::from_utf8(&rest[..space]).ok().and_then(|text| text.parse::<usize>().ok());
-            let Some(length) = length.filter(|length| *length > space + 1 && *length <= rest.len()) else {
-                return Err(damaged);
-            };
-            let record = &rest[space + 1..length];
-            rest = &rest[length..];
-            let Some(record) = record.strip_suffix(b"\n") else { return Err(damaged) };
-            let Some(equals) = record.iter().position(|byte| *byte == b'=') else { return Err(damaged) };
-            let (key, value) = (&record[..equals], &record[equals + 1..]);
-            match key {
-                b"path" => self.name = Some(value.to_vec()),
-                b"linkpath" => self.link = Some(value.to_vec()),
-                b"size" => {
-                    let size = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-                    self.size = Some(size.ok_or(BadTar::NoTar("a pax header has a size that is none"))?);
-                }
-                key if key.starts_with(b"GNU.sparse.") => self.is_sparse = true,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether it says nothing that matters.
-    pub(super) fn is_empty(&self) -> bool {
-        let Self { name, link, size, is_sparse } = self;
-        name.is_none() && link.is_none() && size.is_none() && !is_sparse
-    }
-
-    /// The member that these and its header describe.
-    pub(super) fn describe(self, header: &Header) -> Result<Member, BadTar> {
-        let kind = header.entry_type();
-        let size = match self.size {
-            Some(size) => size,
-            None => header.entry_size().map_err(|_| BadTar::NoTar("a header has a size that is none"))?,
-        };
-        let link = self.link.or_else(|| header.link_name_bytes().map(std::borrow::Cow::into_owned));
-        let member = Member {
-            name: self.name.unwrap_or_else(|| header.path_bytes().into_owned()),
-            link: link.filter(|_| matches!(kind, EntryType::Symlink | EntryType::Link)),
-            kind,
-            // Only these have content, whatever is said of the others.
-            size: if matches!(kind, EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse) {
-                size
-            } else {
-                0
-            },
-        };
-        if self.is_sparse || kind == EntryType::GNUSparse {
-            return Err(member.refused("is sparse, so its size unpacked is not known: pack it without holes"));
-        }
-        Ok(member)
-    }
+fn shown(name: &[u8]) -> String {
+    text::excerpt(&String::from_utf8_lossy(name))
 }

@@ -1,19 +1,22 @@
-//! Tars on their way to the engine: looked through while they pass, so that none has to fit into memory or onto a disk.
+//! Tars on their way to the engine: read and written anew while they pass, so that none has to fit into memory or onto a disk.
 //!
 //! ```text
-//!  client's pieces ─► Walk: header by header ─► check: names, links, kinds ─► engine's request
+//!  client's pieces ─► Walk: header by header ─► check: names, links, kinds ─► write: a header anew ─► engine's request
 //!                              └── a member that is a layer: the same within it
 //! ```
 //!
 //! The engine unpacks as root. So nothing gets to it that is larger unpacked than it was here (compressed or sparse), that has a
-//! name or a link of another place, or that says something else of its length than it has. The engine verifies the digests of
-//! layers itself.
+//! name or a link of another place, or that says something else of its length than it has. No two readers agree on a tar that
+//! is odd: such a tar is refused, and no header of a client's gets to the engine.
 
 mod archive;
 mod check;
+mod header;
 mod member;
 mod meter;
+mod pax;
 mod walk;
+mod write;
 
 use std::io::{self, Read, Write};
 
@@ -75,17 +78,17 @@ pub fn form_of(input: &mut impl Read) -> Result<(TarForm, Vec<u8>), BadTar> {
     Ok((if is_part { TarForm::DockerArchive } else { TarForm::RootFilesystem }, head))
 }
 
-/// Passes a root file system on as it is.
+/// Passes a root file system on, with headers that are written anew.
 pub fn pass_filesystem(input: impl Read, output: impl Write) -> Result<(), BadTar> {
     check::pass(input, output, check::Links::Anywhere)
 }
 
-/// Passes the directory of a build on as it is. No link in it may leave it.
+/// Passes the directory of a build on, with headers that are written anew. No link in it may leave it.
 pub fn pass_context(input: impl Read, output: impl Write) -> Result<(), BadTar> {
     check::pass(input, output, check::Links::Within)
 }
 
-/// Passes an archive of one image on, which gets this name and no other.
+/// Passes an archive of one image on, which gets this name and no other. Its layers are written anew.
 pub fn pass_archive(input: impl Read, output: impl Write, reference: &ImageReference) -> Result<(), BadTar> {
     archive::pass(input, output, reference)
 }

@@ -50,12 +50,22 @@ fn archive(tar: &[u8]) -> Result<Vec<u8>, String> {
 
 const DIGEST: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
+fn digest(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    format!("sha256:{}", hex::encode(sha2::Sha256::digest(bytes)))
+}
+
+/// A configuration with the digest of this layer.
+fn config(layer: &[u8]) -> String {
+    format!(r#"{{"rootfs": {{"type":"layers","diff_ids":["{}"]}}}}"#, digest(layer))
+}
+
 /// An archive of one image with this manifest and layer.
 fn saved(manifest: &str, layer: &[u8]) -> Vec<u8> {
     made(|tar| {
         tar.append(&header(&format!("{DIGEST}/"), EntryType::Directory, 0), &[][..]).unwrap();
+        file(tar, &format!("{DIGEST}.json"), config(layer).as_bytes());
         file(tar, &format!("{DIGEST}/layer.tar"), layer);
-        file(tar, &format!("{DIGEST}.json"), b"{}");
         file(tar, "manifest.json", manifest.as_bytes());
         file(tar, "repositories", b"{\"debian\":{\"12\":\"x\"}}");
     })
@@ -69,9 +79,36 @@ fn small_layer() -> Vec<u8> {
     made(|tar| file(tar, "etc/motd", b"hello"))
 }
 
+/// What a reader makes of a tar.
+fn read(tar: &[u8]) -> Vec<(String, u8, Option<String>, Vec<u8>)> {
+    let mut tar = tar::Archive::new(tar);
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let members = tar.entries().unwrap().map(|entry| {
+        let mut entry = entry.unwrap();
+        let link = entry.link_name_bytes().map(|link| shown(&link));
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        (shown(&entry.path_bytes()), entry.header().entry_type().as_byte(), link, content)
+    });
+    members.collect()
+}
+
+/// A member with an extended header before it.
+fn extended(tar: &mut Builder<Vec<u8>>, records: &[(&str, &str)], name: &str, content: &[u8]) {
+    let records: Vec<u8> =
+        records.iter().flat_map(|(key, value)| pax::render(key.as_bytes(), value.as_bytes())).collect();
+    tar.append(&header("pax", EntryType::XHeader, records.len() as u64), records.as_slice()).unwrap();
+    file(tar, name, content);
+}
+
+fn long(tar: &mut Builder<Vec<u8>>, kind: EntryType, text: &str) {
+    let text = [text.as_bytes(), b"\0"].concat();
+    tar.append(&header("././@LongLink", kind, text.len() as u64), text.as_slice()).unwrap();
+}
+
 #[test]
-fn a_file_system_passes_byte_for_byte() {
-    let long = "d/".repeat(80) + "file";
+fn a_file_system_passes_with_all_that_its_members_say() {
+    let deep = "d/".repeat(80) + "file";
     let tar = made(|tar| {
         file(tar, "./etc/motd", b"hello");
         tar.append(&header("dev/null", EntryType::Char, 0), &[][..]).unwrap();
@@ -79,37 +116,155 @@ fn a_file_system_passes_byte_for_byte() {
         link(tar, "bin/more", EntryType::Link, "bin/less");
         let mut long_name = Header::new_gnu();
         long_name.set_size(2_000);
-        tar.append_data(&mut long_name, &long, &[7; 2_000][..]).unwrap();
+        long_name.set_mode(0o755);
+        tar.append_data(&mut long_name, &deep, &[7; 2_000][..]).unwrap();
+        long(tar, EntryType::GNULongLink, &deep);
+        link(tar, "to", EntryType::Symlink, "short");
+        extended(tar, &[("path", &deep.replace("file", "ä")), ("mtime", "1.5")], "cut", b"x");
     });
-    assert_eq!(filesystem(&tar).unwrap(), tar);
+    let passed = filesystem(&tar).unwrap();
+    assert_eq!(read(&passed), read(&tar));
+    assert_eq!(passed.len(), tar.len());
+    assert_eq!(filesystem(&passed).unwrap(), passed, "what is written is written so again");
     assert_eq!(form_of(&mut tar.as_slice()).unwrap().0, TarForm::RootFilesystem);
 }
 
 #[test]
-fn an_archive_gets_the_one_name_and_loses_its_own() {
-    let tar = saved(&manifest(), &small_layer());
-    assert_eq!(form_of(&mut tar.as_slice()).unwrap().0, TarForm::DockerArchive);
-    let passed = archive(&tar).unwrap();
-    let mut names = Vec::new();
-    for entry in tar::Archive::new(passed.as_slice()).entries().unwrap() {
-        let mut entry = entry.unwrap();
-        let name = entry.path().unwrap().display().to_string();
-        if name == "manifest.json" {
-            let found: serde_json::Value = serde_json::from_reader(&mut entry).unwrap();
-            assert_eq!(found[0]["RepoTags"], serde_json::json!(["tools:1"]));
-            assert_eq!(found[0]["Layers"], serde_json::json!([format!("{DIGEST}/layer.tar")]));
-        }
-        names.push(name);
-    }
-    assert_eq!(
-        names,
-        [
-            format!("{DIGEST}/"),
-            format!("{DIGEST}/layer.tar"),
-            format!("{DIGEST}.json"),
-            "manifest.json".to_owned()
-        ]
+fn no_header_of_a_client_s_gets_to_the_engine() {
+    let (odd, comment) = ("user.cofferdam=7", "never written");
+    let tar = made(|tar| {
+        let global = pax::render(b"comment", comment.as_bytes());
+        tar.append(&header("g", EntryType::XGlobalHeader, global.len() as u64), global.as_slice()).unwrap();
+        let records = [
+            ("comment", comment),
+            ("SCHILY.xattr.security.capability", "caps"),
+            ("SCHILY.xattr.trusted.overlay.opaque", "y"),
+            ("SCHILY.xattr.user.note", odd),
+        ];
+        extended(tar, &records, "a", b"x");
+        let mut noted = header("b", EntryType::Regular, 0);
+        // After the end of a name, of which readers take nothing.
+        noted.as_mut_bytes()[50..63].copy_from_slice(comment.as_bytes());
+        noted.set_cksum();
+        tar.append(&noted, &[][..]).unwrap();
+    });
+    let passed = filesystem(&tar).unwrap();
+    let has = |text: &str| passed.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(has("SCHILY.xattr.security.capability=caps") && has(odd));
+    assert!(!has(comment) && !has("trusted"), "only what was understood");
+    assert_eq!(read(&passed).len(), 2);
+}
+
+#[test]
+fn what_readers_take_differently_is_refused() {
+    let is_odd = |fill: &dyn Fn(&mut Builder<Vec<u8>>), why: &str| {
+        let tar = made(|tar| fill(tar));
+        let refused = filesystem(&tar).unwrap_err();
+        assert!(refused.contains(why), "{why}: {refused}");
+        let refused = archive(&saved(&manifest(), &tar)).unwrap_err();
+        assert!(refused.contains(why), "in a layer, {why}: {refused}");
+        assert!(context(&tar).is_err());
+    };
+    let two = "two extended headers";
+    let pax = |tar: &mut Builder<Vec<u8>>, record: &str| {
+        tar.append(&header("pax", EntryType::XHeader, record.len() as u64), record.as_bytes()).unwrap();
+    };
+    is_odd(&|tar| (pax(tar, "10 path=a\n"), extended(tar, &[("mtime", "1")], "b", b"x")).1, two);
+    is_odd(
+        &|tar| (long(tar, EntryType::GNULongName, "a"), extended(tar, &[("mtime", "1")], "b", b"")).1,
+        two,
     );
+    is_odd(
+        &|tar| (pax(tar, "10 path=a\n"), long(tar, EntryType::GNULongName, "b"), file(tar, "c", b"")).2,
+        two,
+    );
+    is_odd(
+        &|tar| (pax(tar, "10 path=a\n"), long(tar, EntryType::GNULongLink, "b"), file(tar, "c", b"")).2,
+        two,
+    );
+    is_odd(
+        &|tar| {
+            (0..2).for_each(|_| long(tar, EntryType::GNULongName, "a"));
+            file(tar, "b", b"x");
+        },
+        two,
+    );
+    is_odd(&|tar| extended(tar, &[("path", "a"), ("path", "../b")], "c", b"x"), "one thing twice");
+    is_odd(&|tar| extended(tar, &[("path", "")], "c", b"x"), "name that is none");
+    is_odd(&|tar| extended(tar, &[("size", "+1")], "c", b"x"), "number that is none");
+    is_odd(&|tar| extended(tar, &[("size", "3000000000")], "c", b"x"), "two sizes");
+    is_odd(&|tar| (pax(tar, "0010 path=\n"), file(tar, "c", b"")).1, "damaged");
+    is_odd(&|tar| file(tar, "c/", b"x"), "name of a directory");
+    let with = |kind, size, change: &dyn Fn(&mut Header)| {
+        made(|tar| {
+            let mut odd = header("odd", kind, size);
+            change(&mut odd);
+            odd.set_cksum();
+            tar.append(&odd, &b"x"[..usize::try_from(size).unwrap()]).unwrap();
+        })
+    };
+    let magic = with(EntryType::Regular, 1, &|header| header.as_mut_bytes()[257..265].fill(0));
+    let prefix = with(EntryType::Regular, 1, &|header| header.as_mut_bytes()[345] = b'p');
+    let sized = with(EntryType::Directory, 1, &|_| {});
+    let typed = with(EntryType::Regular, 1, &|header| header.set_mode(0o120_644));
+    let sparse = with(EntryType::GNUSparse, 1, &|_| {});
+    for (tar, why) in [
+        (magic, "neither POSIX's nor GNU's"),
+        (prefix, "more fields"),
+        (sized, "is no file"),
+        (typed, "another by its mode"),
+        (sparse, "sparse"),
+    ] {
+        let refused = [filesystem(&tar).unwrap_err(), archive(&saved(&manifest(), &tar)).unwrap_err()];
+        assert!(refused.iter().all(|refused| refused.contains(why)), "{why}: {refused:?}");
+    }
+    let more = [small_layer(), small_layer()].concat();
+    assert!(filesystem(&more).unwrap_err().contains("follows its end"));
+}
+
+/// A layer that changes on its way has other digests, and its configuration says so.
+#[test]
+fn a_layer_that_is_written_anew_has_its_digest_in_the_configuration() {
+    let tidy = filesystem(&small_layer()).unwrap();
+    let untidy = made(|tar| extended(tar, &[("comment", "x"), ("path", "etc/motd")], "m", b"hello"));
+    for (layer, changes) in [(tidy, false), (untidy, true)] {
+        let config = config(&layer);
+        let passed = read(&archive(&saved(&manifest(), &layer)).unwrap());
+        let content = |end: &str| {
+            let (_, _, _, content) = passed.iter().find(|(name, ..)| name.ends_with(end)).unwrap();
+            content.clone()
+        };
+        let written = content("/layer.tar");
+        assert_eq!(written.len(), layer.len());
+        assert_eq!(read(&written), read(&filesystem(&layer).unwrap()));
+        let manifest: serde_json::Value = serde_json::from_slice(&content("manifest.json")).unwrap();
+        let found = content(manifest[0]["Config"].as_str().unwrap());
+        let image: serde_json::Value = serde_json::from_slice(&found).unwrap();
+        assert_eq!(image["rootfs"]["diff_ids"], serde_json::json!([digest(&written)]));
+        assert_eq!((written != layer, found != config.as_bytes()), (changes, changes));
+    }
+    let other = made(|tar| {
+        file(tar, &format!("{DIGEST}/layer.tar"), &small_layer());
+        file(tar, &format!("{DIGEST}.json"), config(b"another").as_bytes());
+        file(tar, "manifest.json", manifest().as_bytes());
+    });
+    assert!(archive(&other).unwrap_err().contains("another digest"));
+}
+
+#[test]
+fn an_archive_gets_the_one_name_and_loses_its_own() {
+    let content = filesystem(&small_layer()).unwrap();
+    let tar = saved(&manifest(), &content);
+    assert_eq!(form_of(&mut tar.as_slice()).unwrap().0, TarForm::DockerArchive);
+    let passed = read(&archive(&tar).unwrap());
+    let (config, layer) = (config(&content), format!("{DIGEST}/layer.tar"));
+    let config_name = format!("{}.json", digest(config.as_bytes()).replace("sha256:", ""));
+    let names: Vec<_> = passed.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, [layer.as_str(), &config_name, "manifest.json"], "nothing else gets to the engine");
+    assert_eq!(passed[1].3, config.as_bytes());
+    let manifest: serde_json::Value = serde_json::from_slice(&passed[2].3).unwrap();
+    let wanted = serde_json::json!([{ "Config": config_name, "RepoTags": ["tools:1"], "Layers": [layer] }]);
+    assert_eq!(manifest, wanted);
 }
 
 #[test]
@@ -182,11 +337,12 @@ fn a_long_name_takes_bounded_memory() {
     // Nor do many of them, or a length beyond all lengths.
     let many = made(|tar| {
         for _ in 0..10 {
-            let long = vec![b'x'; 1 << 20];
+            let mut long = vec![b'x'; 1 << 20];
+            long[(1 << 20) - 1] = 0;
             tar.append(&header("././@LongLink", EntryType::GNULongName, 1 << 20), long.as_slice()).unwrap();
         }
     });
-    assert!(filesystem(&many).unwrap_err().contains("4 MiB"));
+    assert!(filesystem(&many).unwrap_err().contains("two extended headers"));
     let mut endless = header("a", EntryType::Regular, 0);
     endless.as_mut_bytes()[124..136]
         .copy_from_slice(&[0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);

@@ -1,17 +1,19 @@
 //! Walks through a tar by its headers, in bounded memory.
+//!
+//! ```text
+//!  header ─► L, K (GNU) ─┐ once each, and never both kinds
+//!         ─► x (pax) ────┴─► header of the member ─► Member ─► content
+//! ```
 
 use std::io::{self, Read};
 
-use tar::{EntryType, Header};
-
 use super::BadTar;
-use super::member::{Extension, Member};
+use super::header::{BLOCK, Fields, MAX_LONG};
+use super::member::{Form, Kind, Member, refused};
+use super::pax::Records;
 
-pub(super) const BLOCK: usize = 512;
 /// Bytes of one extension, such as a long name.
 const MAX_EXTENSION: u64 = 1 << 20;
-/// Bytes of all headers of one member.
-const MAX_HEADERS: usize = 4 << 20;
 /// Members of one tar.
 const MAX_MEMBERS: u64 = 4_000_000;
 
@@ -32,10 +34,12 @@ pub(super) struct Walk<R> {
     filling: u64,
 }
 
-/// A member, and its headers as they were written.
-pub(super) struct Found {
-    pub(super) member: Member,
-    pub(super) headers: Vec<u8>,
+/// Members before a header that belong to it.
+#[derive(Default)]
+struct Extensions {
+    name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    records: Option<Records>,
 }
 
 impl<R: Read> Walk<R> {
@@ -44,40 +48,40 @@ impl<R: Read> Walk<R> {
     }
 
     /// The next member, once the content of the last one was read. `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Found>, BadTar> {
-        let mut extension = Extension::default();
-        let mut headers = Vec::new();
+    pub(super) fn next(&mut self) -> Result<Option<Member>, BadTar> {
+        let mut extensions = Extensions::default();
         loop {
-            let Some(block) = self.block(headers.is_empty())? else { return Ok(None) };
-            let header = Header::from_byte_slice(&block);
-            let size = checked(header)?;
-            headers.extend_from_slice(&block);
-            if headers.len() > MAX_HEADERS {
-                return Err(BadTar::NoTar("a member has headers of more than 4 MiB"));
-            }
-            match header.entry_type() {
-                kind @ (EntryType::GNULongName | EntryType::GNULongLink) => {
-                    extension.long(kind, &self.extension(size, &mut headers)?);
+            let Some(block) = self.block(extensions.are_none())? else { return Ok(None) };
+            let fields = Fields::read(&block)?;
+            let is_new = match fields.flag {
+                b'L' => extensions.name.replace(self.long(&fields)?).is_none(),
+                b'K' => extensions.link.replace(self.long(&fields)?).is_none(),
+                b'x' => {
+                    let records = Records::parse(&self.extension(fields.size)?)?;
+                    extensions.records.replace(records).is_none()
                 }
-                EntryType::XHeader => extension.pax(&self.extension(size, &mut headers)?)?,
-                // What holds for all members that follow is a comment, as git writes it.
-                EntryType::XGlobalHeader => {
-                    let mut global = Extension::default();
-                    global.pax(&self.extension(size, &mut headers)?)?;
-                    if !global.is_empty() {
-                        return Err(BadTar::NoTar("a global header renames or resizes members"));
+                // A comment on all members that follow, as git writes it. It is left out.
+                b'g' if extensions.are_none() => {
+                    if !Records::parse(&self.extension(fields.size)?)?.is_empty() {
+                        return Err(BadTar::NoTar("a global header says something of all members"));
                     }
+                    true
                 }
                 _ => {
-                    let member = extension.describe(header)?;
+                    let member = extensions.describe(fields)?;
                     self.members += 1;
                     if self.members > MAX_MEMBERS {
                         return Err(member.refused("is one member too many"));
                     }
                     self.left = member.size;
                     self.filling = filling(member.size);
-                    return Ok(Some(Found { member, headers }));
+                    return Ok(Some(member));
                 }
+            };
+            if !is_new || !extensions.are_of_one_form() {
+                return Err(BadTar::NoTar(
+                    "a member has two extended headers, or pax's beside GNU's, which readers take differently",
+                ));
             }
         }
     }
@@ -95,10 +99,18 @@ impl<R: Read> Walk<R> {
         if read == wanted { Ok(()) } else { Err(BadTar::Cut(member.shown())) }
     }
 
-    /// Reads to the end of the input, whatever follows the end of the tar.
+    /// Reads to the end of the input. Nothing but zeros may follow the end of the tar.
     pub(super) fn drain(&mut self) -> Result<(), BadTar> {
-        io::copy(&mut self.input, &mut io::sink())?;
-        Ok(())
+        let mut block = [0; 8 * BLOCK];
+        loop {
+            match self.input.read(&mut block) {
+                Ok(0) => return Ok(()),
+                Ok(count) if block.iter().take(count).all(|byte| *byte == 0) => {}
+                Ok(_) => return Err(BadTar::NoTar("something follows its end")),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     fn block(&mut self, may_end: bool) -> Result<Option<[u8; BLOCK]>, BadTar> {
@@ -116,14 +128,28 @@ impl<R: Read> Walk<R> {
             0 => Err(BadTar::NoTar("it is empty")),
             BLOCK if block.iter().all(|byte| *byte == 0) => {
                 let is_empty = self.members == 0 && self.end == End::Said;
-                if is_empty { Err(BadTar::NoTar("it has no members")) } else { Ok(None) }
+                match may_end {
+                    _ if is_empty => Err(BadTar::NoTar("it has no members")),
+                    true => Ok(None),
+                    false => Err(BadTar::Cut("the headers of a member".to_owned())),
+                }
             }
             BLOCK => Ok(Some(block)),
             _ => Err(BadTar::Cut("a header".to_owned())),
         }
     }
 
-    fn extension(&mut self, size: u64, headers: &mut Vec<u8>) -> Result<Vec<u8>, BadTar> {
+    /// A long name or link of GNU's, which ends with its one zero.
+    fn long(&mut self, fields: &Fields) -> Result<Vec<u8>, BadTar> {
+        let mut text = self.extension(fields.size)?;
+        let is_ended = text.pop() == Some(0);
+        if !fields.is_gnu || !is_ended || text.is_empty() || text.contains(&0) {
+            return Err(BadTar::NoTar("a long name is none"));
+        }
+        Ok(text)
+    }
+
+    fn extension(&mut self, size: u64) -> Result<Vec<u8>, BadTar> {
         if size > MAX_EXTENSION {
             return Err(BadTar::NoTar("a name or a pax header is longer than 1 MiB"));
         }
@@ -133,10 +159,85 @@ impl<R: Read> Walk<R> {
         if content.len() as u64 != whole {
             return Err(BadTar::Cut("a name or a pax header".to_owned()));
         }
-        headers.extend_from_slice(&content);
         content.truncate(usize::try_from(size).unwrap_or(usize::MAX));
         Ok(content)
     }
+}
+
+impl Extensions {
+    fn are_none(&self) -> bool {
+        self.name.is_none() && self.link.is_none() && self.records.is_none()
+    }
+
+    fn are_of_one_form(&self) -> bool {
+        self.records.is_none() || (self.name.is_none() && self.link.is_none())
+    }
+
+    /// The member that these and its header describe.
+    fn describe(mut self, fields: Fields) -> Result<Member, BadTar> {
+        let form = match (&self.records, fields.is_gnu) {
+            (Some(_), _) => Form::Pax,
+            (None, true) => Form::Gnu,
+            (None, false) => Form::Ustar,
+        };
+        let records = self.records.take().unwrap_or_default();
+        let plain = if fields.prefix.is_empty() {
+            fields.name
+        } else {
+            [fields.prefix.as_slice(), b"/", &fields.name].concat()
+        };
+        let name = self.name.or_else(|| records.name.clone()).unwrap_or(plain);
+        let refused = |why| Err(refused(&name, why));
+        if records.is_sparse() || fields.flag == b'S' {
+            return refused("is sparse, so its size unpacked is not known: pack it without holes");
+        }
+        let Some(kind) = Kind::of(fields.flag) else {
+            return refused("is neither a file, a directory, a link nor a device");
+        };
+        if self.link.is_some() && !kind.is_link() {
+            return refused("has the target of a link, and is none");
+        }
+        if kind == Kind::File && name.ends_with(b"/") {
+            return refused("is a file with the name of a directory");
+        }
+        let size = match records.size {
+            // What a header has no room for, its field does not say.
+            Some(size) if fields.size != size && (size <= MAX_LONG || form != Form::Pax) => {
+                return refused("has two sizes");
+            }
+            Some(size) => size,
+            None => fields.size,
+        };
+        if kind != Kind::File && size != 0 {
+            return refused("has a size, and is no file");
+        }
+        let is_typed = [0, kind.mode_bits()].contains(&(fields.mode & !0o7_777));
+        if !is_typed && kind != Kind::HardLink {
+            return refused("is of one kind by its header, and of another by its mode");
+        }
+        let link = self.link.or_else(|| records.link.clone()).unwrap_or(fields.link);
+        Ok(Member {
+            form,
+            link: kind.is_link().then_some(link),
+            kind,
+            size,
+            mode: if is_typed { fields.mode } else { fields.mode & 0o7_777 },
+            uid: records.uid.unwrap_or(fields.uid),
+            gid: records.gid.unwrap_or(fields.gid),
+            modified: records.modified.as_deref().map_or(Ok(fields.modified), seconds)?,
+            user: fields.user,
+            group: fields.group,
+            device: fields.device.filter(|_| kind.is_device()).unwrap_or_default(),
+            records,
+            name,
+        })
+    }
+}
+
+/// The whole seconds of a time that was checked.
+fn seconds(time: &[u8]) -> Result<u64, BadTar> {
+    let whole = time.split(|byte| *byte == b'.').next().and_then(|digits| std::str::from_utf8(digits).ok());
+    whole.and_then(|digits| digits.parse().ok()).ok_or(BadTar::NoTar("a pax header has a time that is none"))
 }
 
 /// Bytes of one member, to its end.
@@ -159,22 +260,4 @@ impl<R: Read> Read for Content<'_, R> {
 
 fn filling(size: u64) -> u64 {
     size.wrapping_neg() % BLOCK as u64
-}
-
-/// The size that a header names, if its checksum is right.
-fn checked(header: &Header) -> Result<u64, BadTar> {
-    let bytes = header.as_bytes();
-    let sum: u32 = bytes
-        .iter()
-        .enumerate()
-        .map(|(at, byte)| {
-            // The checksum itself counts as spaces.
-            u32::from(if (148..156).contains(&at) { b' ' } else { *byte })
-        })
-        .sum();
-    match header.cksum() {
-        Ok(told) if told == sum => {}
-        _ => return Err(BadTar::NoTar("the checksum of a header is wrong")),
-    }
-    header.entry_size().map_err(|_| BadTar::NoTar("a header has a size that is none"))
 }

@@ -8,3 +8,4 @@ mod calls;
 mod container;
 mod engine;
 mod support;
+mod tars;
