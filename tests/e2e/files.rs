@@ -165,6 +165,25 @@ async fn an_upload_that_ends_early_in_order_is_not_taken_for_the_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_run_ends_an_upload_that_broke_off() {
+    let daemon = Daemon::start().await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let begin = BeginUpload { upload_id: ID.to_owned(), size_bytes: Some(9 << 20), ..run.begin("f") };
+    let pieces = [Piece::Begin(begin.clone()), Piece::Data(bytes(MIB).into()), Piece::Begin(begin)];
+    let messages = pieces.map(|piece| UploadFileRequest { piece: Some(piece) });
+    assert!(run.clients.files.upload_file(tokio_stream::iter(messages)).await.is_err());
+    let request = v1::GetUploadRequest { run_id: run.id().to_owned(), upload_id: ID.to_owned() };
+    assert!(run.clients.files.get_upload(request.clone()).await.is_ok(), "it waits for its client");
+    run.clients.runs.stop_run(v1::StopRunRequest { run_id: run.id().to_owned() }).await.unwrap();
+    let gone = async {
+        while run.clients.files.get_upload(request.clone()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("it goes with its run");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_upload_that_breaks_off_goes_on_where_it_was() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;

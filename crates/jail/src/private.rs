@@ -30,7 +30,8 @@ pub enum Keeps {
 }
 
 impl Keeps {
-    const fn name(self) -> &'static str {
+    /// Its name in the private directory.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Temporaries => "temporaries",
             Self::Patches => "patches",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use identity::RunId;
+use jail::Keeps;
 use store::run::{Record, Workspace};
 
 use crate::remove::remove_tree;
@@ -73,6 +74,11 @@ impl Directories {
     /// What the host lane keeps of a run: what was deleted, and what was begun and is not over.
     pub fn private(&self, run: &str) -> PathBuf {
         self.privates().join(run)
+    }
+
+    /// What clients upload into a run until a call takes it. It counts against the run's quota.
+    pub(crate) fn uploads(&self, run: &str) -> PathBuf {
+        self.private(run).join(Keeps::Uploads.name())
     }
 
     /// What the host lane keeps of all runs.

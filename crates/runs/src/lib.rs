@@ -53,5 +53,5 @@ pub use remove::remove_tree;
 pub use request::{Parsed, hide_secrets, parse as parse_request};
 pub use run::{Busy, Readiness, Run};
 pub use trash::{Deleted, Trash};
-pub use uploads::{Broken, Content, Piece, Upload, Uploads};
+pub use uploads::{Broken, Content, Owner as UploadOwner, Piece, Upload, Uploads};
 pub use workspace::Roots;

@@ -33,7 +33,7 @@ pub struct Run {
     /// Held by the first of the calls that wait beside an approval, in the order of arrival, until it has its slot.
     pub line: Arc<tokio::sync::Mutex<()>>,
     /// What it has on the state disk.
-    pub disk: Account,
+    pub disk: Arc<Account>,
     /// The watch of the disk has frozen its commands.
     pub(crate) stands_still: AtomicBool,
     /// What may be kept of its processes, sessions and terminals.
@@ -120,7 +120,7 @@ impl Run {
     ) -> Self {
         let spec = Arc::new(record.borrow().spec.clone());
         let has_workspace = !matches!(spec.workspace, Workspace::Bind { .. });
-        let disk = Account::new(spec.limits.disk(), has_workspace);
+        let disk = Arc::new(Account::new(spec.limits.disk(), has_workspace));
         let allowance = Allowance::new(spec.limits.output());
         let lease = spec.lease.map(|lasts| Lease::new(lasts, Instant::now()));
         Self {

@@ -3,8 +3,12 @@
 //! ```text
 //! begin ──► receive ──► End ──────────────────► Content, for one call ─► removed
 //!              ├──── broken, with an id ─► kept for an hour ─► begin again
-//!              └──── broken, without ────► removed
+//!              ├──── broken, without ────► removed
+//!              └──── the run ended ──────► removed, kept or not
 //! ```
+//!
+//! An upload counts against the quota of its run from its beginning to its end. Those that are kept for their clients are
+//! bounded over all runs, too: the run that has most of them loses its oldest one.
 //!
 //! The daemon writes the bytes into the run's private directory, where the container sees nothing of them and the host worker
 //! reads them. A file lives as long as the value that stands for it. Those that a daemon left which was killed are removed when
@@ -13,6 +17,7 @@
 //! Trust boundary: a hostile repository that has taken over a process of the host worker may have made anything there. A file
 //! is made anew or not at all, and none is opened again.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -31,11 +36,18 @@ use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, fchown, fstat, fstatvfs, 
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::directories::Directories;
+use crate::quota::{Account, Reservation};
 
 /// Uploads of a run that are under way or kept.
 const MOST: usize = 8;
+/// The same of all runs. Each takes two descriptors.
+const MOST_OF_ALL: usize = 256;
+/// Uploads of all runs that are kept, and their bytes.
+const MOST_KEPT: usize = 32;
+const MOST_KEPT_BYTES: u64 = 4 << 30;
 /// How long a broken one is kept.
 const KEPT: Duration = Duration::from_secs(3_600);
 /// Age at which a file is nobody's.
@@ -64,11 +76,21 @@ struct Table {
     number: AtomicU64,
 }
 
+/// What an upload ends with, and counts against.
+#[derive(Clone)]
+pub struct Owner {
+    pub account: Arc<Account>,
+    /// Cancelled when the run no longer takes calls.
+    pub ended: CancellationToken,
+    /// The written file counts against the quota, too.
+    pub writes_count: bool,
+}
+
 enum Entry {
     /// A stream brings more of it, or a call uses it.
     UnderWay,
     /// It waits for its client.
-    Kept { upload: Upload, number: u64 },
+    Kept { upload: Box<Upload>, number: u64 },
 }
 
 /// What a stream says.
@@ -110,6 +132,8 @@ struct Place {
     key: Key,
     directory: OwnedFd,
     table: Arc<Table>,
+    reservation: Reservation,
+    ended: CancellationToken,
     /// For another daemon, or it is gone already.
     stays: bool,
 }
@@ -136,7 +160,14 @@ impl Uploads {
 
     /// Begins an upload, or goes on with one from `offset`. `id` is the client's; without one it cannot be resumed. `size` is what
     /// it will have, if that is known. Blocks.
-    pub fn begin(&self, run: RunId, id: Option<UploadId>, offset: u64, size: u64) -> Result<Upload, Refusal> {
+    pub fn begin(
+        &self,
+        run: RunId,
+        owner: Owner,
+        id: Option<UploadId>,
+        offset: u64,
+        size: u64,
+    ) -> Result<Upload, Refusal> {
         let resumable = id.is_some();
         let id = match id {
             Some(id) => id,
@@ -146,10 +177,16 @@ impl Uploads {
         if let Some(kept) = self.enter(&key, offset)? {
             return Ok(kept);
         }
-        let made = self.make(&key, size).map_err(|error| Refusal::internal("beginning an upload", &error));
-        match made.and_then(|made| made) {
-            Ok((directory, file)) => {
-                let place = Place { key, directory, table: self.table.clone(), stays: false };
+        let Owner { account, ended, writes_count } = owner;
+        let made = Reservation::new(account, size, 1 + u64::from(writes_count)).and_then(|reservation| {
+            let made = self.make(&key, size);
+            let made = made.map_err(|error| Refusal::internal("beginning an upload", &error))?;
+            Ok((reservation, made?))
+        });
+        match made {
+            Ok((reservation, (directory, file))) => {
+                let table = self.table.clone();
+                let place = Place { key, directory, table, reservation, ended, stays: false };
                 Ok(Upload { place, resumable, file, digest: Sha256::new(), received: 0 })
             }
             Err(refusal) => {
@@ -177,10 +214,14 @@ impl Uploads {
                     format!("{MOST} uploads of this run are under way already: let some finish first");
                 return Err(Refusal::new(Reason::Overloaded, message));
             }
+            None if table.len() >= MOST_OF_ALL => {
+                let message = "too many uploads of all runs are under way already: try again later";
+                return Err(Refusal::new(Reason::Overloaded, message));
+            }
             Some(Entry::Kept { .. }) | None => {}
         }
         Ok(match table.insert(key.clone(), Entry::UnderWay) {
-            Some(Entry::Kept { upload, .. }) => Some(upload),
+            Some(Entry::Kept { upload, .. }) => Some(*upload),
             Some(Entry::UnderWay) | None => None,
         })
     }
@@ -284,6 +325,10 @@ impl Upload {
             return Err(Refusal::new(Reason::WriteLimit, format!("the upload has more than {most} bytes"))
                 .with("max_bytes", most.to_string()));
         }
+        if self.place.ended.is_cancelled() {
+            return Err(Refusal::new(Reason::Cancelled, "the run ended, and the upload with it"));
+        }
+        self.place.reservation.grow_to(self.received)?;
         if before / LOOK != self.received / LOOK {
             has_room(&self.place.directory, 0)
                 .map_err(|error| Refusal::internal("asking for room on the disk", &error))??;
@@ -296,13 +341,21 @@ impl Upload {
         })
     }
 
-    /// Lets the client come back for a while.
+    /// Lets the client come back for a while, as long as the run lives.
     fn keep(self) {
         let (key, table) = (self.place.key.clone(), self.place.table.clone());
+        let ended = self.place.ended.clone();
         let number = table.number.fetch_add(1, Ordering::Relaxed);
-        table.lock().insert(key.clone(), Entry::Kept { upload: self, number });
+        {
+            let mut entries = table.lock();
+            entries.insert(key.clone(), Entry::Kept { upload: Box::new(self), number });
+            bound(&mut entries);
+        }
         let forget = async move {
-            tokio::time::sleep(KEPT).await;
+            tokio::select! {
+                () = tokio::time::sleep(KEPT) => {}
+                () = ended.cancelled() => {}
+            }
             let mut entries = table.lock();
             let is_same =
                 matches!(entries.get(&key), Some(Entry::Kept { number: kept, .. }) if *kept == number);
@@ -313,6 +366,36 @@ impl Upload {
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(forget);
+        }
+    }
+}
+
+/// Removes kept uploads until there are few enough of all runs.
+fn bound(entries: &mut HashMap<Key, Entry>) {
+    loop {
+        // Of each run: its kept uploads, their bytes, and its oldest one.
+        let mut runs: HashMap<RunId, (usize, u64, u64, Key)> = HashMap::new();
+        for (key, entry) in entries.iter() {
+            let Entry::Kept { upload, number } = entry else { continue };
+            let (count, bytes, oldest, of) = runs.entry(key.0).or_insert((0, 0, *number, key.clone()));
+            *count += 1;
+            *bytes = bytes.saturating_add(upload.received);
+            if number < oldest {
+                (*oldest, *of) = (*number, key.clone());
+            }
+        }
+        let count: usize = runs.values().map(|(count, ..)| count).sum();
+        let bytes = runs.values().fold(0_u64, |sum, (_, bytes, ..)| sum.saturating_add(*bytes));
+        let largest = match (count > MOST_KEPT, bytes > MOST_KEPT_BYTES) {
+            (_, true) => runs.into_values().max_by_key(|(_, bytes, oldest, _)| (*bytes, Reverse(*oldest))),
+            (true, false) => {
+                runs.into_values().max_by_key(|(count, _, oldest, _)| (*count, Reverse(*oldest)))
+            }
+            (false, false) => return,
+        };
+        let Some((.., key)) = largest else { return };
+        if let Some(Entry::Kept { mut upload, .. }) = entries.remove(&key) {
+            upload.place.remove();
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Measuring what runs have, those that live and those that have ended.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use containers::{Amount, Commands, Group};
+use containers::{Amount, Commands, Group, Measured};
 use identity::RunId;
 use store::run::{Record, Workspace};
 
@@ -30,7 +31,7 @@ pub(super) async fn left(watch: &DiskWatch) {
         let paths = watch.runs.launcher.directories.counted_of(&without_kept(record));
         let all = Amount { bytes: u64::MAX, files: u64::MAX };
         // A run that cannot be counted is recorded as empty, so that it is not measured again.
-        let found = measured(paths, all, Unnamed::default()).await.unwrap_or_default();
+        let found = measured(paths, None, all, Unnamed::default()).await.unwrap_or_default();
         projects.left().insert(id, found);
     }
 }
@@ -83,28 +84,39 @@ pub(super) fn of_run(
     run: &Run,
 ) -> impl Future<Output = std::io::Result<Found>> + Send + 'static {
     let paths = watch.runs.launcher.directories.counted_of(&run.record());
-    measured(paths, run.disk.worth_counting(), unnamed(watch, id, run))
+    let uploads = watch.runs.launcher.directories.uploads(&id.to_string());
+    measured(paths, Some(uploads), run.disk.worth_counting(), unnamed(watch, id, run))
 }
 
-/// Adds up what is in all of these directories of the daemon's, and what commands have beside that. A directory that is not
-/// there has nothing.
-async fn measured(paths: Vec<PathBuf>, most: Amount, unnamed: Unnamed) -> std::io::Result<Found> {
+/// Adds up what is in all of these directories of the daemon's, what commands have beside that, and the uploads. A directory
+/// that is not there has nothing.
+async fn measured(
+    paths: Vec<PathBuf>,
+    uploads: Option<PathBuf>,
+    most: Amount,
+    unnamed: Unnamed,
+) -> std::io::Result<Found> {
     let measured = tokio::task::spawn_blocking(move || {
         let places = unnamed.places();
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
         let amount = containers::unnamed(&unnamed.pids(), &places);
         let is_more = amount.bytes > most.bytes || amount.files > most.files;
         let mut found = Found { amount, is_more, ..Found::default() };
+        let counted = |path: &Path, most: Amount| match crate::workspace::open_own(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Measured::default()),
+            directory => containers::measure(directory?.handle.as_fd(), most),
+        };
+        if let Some(uploads) = uploads {
+            let more = counted(&uploads, most)?;
+            (found.uploads, found.is_too_deep) = (more.amount, more.is_too_deep);
+            found.is_more |= more.is_more;
+        }
         for path in paths {
-            let directory = match crate::workspace::open_own(&path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                directory => directory?,
-            };
             let most = Amount {
                 bytes: most.bytes.saturating_sub(found.amount.bytes),
                 files: most.files.saturating_sub(found.amount.files),
             };
-            let more = containers::measure(std::os::fd::AsFd::as_fd(&directory.handle), most)?;
+            let more = counted(&path, most)?;
             found.amount.bytes += more.amount.bytes;
             found.amount.files += more.amount.files;
             found.is_more |= more.is_more;

@@ -222,6 +222,8 @@ impl Launcher {
         let private = block_in_place(|| workspace::make(&private_path, workspace.owner))
             .map_err(|error| Refusal::internal("making the run's private directory", &error))?;
         resources.made.push(private_path);
+        block_in_place(|| self.make(record, &self.directories.uploads(&run), workspace.owner))
+            .map_err(|error| Refusal::internal("making the directory of the run's uploads", &error))?;
         Ok((Opened { workspace, state, private, log, pkg, linked }, layer))
     }
 

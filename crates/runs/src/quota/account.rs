@@ -31,6 +31,8 @@ pub(crate) struct Found {
     pub(crate) amount: Amount,
     /// Not all of it was counted.
     pub(crate) is_more: bool,
+    /// Uploads that lie on the disk, beside `amount`. The kernel counts them in it.
+    pub(crate) uploads: Amount,
     /// Directories are nested too deep to be counted.
     pub(crate) is_too_deep: bool,
     /// By the kernel, which also holds the run to its quota.
@@ -94,6 +96,10 @@ struct Seen {
     gone: Option<Instant>,
     /// They may not be gone: what comes meanwhile is theirs, and none begins.
     ends: bool,
+    /// Reserved for uploads that are under way or kept.
+    reserved: Amount,
+    /// Found of everything but uploads.
+    others: Amount,
 }
 
 impl Account {
@@ -106,6 +112,8 @@ impl Account {
             ended: None,
             gone: None,
             ends: false,
+            reserved: Amount::default(),
+            others: Amount::default(),
         };
         Self { most, has_workspace, seen: Mutex::new(seen) }
     }
@@ -164,6 +172,8 @@ impl Account {
     pub(crate) fn take(&self, found: Found, began: Instant) -> Verdict {
         let mut seen = self.seen();
         let before = seen.standing;
+        let (found, others) = found.with_uploads(seen.reserved);
+        seen.others = others;
         let amount = found.amount;
         // A look that began before ended commands were gone may have counted while they still wrote.
         let settles = seen.ends() || seen.gone.is_some_and(|gone| gone >= began);
@@ -257,8 +267,43 @@ impl Account {
             .with("max_files", self.most.files.to_string()))
     }
 
+    /// Reserves room for an upload, which the caller has to release. `copies`: the files of this content that will count at
+    /// one time.
+    pub(crate) fn reserve(&self, more: Amount, copies: u64) -> Result<(), Refusal> {
+        let mut seen = self.seen();
+        let uploads = most_of(seen.found.unwrap_or_default().uploads, seen.reserved);
+        let has = plus(seen.others, uploads);
+        let more_of_all =
+            Amount { bytes: more.bytes.saturating_mul(copies), files: more.files.saturating_mul(copies) };
+        let needs = plus(has, more_of_all);
+        if seen.standing != Standing::Within || needs.bytes > self.most.bytes || needs.files > self.most.files
+        {
+            let message = format!(
+                "this run has {} in {} files on the daemon's disk, uploads among them, of at most {} in {} files: the upload, \
+                 and what is written of it, does not fit. Delete files in @state or in a workspace of the run's own, or let \
+                 other uploads finish",
+                mib(has.bytes),
+                has.files,
+                mib(self.most.bytes),
+                self.most.files
+            );
+            return Err(Refusal::new(Reason::WriteLimit, message)
+                .with("limit", "disk-quota")
+                .with("used_bytes", has.bytes.to_string())
+                .with("max_bytes", self.most.bytes.to_string()));
+        }
+        seen.reserved = plus(seen.reserved, more);
+        Ok(())
+    }
+
+    /// Gives back what was reserved.
+    pub(crate) fn release(&self, less: Amount) {
+        let mut seen = self.seen();
+        seen.reserved = minus(seen.reserved, less);
+    }
+
     /// Whether the operation makes something where it counts.
-    pub(crate) fn adds(&self, operation: &Operation) -> bool {
+    pub fn adds(&self, operation: &Operation) -> bool {
         let counts = |mount| match mount {
             // A writable root counts. Nobody knows here whether the container has one.
             Mount::State | Mount::Container => true,
@@ -269,7 +314,7 @@ impl Account {
     }
 
     fn is_too_much(&self, found: Found) -> bool {
-        let Found { amount, is_more, is_too_deep, by_kernel } = found;
+        let Found { amount, is_more, is_too_deep, by_kernel, .. } = found;
         let room = if by_kernel { NO_ROOM } else { Amount::default() };
         is_more
             || is_too_deep
@@ -307,6 +352,16 @@ impl Seen {
 }
 
 impl Found {
+    /// Adds uploads, as many as lie on the disk or are reserved; and returns what there is beside them. The kernel has counted
+    /// them.
+    fn with_uploads(self, reserved: Amount) -> (Self, Amount) {
+        if self.by_kernel {
+            return (self, minus(self.amount, reserved));
+        }
+        let amount = plus(self.amount, most_of(self.uploads, reserved));
+        (Self { amount, ..self }, self.amount)
+    }
+
     /// Without what follows from it.
     pub(crate) fn to_wire(self) -> v1::DiskUse {
         v1::DiskUse {
@@ -317,6 +372,18 @@ impl Found {
             kernel: self.by_kernel,
         }
     }
+}
+
+fn plus(one: Amount, other: Amount) -> Amount {
+    Amount { bytes: one.bytes.saturating_add(other.bytes), files: one.files.saturating_add(other.files) }
+}
+
+fn minus(one: Amount, other: Amount) -> Amount {
+    Amount { bytes: one.bytes.saturating_sub(other.bytes), files: one.files.saturating_sub(other.files) }
+}
+
+fn most_of(one: Amount, other: Amount) -> Amount {
+    Amount { bytes: one.bytes.max(other.bytes), files: one.files.max(other.files) }
 }
 
 fn mib(bytes: u64) -> String {

@@ -7,6 +7,7 @@
 //!                                 └─► low, full: record, alert                          ├─► record, alert
 //!                                                                                       └─► the run's commands end
 //!  call ─► Quotas::check ─► WRITE_LIMIT, unless it makes room
+//!  upload ─► Reservation: its room from its beginning to its end, or WRITE_LIMIT
 //! ```
 //!
 //! Where the file system has project quotas, the kernel holds a run to its quota at every moment, and the daemon only says why
@@ -21,9 +22,11 @@
 mod account;
 mod disk;
 mod projects;
+mod reservation;
 
 pub use account::Account;
 pub(crate) use account::{Found, Verdict};
 pub(crate) use disk::{Free, Level};
 pub use disk::{Quotas, Thresholds};
 pub use projects::Projects;
+pub(crate) use reservation::Reservation;

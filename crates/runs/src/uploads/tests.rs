@@ -1,12 +1,24 @@
 use std::fs;
 use std::path::PathBuf;
 
+use containers::Amount;
+
 use super::*;
+use crate::quota::Found;
 
 struct Scene {
     top: tempfile::TempDir,
     uploads: Uploads,
     run: RunId,
+    owner: Owner,
+}
+
+const MIB: u64 = 1 << 20;
+
+/// What uploads of a run count against that may have so much.
+fn owner(most: u64) -> Owner {
+    let account = Arc::new(Account::new(Amount { bytes: most, files: 100 }, true));
+    Owner { account, ended: CancellationToken::new(), writes_count: false }
 }
 
 impl Scene {
@@ -15,7 +27,7 @@ impl Scene {
         let directories = Directories { state: top.path().to_owned() };
         let run = RunId::new();
         fs::create_dir_all(directories.private(&run.to_string())).unwrap();
-        Self { top, uploads: Uploads::new(directories), run }
+        Self { top, uploads: Uploads::new(directories), run, owner: owner(64 * MIB) }
     }
 
     fn directory(&self) -> PathBuf {
@@ -27,8 +39,21 @@ impl Scene {
     }
 
     fn begin(&self, id: Option<&str>, offset: u64) -> Result<Upload, Reason> {
+        self.begin_of(&self.owner, id, offset, 0)
+    }
+
+    fn begin_of(&self, owner: &Owner, id: Option<&str>, offset: u64, size: u64) -> Result<Upload, Reason> {
         let id = id.map(|id| UploadId::parse("id", id).unwrap());
-        self.uploads.begin(self.run, id, offset, 0).map_err(|refusal| refusal.reason)
+        self.uploads.begin(self.run, owner.clone(), id, offset, size).map_err(|refusal| refusal.reason)
+    }
+
+    /// Breaks off an upload of another run after this was sent.
+    fn break_off(&self, run: RunId, owner: &Owner, sent: &'static str) -> UploadId {
+        fs::create_dir_all(self.uploads.directories.private(&run.to_string())).unwrap();
+        let id = UploadId::parse("id", &CallId::new().to_string()).unwrap();
+        let upload = self.uploads.begin(run, owner.clone(), Some(id.clone()), 0, 0).unwrap();
+        assert!(matches!(upload.receive(said([data(sent)]), 9), Err(Broken::Gone)));
+        id
     }
 }
 
@@ -140,7 +165,74 @@ fn an_upload_goes_in_the_place_of_one_that_a_killed_daemon_left() {
     left.leave();
     let next = Uploads::new(Directories { state: scene.top.path().to_owned() });
     let id = UploadId::parse("id", ID).unwrap();
-    let upload = next.begin(scene.run, Some(id), 0, 0).unwrap();
+    let upload = next.begin(scene.run, scene.owner.clone(), Some(id), 0, 0).unwrap();
     let content = upload.receive(said([data("new"), Piece::End]), 3).unwrap();
     assert_eq!(fs::read(scene.directory().join(content.id().as_str())).unwrap(), b"new");
+}
+
+#[test]
+fn an_upload_has_its_room_of_the_quota_from_its_beginning_to_its_end() {
+    let scene = Scene::new();
+    let begin = |id, size| scene.begin_of(&scene.owner, id, 0, size);
+    assert_eq!(begin(None, 65 * MIB).err(), Some(Reason::WriteLimit));
+    assert_eq!(scene.files(), 0);
+    let broken = begin(Some(ID), 40 * MIB).unwrap().receive(said([data("ab")]), 9);
+    assert!(matches!(broken, Err(Broken::Gone)));
+    assert_eq!(begin(None, 25 * MIB).err(), Some(Reason::WriteLimit), "what is kept counts");
+    let found = Found { amount: Amount { bytes: 30 * MIB, files: 3 }, ..Found::default() };
+    scene.owner.account.take(found, std::time::Instant::now());
+    assert!(scene.owner.account.is_over(), "beside what commands write");
+    let found = Found { amount: Amount { bytes: MIB, files: 3 }, ..Found::default() };
+    scene.owner.account.take(found, std::time::Instant::now());
+    assert_eq!(scene.owner.account.to_wire().unwrap().used_bytes, 41 * MIB);
+    let both = begin(None, 20 * MIB).unwrap();
+    drop((both, scene.begin(Some(ID), 2).unwrap()));
+    assert!(begin(None, 63 * MIB).is_ok(), "the room is given back");
+    // The written file needs as much again.
+    let counted = Owner { writes_count: true, ..scene.owner.clone() };
+    assert_eq!(scene.begin_of(&counted, None, 0, 40 * MIB).err(), Some(Reason::WriteLimit));
+    assert!(scene.begin_of(&counted, None, 0, 30 * MIB).is_ok());
+}
+
+#[test]
+fn an_upload_of_unknown_length_reserves_as_it_grows() {
+    let scene = Scene::new();
+    let piece = || Piece::Data(Bytes::from(vec![7; 3 << 20]));
+    let small = owner(8 * MIB);
+    let upload = scene.begin_of(&small, None, 0, 0).unwrap();
+    let refused = upload.receive(said([piece(), piece(), piece(), Piece::End]), u64::MAX);
+    assert!(matches!(refused, Err(Broken::Refused(refusal)) if refusal.reason == Reason::WriteLimit));
+    assert_eq!(scene.files(), 0);
+    let upload = scene.begin_of(&small, None, 0, 0).unwrap();
+    assert!(upload.receive(said([piece(), piece(), Piece::End]), u64::MAX).is_ok(), "the room is given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_run_ends_its_uploads() {
+    let scene = Arc::new(Scene::new());
+    let same = scene.clone();
+    let id = tokio::task::spawn_blocking(move || same.break_off(same.run, &same.owner, "ab")).await.unwrap();
+    let streams = scene.begin(None, 0).unwrap();
+    assert_eq!((scene.files(), scene.uploads.received(scene.run, &id).ok()), (2, Some(2)));
+    scene.owner.ended.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(scene.uploads.received(scene.run, &id).is_err());
+    let ended = tokio::task::spawn_blocking(|| streams.receive(said([data("ab"), Piece::End]), 9)).await;
+    assert!(matches!(ended.unwrap(), Err(Broken::Refused(refusal)) if refusal.reason == Reason::Cancelled));
+    assert_eq!(scene.files(), 0);
+    assert!(scene.begin_of(&scene.owner, None, 0, 64 * MIB).is_ok(), "nothing of them counts any more");
+}
+
+#[test]
+fn kept_uploads_of_all_runs_are_bounded_and_the_run_with_most_loses_its_oldest() {
+    let scene = Scene::new();
+    let runs: Vec<_> = (0..7).map(|_| (RunId::new(), owner(8 * MIB))).collect();
+    let quiet = (RunId::new(), owner(8 * MIB));
+    let spared = scene.break_off(quiet.0, &quiet.1, "ab");
+    let kept: Vec<_> =
+        (0..5).flat_map(|_| &runs).map(|(run, owner)| (*run, scene.break_off(*run, owner, "ab"))).collect();
+    let is_kept = |(run, id): &(RunId, UploadId)| scene.uploads.received(*run, id).is_ok();
+    assert_eq!(kept.iter().filter(|one| is_kept(one)).count(), MOST_KEPT - 1);
+    assert!(is_kept(&(quiet.0, spared)), "the run with few keeps its own");
+    assert!(kept[kept.len() - 7..].iter().all(is_kept), "the oldest ones went");
 }

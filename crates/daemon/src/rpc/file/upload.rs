@@ -18,7 +18,7 @@ use gateway::{Caller, Verdict};
 use identity::{Principal, RunId, check_client_name};
 use ops::{Operation, Reason, UploadId};
 use refusal::Refusal;
-use runs::{Broken, Content, Piece};
+use runs::{Broken, Content, Piece, UploadOwner};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tonic::Streaming;
@@ -88,12 +88,12 @@ impl Service {
             // Its call has the content of the upload that it began with.
             return self.call(principal, &begin, outline, None).await;
         }
-        let Some(most) = self.admits(principal, run, &outline) else {
+        let Some((most, owner)) = self.admits(principal, run, &outline) else {
             // On record, like every call that is refused.
             return self.call(principal, &begin, outline, None).await;
         };
         let most = begin.size_bytes.map_or(most, |size| size.min(most));
-        let content = self.receive(&mut stream, run, id, &begin, most).await?;
+        let content = self.receive(&mut stream, (run, owner), id, &begin, most).await?;
         if begin.size_bytes.is_some_and(|size| size != content.size) {
             return Err(not_as_said("size_bytes", &content));
         }
@@ -114,8 +114,13 @@ impl Service {
         self.calls.table.has_request(run, &begin.request_id).await
     }
 
-    /// Most bytes that such a call may bring; `None` where it would be refused.
-    fn admits(&self, principal: &Principal, run: RunId, outline: &v1::WriteRequest) -> Option<u64> {
+    /// Most bytes that such a call may bring, and what they count against; `None` where it would be refused.
+    fn admits(
+        &self,
+        principal: &Principal,
+        run: RunId,
+        outline: &v1::WriteRequest,
+    ) -> Option<(u64, UploadOwner)> {
         let living = self.calls.runs.living_run(run).ok()?;
         let (spec, policy) = (living.spec(), self.calls.gateway.policy());
         let profile = policy.profile(&spec.profile)?;
@@ -128,14 +133,19 @@ impl Service {
             run_id: run.to_string(),
         };
         let explanation = self.calls.gateway.explain(&policy, &living.scope(), &caller, &operation);
-        (explanation.verdict() != Verdict::Deny).then_some(profile.bounds.max_transfer_bytes)
+        let owner = UploadOwner {
+            account: living.disk.clone(),
+            ended: living.ended.clone(),
+            writes_count: living.disk.adds(&operation),
+        };
+        (explanation.verdict() != Verdict::Deny).then_some((profile.bounds.max_transfer_bytes, owner))
     }
 
     /// Takes the stream to its end.
     async fn receive<M: Into<Said>>(
         &self,
         stream: &mut Streaming<M>,
-        run: RunId,
+        (run, owner): (RunId, UploadOwner),
         id: Option<UploadId>,
         begin: &v1::BeginUpload,
         most: u64,
@@ -144,17 +154,23 @@ impl Service {
         let (uploads, offset, size) = (self.uploads.clone(), begin.offset, begin.size_bytes.unwrap_or(0));
         // One that can be resumed is not over before all of it has come: a client that dies can end its stream in order.
         let due = begin.size_bytes.filter(|_| id.is_some()).map_or(0, |size| size.saturating_sub(offset));
+        let ended = owner.ended.clone();
         let (came, content) = oneshot::channel();
         // On a thread that outlives a client which goes away: it says what becomes of what there is.
         let work = tokio::task::spawn_blocking(move || {
-            let received = match uploads.begin(run, id, offset, size) {
+            let received = match uploads.begin(run, owner, id, offset, size) {
                 Ok(upload) => upload.receive(taken, most),
                 Err(refusal) => Err(Broken::Refused(refusal)),
             };
             // Where nobody waits any more it is removed.
             let _ = came.send(received);
         });
-        let sent = forward(stream, pieces, due).await;
+        let sent = tokio::select! {
+            sent = forward(stream, pieces, due) => sent,
+            () = ended.cancelled() => {
+                Err(Refusal::new(Reason::Cancelled, "the run ended, and the upload with it"))
+            }
+        };
         let received = content.await;
         work.await.map_err(|error| Refusal::internal("receiving an upload", &error))?;
         match (received, sent) {
