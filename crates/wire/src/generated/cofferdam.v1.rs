@@ -7977,7 +7977,7 @@ pub struct BeginUpload {
     #[prost(string, tag = "2")]
     pub path: ::prost::alloc::string::String,
     /// Chosen by the client, a UUID: after a stream that broke, the client goes on with the same upload. What there is of it is
-    /// kept for an hour. Default: the upload cannot be resumed.
+    /// kept for an hour at most, while its run lives and the daemon has room. Default: the upload cannot be resumed.
     #[prost(string, tag = "3")]
     pub upload_id: ::prost::alloc::string::String,
     /// Position of the first byte that follows: as many as the daemon has (`GetUpload`). Default: 0.

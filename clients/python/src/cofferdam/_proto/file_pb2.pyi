@@ -61,7 +61,7 @@ class BeginUpload(google.protobuf.message.Message):
     """The file, or the directory beneath which an archive is unpacked. Missing directories are made."""
     upload_id: builtins.str
     """Chosen by the client, a UUID: after a stream that broke, the client goes on with the same upload. What there is of it is
-    kept for an hour. Default: the upload cannot be resumed.
+    kept for an hour at most, while its run lives and the daemon has room. Default: the upload cannot be resumed.
     """
     offset: builtins.int
     """Position of the first byte that follows: as many as the daemon has (`GetUpload`). Default: 0."""

@@ -75,7 +75,7 @@ export type BeginUpload = Message<"cofferdam.v1.BeginUpload"> & {
 
   /**
    * Chosen by the client, a UUID: after a stream that broke, the client goes on with the same upload. What there is of it is
-   * kept for an hour. Default: the upload cannot be resumed.
+   * kept for an hour at most, while its run lives and the daemon has room. Default: the upload cannot be resumed.
    *
    * @generated from field: string upload_id = 3;
    */
