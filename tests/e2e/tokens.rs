@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use harness::{
-    Bearer, Certificates, Clients, Daemon, Setup, as_user, binary, calls, reason, record, requests, v1,
+    Bearer, Certificates, Clients, Daemon, RunHandle, Setup, as_user, binary, calls, process, reason, record,
+    requests, v1,
 };
+use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 use tonic::Code;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -208,15 +210,10 @@ async fn a_stream_ends_with_the_token_that_opened_it_and_survives_no_restart() {
     let long = follow(&lasting_secret).await;
     let (_, short_secret) = daemon.token(token("b", &["auditor"]), Some(Duration::from_secs(5))).await;
     let short = follow(&short_secret).await;
-    let end = async |mut stream: tonic::Streaming<v1::StreamEventsResponse>| loop {
-        if let Err(status) = stream.next().await.expect("it ended in good order") {
-            return status;
-        }
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(30), end(short)).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(30), end_of(short)).await.unwrap();
     assert_eq!(reason(&ended), "PERMISSION_DENIED");
     let mut tokens = TokenServiceClient::new(daemon.connect().await.channel);
-    let waiting = tokio::spawn(end(long));
+    let waiting = tokio::spawn(end_of(long));
     let token_id = lasting.token_id;
     for _ in 0..2 {
         tokens.revoke_token(v1::RevokeTokenRequest { token_id: token_id.clone() }).await.unwrap();
@@ -235,6 +232,106 @@ async fn a_stream_ends_with_the_token_that_opened_it_and_survives_no_restart() {
     for (secret, says) in [(&lasting_secret, "was revoked"), (&short_secret, "has expired")] {
         let refused = remote.audit.verify_log(Bearer::new(secret).shows(verify())).await.unwrap_err();
         assert!(refused.message().contains(says), "{refused}");
+    }
+}
+
+/// By the Unix socket and by TCP, for each kind of request that waits or streams. The next token goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn r3_all_that_a_run_s_token_opened_ends_when_another_replaces_it() {
+    let certificates = Certificates::make(&[]);
+    let daemon = daemon(&certificates, "").await;
+    let request = v1::CreateRunRequest { issue_token: true, ..requests::managed("harness") };
+    let mut local = daemon.connect().await;
+    let created = local.runs.create_run(request).await.unwrap().into_inner();
+    let mut run = RunHandle { run: created.run.unwrap(), clients: local.clone() };
+    let run_id = run.id().to_owned();
+    let process_id = run.start(process::command(&["sleep", "600"])).await.process_id;
+    let wait =
+        v1::WaitProcessRequest { run_id: run_id.clone(), process_id: process_id.clone(), timeout: None };
+    let attach =
+        v1::AttachProcessRequest { run_id: run_id.clone(), process_id, follow: true, ..Default::default() };
+    let call = v1::CallRequest {
+        run_id: run_id.clone(),
+        request: Some(calls::exec(&["sleep", "600"]).into()),
+        ..Default::default()
+    };
+    let upload = v1::UploadFileRequest {
+        piece: Some(v1::upload_file_request::Piece::Begin(v1::BeginUpload {
+            size_bytes: Some(1 << 20),
+            ..run.begin("f")
+        })),
+    };
+    let mut token = created.token;
+    let remote = Clients::on(certificates.connect(&daemon, None).await.unwrap());
+    for clients in [local.clone(), remote] {
+        let shown = Bearer::new(&token);
+        let mut open = JoinSet::new();
+        let (mut c, request) = (clients.clone(), shown.shows(wait.clone()));
+        open.spawn(async move { ("WaitProcess", c.processes.wait_process(request).await.unwrap_err()) });
+        let (mut c, request) = (clients.clone(), shown.shows(call.clone()));
+        open.spawn(async move { ("Call", c.tools.call(request).await.unwrap_err()) });
+        let endless = tokio_stream::once(upload.clone()).chain(tokio_stream::pending());
+        let (mut c, request) = (clients.clone(), shown.shows(endless));
+        open.spawn(async move { ("UploadFile", c.files.upload_file(request).await.unwrap_err()) });
+        let mut c = clients.clone();
+        let attached = c.processes.attach_process(shown.shows(attach.clone())).await.unwrap().into_inner();
+        open.spawn(async move { ("AttachProcess", end_of(attached).await) });
+        let mut streamed = c.tools.call_stream(shown.shows(call.clone())).await.unwrap().into_inner();
+        let accepted = streamed.message().await.unwrap().unwrap().event.unwrap();
+        let v1::call_stream_response::Event::Accepted(accepted) = accepted else { panic!("{accepted:?}") };
+        open.spawn(async move { ("CallStream", end_of(streamed).await) });
+
+        // They all wait, beside a call that ends.
+        let read = v1::CallRequest { request: Some(calls::list(".").into()), ..call.clone() };
+        c.tools.call(shown.shows(read)).await.unwrap();
+        assert!(open.try_join_next().is_none());
+        let issue = v1::IssueRunTokenRequest { run_id: run_id.clone() };
+        token = local.runs.issue_run_token(issue).await.unwrap().into_inner().token;
+        let ends = async {
+            while let Some(ended) = open.join_next().await {
+                let (name, ended) = ended.unwrap();
+                assert_eq!(reason(&ended), "PERMISSION_DENIED", "{name}: {ended}");
+                assert!(ended.message().contains("has ended"), "{name}: {ended}");
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), ends).await.expect("a request outlives its token");
+        let soon = Some(wire::duration(Duration::from_secs(1)));
+        let again = v1::WaitProcessRequest { timeout: soon, ..wait.clone() };
+        let waited = c.processes.wait_process(Bearer::new(&token).shows(again)).await.unwrap().into_inner();
+        assert_eq!(waited.process.unwrap().state(), v1::process::State::Running);
+        // Calls go on, as they do when a client leaves.
+        let get = v1::GetCallRequest { call_id: accepted.call_id, ..Default::default() };
+        let call = c.tools.get_call(Bearer::new(&token).shows(get)).await.unwrap().into_inner().call.unwrap();
+        assert_eq!(call.status(), v1::call_response::Status::Running);
+    }
+}
+
+/// A call under way is not known to its client any longer: the request is refused as the stream is.
+#[tokio::test(flavor = "multi_thread")]
+async fn r3_a_request_that_waits_ends_with_the_api_token_that_opened_it() {
+    let certificates = Certificates::make(&[]);
+    let daemon = daemon(&certificates, "").await;
+    let mut run = daemon.run_on(requests::managed("harness")).await;
+    let process_id = run.start(process::command(&["sleep", "600"])).await.process_id;
+    let (held, secret) = daemon.token(token("o", &["operator"]), None).await;
+    let wait = v1::WaitProcessRequest { run_id: run.id().to_owned(), process_id, timeout: None };
+    let mut remote = Clients::on(certificates.connect(&daemon, None).await.unwrap());
+    let request = Bearer::new(&secret).shows(wait);
+    let waiting = tokio::spawn(async move { remote.processes.wait_process(request).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!waiting.is_finished());
+    let mut tokens = TokenServiceClient::new(daemon.connect().await.channel);
+    tokens.revoke_token(v1::RevokeTokenRequest { token_id: held.token_id }).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it outlives its token");
+    assert_eq!(reason(&ended.unwrap().unwrap_err()), "PERMISSION_DENIED");
+}
+
+/// The status that a stream ends with.
+async fn end_of<T>(mut stream: tonic::Streaming<T>) -> tonic::Status {
+    loop {
+        if let Err(status) = stream.next().await.expect("it ended in good order") {
+            return status;
+        }
     }
 }
 

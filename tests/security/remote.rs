@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use harness::frames::{
     CONTINUATION, END_HEADERS, GOAWAY, HEADERS, PREFACE, RESET, SETTINGS, client_hello, frame, request, text,
 };
-use harness::{Bearer, Certificates, Clients, Daemon, RunHandle, Setup, calls, reason, v1};
+use harness::{
+    Bearer, Certificates, Clients, Daemon, RunHandle, Setup, calls, process, reason, requests, v1,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -258,6 +260,140 @@ async fn r2_an_address_has_its_own_requests_and_no_more() {
         }
     };
     tokio::time::timeout(PATIENCE, again).await.expect("no place came back");
+}
+
+/// Owner of runs over TCP, by an API token.
+struct Owner {
+    clients: Clients,
+    bearer: Bearer,
+}
+
+impl Owner {
+    async fn new(daemon: &Daemon) -> Self {
+        let token = v1::Token { name: "o".into(), roles: vec!["orchestrator".into()], ..Default::default() };
+        let bearer = Bearer::new(&daemon.token(token, None).await.1);
+        Self { clients: over_tcp(daemon), bearer }
+    }
+
+    /// Makes a run with a lease and a token. Returns its id and that token.
+    async fn create(&mut self) -> (String, Bearer) {
+        let lease = Some(wire::duration(Duration::from_secs(300)));
+        let request = v1::CreateRunRequest { issue_token: true, lease, ..requests::managed("harness") };
+        let made = self.clients.runs.create_run(self.bearer.shows(request)).await.unwrap().into_inner();
+        (made.run.unwrap().run_id, Bearer::new(&made.token))
+    }
+
+    /// Lists, renews and stops. Returns the time that it takes.
+    async fn steer(&mut self, kept: &str, stopped: &str) -> Duration {
+        let (runs, bearer, begun) = (&mut self.clients.runs, &self.bearer, Instant::now());
+        let list = v1::ListRunsRequest::default();
+        assert!(!runs.list_runs(bearer.shows(list)).await.unwrap().into_inner().runs.is_empty());
+        let renew = v1::KeepAliveRunRequest { run_id: kept.to_owned() };
+        runs.keep_alive_run(bearer.shows(renew)).await.unwrap();
+        runs.stop_run(bearer.shows(v1::StopRunRequest { run_id: stopped.to_owned() })).await.unwrap();
+        begun.elapsed()
+    }
+}
+
+/// Each has a connection of its own.
+fn over_tcp(daemon: &Daemon) -> Clients {
+    Clients::on(Endpoint::from_shared(daemon.url("http")).unwrap().connect_lazy())
+}
+
+/// By eight connections from its owner's own address, and by all of its owner's other runs. Each request that waits is counted for the
+/// token that it shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn r2_the_tokens_of_runs_take_nothing_from_their_owner() {
+    let daemon = plain("connections_per_second: 10000").await;
+    let mut owner = Owner::new(&daemon).await;
+    let mut runs = Vec::new();
+    for _ in 0..4 {
+        runs.push(owner.create().await);
+    }
+    let control = owner.steer(&runs[0].0, &runs[3].0).await;
+    let (run_id, token) = runs[0].clone();
+    let start = v1::StartProcessRequest {
+        run_id: run_id.clone(),
+        process: Some(process::command(&["sleep", "600"])),
+        ..Default::default()
+    };
+    let started = owner.clients.processes.start_process(token.shows(start)).await.unwrap().into_inner();
+    let process_id = started.process.unwrap().process_id;
+    let wait = v1::WaitProcessRequest { run_id: run_id.clone(), process_id, timeout: None };
+    let mut waits = JoinSet::new();
+    for _ in 0..8 {
+        let clients = over_tcp(&daemon);
+        for _ in 0..50 {
+            let (mut processes, request) = (clients.processes.clone(), token.shows(wait.clone()));
+            waits.spawn(async move { processes.wait_process(request).await.map(drop) });
+        }
+    }
+    let mut refused = 0;
+    let most_are = async {
+        while let Some(waited) = waits.join_next().await {
+            assert_eq!(limit(&waited.unwrap().unwrap_err()), beyond("streams_per_principal"));
+            refused += 1;
+            // An eighth of 256 is its share, of which an eighth is kept.
+            if refused == 400 - 28 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, most_are).await.expect("it waits more often than it may");
+    // While it waits, it may still list its processes, and another run's token works.
+    let list = v1::ListProcessesRequest { run_id, tag: String::new() };
+    owner.clients.processes.list_processes(token.shows(list)).await.unwrap();
+    let other = v1::ListProcessesRequest { run_id: runs[1].0.clone(), tag: String::new() };
+    owner.clients.processes.list_processes(runs[1].1.shows(other)).await.unwrap();
+    let under = owner.steer(&runs[1].0, &runs[2].0).await;
+    assert!(under < control * 20 + Duration::from_secs(5), "{under:?}, and {control:?} before");
+    // Those that wait still do: the run goes on until its owner stops it.
+    assert!(waits.try_join_next().is_none());
+    let last = owner.steer(&runs[1].0, &runs[0].0).await;
+    assert!(last < control * 20 + Duration::from_secs(5), "{last:?}, and {control:?} before");
+    let all = async { while waits.join_next().await.is_some() {} };
+    tokio::time::timeout(PATIENCE, all).await.expect("a request outlives its run");
+}
+
+/// Watchers of an owner fill its share but for the part that steering keeps.
+#[tokio::test(flavor = "multi_thread")]
+async fn r2_an_owner_that_waits_as_often_as_it_may_still_stops_its_runs() {
+    let daemon = plain("streams_per_principal: 16").await;
+    let mut owner = Owner::new(&daemon).await;
+    let (kept, _) = owner.create().await;
+    let (stopped, _) = owner.create().await;
+    let mut watchers = Vec::new();
+    let full = loop {
+        let watch = owner.bearer.shows(v1::WatchRunsRequest::default());
+        match owner.clients.runs.watch_runs(watch).await {
+            Ok(watcher) => watchers.push(watcher),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!((watchers.len(), limit(&full)), (14, beyond("streams_per_principal")));
+    owner.steer(&kept, &stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r2_the_connections_of_a_run_s_token_are_few_and_not_its_owner_s() {
+    let daemon = plain("connections_per_principal: 16").await;
+    let mut owner = Owner::new(&daemon).await;
+    let (run_id, token) = owner.create().await;
+    let list = v1::ListProcessesRequest { run_id: run_id.clone(), tag: String::new() };
+    let mut open = Vec::new();
+    let full = loop {
+        let mut clients = over_tcp(&daemon);
+        match clients.processes.list_processes(token.shows(list.clone())).await {
+            Ok(_) => open.push(clients),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!((open.len(), limit(&full)), (2, beyond("connections_per_principal")));
+    for _ in 0..8 {
+        let mut another = Owner { clients: over_tcp(&daemon), bearer: owner.bearer.clone() };
+        let list = owner.bearer.shows(v1::ListRunsRequest::default());
+        another.clients.runs.list_runs(list).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

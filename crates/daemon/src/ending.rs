@@ -13,6 +13,10 @@ const MAX_TIMER: Duration = Duration::from_secs(366 * 86_400);
 pub(crate) struct End(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl End {
+    pub(crate) fn when(ended: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Box::pin(ended))
+    }
+
     pub(crate) fn after(left: Duration) -> Self {
         Self(Box::pin(tokio::time::sleep(left.min(MAX_TIMER))))
     }

@@ -3,6 +3,7 @@
 //! It is a client as any other and knows nothing that its clients' tokens do not open: each of its calls passes the guard of the
 //! API. That it lives here and not in a process of its own saves an operator that process, and nothing else.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -26,6 +27,13 @@ struct Front {
 impl Door for Front {
     fn opens(&self, token: &RunToken) -> bool {
         self.calls.runs.of_token(token.reveal()).is_some()
+    }
+
+    fn replaced(&self, token: &RunToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        match self.calls.runs.of_token(token.reveal()) {
+            Some(shown) => Box::pin(shown.replaced()),
+            None => Box::pin(std::future::ready(())),
+        }
     }
 
     fn turned_away(&self, shown: Option<&RunToken>) {

@@ -31,6 +31,8 @@ pub struct Method {
     /// One of these is needed, except with a run's token.
     pub roles: &'static [Role],
     pub credentials: &'static [Credential],
+    /// It stops, lists, renews or decides, and is over soon. A part of each share of requests is kept for these methods.
+    pub steers: bool,
 }
 
 /// People and machines with a lasting identity: what gives rights to others, and what no program does for a person.
@@ -49,21 +51,25 @@ const REVIEWERS: &[Role] = &[Operator, Orchestrator, Approver, Director];
 const READERS: &[Role] = &[Operator, Auditor];
 
 const fn row(path: &'static str, roles: &'static [Role], credentials: &'static [Credential]) -> Method {
-    Method { path, roles, credentials }
+    Method { path, roles, credentials, steers: false }
+}
+
+const fn steers(path: &'static str, roles: &'static [Role], credentials: &'static [Credential]) -> Method {
+    Method { steers: true, ..row(path, roles, credentials) }
 }
 
 /// Every method that is served.
 pub const METHODS: &[Method] = &[
-    row("/cofferdam.v1.AlertService/AcknowledgeAlert", &[Operator], WIDE),
-    row("/cofferdam.v1.AlertService/GetAlert", EVERYBODY, WIDE),
-    row("/cofferdam.v1.AlertService/ListAlerts", EVERYBODY, WIDE),
+    steers("/cofferdam.v1.AlertService/AcknowledgeAlert", &[Operator], WIDE),
+    steers("/cofferdam.v1.AlertService/GetAlert", EVERYBODY, WIDE),
+    steers("/cofferdam.v1.AlertService/ListAlerts", EVERYBODY, WIDE),
     row("/cofferdam.v1.AlertService/WatchAlerts", EVERYBODY, WIDE),
-    row("/cofferdam.v1.ApprovalService/DecideApproval", &[Approver, Director], RUNS),
-    row("/cofferdam.v1.ApprovalService/GetApproval", REVIEWERS, RUNS),
-    row("/cofferdam.v1.ApprovalService/ListApprovals", REVIEWERS, RUNS),
-    row("/cofferdam.v1.ApprovalService/ListConsents", REVIEWERS, RUNS),
+    steers("/cofferdam.v1.ApprovalService/DecideApproval", &[Approver, Director], RUNS),
+    steers("/cofferdam.v1.ApprovalService/GetApproval", REVIEWERS, RUNS),
+    steers("/cofferdam.v1.ApprovalService/ListApprovals", REVIEWERS, RUNS),
+    steers("/cofferdam.v1.ApprovalService/ListConsents", REVIEWERS, RUNS),
     // It only takes away.
-    row("/cofferdam.v1.ApprovalService/RevokeConsent", &[Operator, Approver, Director], WIDE),
+    steers("/cofferdam.v1.ApprovalService/RevokeConsent", &[Operator, Approver, Director], WIDE),
     row("/cofferdam.v1.ApprovalService/WatchApprovals", REVIEWERS, RUNS),
     // Others than operators and auditors have it of their own runs.
     row("/cofferdam.v1.AuditService/CreateBundle", &[Operator, Auditor, Orchestrator], WIDE),
@@ -82,57 +88,57 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.ImageService/BuildImage", &[Operator], WIDE),
     row("/cofferdam.v1.ImageService/ImportImage", &[Operator], WIDE),
     row("/cofferdam.v1.ImageService/ListImages", &[Operator], WIDE),
-    row("/cofferdam.v1.LimitService/GetRateLimits", EVERYBODY, WIDE),
-    row("/cofferdam.v1.LimitService/ThrottleAgent", &[Operator], WIDE),
+    steers("/cofferdam.v1.LimitService/GetRateLimits", EVERYBODY, WIDE),
+    steers("/cofferdam.v1.LimitService/ThrottleAgent", &[Operator], WIDE),
     row("/cofferdam.v1.PermissionService/GrantPermission", &[Operator], WIDE),
-    row("/cofferdam.v1.PermissionService/ListPermissions", &[Operator], WIDE),
-    row("/cofferdam.v1.PermissionService/RevokePermission", &[Operator], WIDE),
+    steers("/cofferdam.v1.PermissionService/ListPermissions", &[Operator], WIDE),
+    steers("/cofferdam.v1.PermissionService/RevokePermission", &[Operator], WIDE),
     row("/cofferdam.v1.PolicyService/ExplainPolicy", EVERYBODY, WIDE),
     row("/cofferdam.v1.PolicyService/GetPolicy", EVERYBODY, WIDE),
     row("/cofferdam.v1.PolicyService/ReloadPolicy", &[Operator], WIDE),
     row("/cofferdam.v1.PolicyService/ReplayPolicy", READERS, WIDE),
     row("/cofferdam.v1.ProcessService/AttachProcess", MAKERS, TOOLS),
-    row("/cofferdam.v1.ProcessService/ListProcesses", MAKERS, TOOLS),
+    steers("/cofferdam.v1.ProcessService/ListProcesses", MAKERS, TOOLS),
     row("/cofferdam.v1.ProcessService/ResizeTerminal", MAKERS, TOOLS),
-    row("/cofferdam.v1.ProcessService/SignalProcess", MAKERS, TOOLS),
+    steers("/cofferdam.v1.ProcessService/SignalProcess", MAKERS, TOOLS),
     row("/cofferdam.v1.ProcessService/StartProcess", MAKERS, TOOLS),
     row("/cofferdam.v1.ProcessService/WaitProcess", MAKERS, TOOLS),
     row("/cofferdam.v1.ProcessService/WriteStdin", MAKERS, TOOLS),
     row("/cofferdam.v1.RunService/AcceptRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/CreateRun", MAKERS, RUNS),
-    row("/cofferdam.v1.RunService/DeleteRun", MAKERS, RUNS),
+    steers("/cofferdam.v1.RunService/DeleteRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/DeleteWorkspace", MAKERS, WIDE),
     row("/cofferdam.v1.RunService/DiffRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/DiscardRun", MAKERS, RUNS),
-    row("/cofferdam.v1.RunService/ExtendRun", MAKERS, RUNS),
-    row("/cofferdam.v1.RunService/GetRun", EVERYBODY, RUNS),
+    steers("/cofferdam.v1.RunService/ExtendRun", MAKERS, RUNS),
+    steers("/cofferdam.v1.RunService/GetRun", EVERYBODY, RUNS),
     // One that is limited would outlive itself in a token that is not.
-    row("/cofferdam.v1.RunService/IssueRunToken", MAKERS, WIDE),
-    row("/cofferdam.v1.RunService/KeepAliveRun", MAKERS, RUNS),
-    row("/cofferdam.v1.RunService/ListRuns", EVERYBODY, RUNS),
+    steers("/cofferdam.v1.RunService/IssueRunToken", MAKERS, WIDE),
+    steers("/cofferdam.v1.RunService/KeepAliveRun", MAKERS, RUNS),
+    steers("/cofferdam.v1.RunService/ListRuns", EVERYBODY, RUNS),
     row("/cofferdam.v1.RunService/ListWorkspaces", MAKERS, WIDE),
-    row("/cofferdam.v1.RunService/PauseRun", MAKERS, RUNS),
+    steers("/cofferdam.v1.RunService/PauseRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/ResumeRun", MAKERS, RUNS),
-    row("/cofferdam.v1.RunService/StopRun", MAKERS, RUNS),
+    steers("/cofferdam.v1.RunService/StopRun", MAKERS, RUNS),
     row("/cofferdam.v1.RunService/WatchRuns", EVERYBODY, RUNS),
-    row("/cofferdam.v1.SessionService/CloseSession", MAKERS, TOOLS),
-    row("/cofferdam.v1.SessionService/InterruptSession", MAKERS, TOOLS),
-    row("/cofferdam.v1.SessionService/ListSessions", MAKERS, TOOLS),
+    steers("/cofferdam.v1.SessionService/CloseSession", MAKERS, TOOLS),
+    steers("/cofferdam.v1.SessionService/InterruptSession", MAKERS, TOOLS),
+    steers("/cofferdam.v1.SessionService/ListSessions", MAKERS, TOOLS),
     row("/cofferdam.v1.SessionService/OpenSession", MAKERS, TOOLS),
     row("/cofferdam.v1.SessionService/RunInSession", MAKERS, TOOLS),
     row("/cofferdam.v1.TerminalService/OpenTerminal", &[Operator], IN_PERSON),
     row("/cofferdam.v1.TokenService/CreateToken", &[Operator], IN_PERSON),
-    row("/cofferdam.v1.TokenService/ListTokens", &[Operator], IN_PERSON),
-    row("/cofferdam.v1.TokenService/RevokeToken", &[Operator], IN_PERSON),
+    steers("/cofferdam.v1.TokenService/ListTokens", &[Operator], IN_PERSON),
+    steers("/cofferdam.v1.TokenService/RevokeToken", &[Operator], IN_PERSON),
     row("/cofferdam.v1.ToolService/Call", MAKERS, TOOLS),
     row("/cofferdam.v1.ToolService/CallStream", MAKERS, TOOLS),
-    row("/cofferdam.v1.ToolService/CancelCall", MAKERS, TOOLS),
+    steers("/cofferdam.v1.ToolService/CancelCall", MAKERS, TOOLS),
     row("/cofferdam.v1.ToolService/GetCall", MAKERS, TOOLS),
     row("/cofferdam.v1.ToolService/ListTools", MAKERS, TOOLS),
     row("/cofferdam.v1.ToolService/StepTranscript", MAKERS, TOOLS),
     row("/cofferdam.v1.TrashService/ListTrash", MAKERS, RUNS),
     row("/cofferdam.v1.TrashService/ReadTrash", MAKERS, RUNS),
-    row("/grpc.health.v1.Health/Check", EVERYBODY, RUNS),
+    steers("/grpc.health.v1.Health/Check", EVERYBODY, RUNS),
     row("/grpc.health.v1.Health/Watch", EVERYBODY, RUNS),
     row("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", EVERYBODY, RUNS),
     row("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", EVERYBODY, RUNS),
@@ -179,6 +185,35 @@ mod tests {
             let opens = |credential| row.credentials.contains(&credential);
             assert!(opens(Uid) && opens(Certificate) && opens(Token), "{name}");
             assert_eq!((opens(NarrowToken), opens(RunToken)), (narrow, false), "{name}");
+        }
+    }
+
+    /// A method that waits, streams or executes would use up the part that is kept for stopping it.
+    #[test]
+    fn the_methods_that_steer_neither_wait_nor_execute() {
+        let steers = |name: &str| method(&format!("/cofferdam.v1.{name}")).unwrap().steers;
+        for name in [
+            "ApprovalService/DecideApproval",
+            "ApprovalService/ListApprovals",
+            "ProcessService/SignalProcess",
+            "RunService/DeleteRun",
+            "RunService/GetRun",
+            "RunService/IssueRunToken",
+            "RunService/KeepAliveRun",
+            "RunService/ListRuns",
+            "RunService/StopRun",
+            "TokenService/RevokeToken",
+            "ToolService/CancelCall",
+        ] {
+            assert!(steers(name), "{name}");
+        }
+        let waits = [
+            "Watch", "Wait", "Attach", "Stream", "Upload", "Download", "Call", "Run", "Start", "Open",
+            "Create", "Write",
+        ];
+        for one in METHODS.iter().filter(|one| one.steers) {
+            let name = one.path.rsplit('/').next().unwrap();
+            assert!(!waits.iter().any(|verb| name.starts_with(verb)), "{}", one.path);
         }
     }
 

@@ -10,7 +10,7 @@ const PREFIX: &str = "cft_";
 const MAX_BYTES: usize = 128;
 
 /// A run's token. Only the daemon can tell whether it is the right one.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RunToken {
     run: String,
     shown: MetadataValue<Ascii>,

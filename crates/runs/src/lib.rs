@@ -52,6 +52,7 @@ pub use registry::{OnStop, RunBounds, Runs};
 pub use remove::remove_tree;
 pub use request::{Parsed, hide_secrets, parse as parse_request};
 pub use run::{Busy, Readiness, Run};
+pub use token::ShownToken;
 pub use trash::{Deleted, Trash};
 pub use uploads::{Broken, Content, Owner as UploadOwner, Piece, Upload, Uploads};
 pub use workspace::Roots;

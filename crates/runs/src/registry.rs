@@ -20,6 +20,7 @@ use crate::held::takes_no_calls;
 use crate::launch::Launcher;
 use crate::remove::remove_tree;
 use crate::run::{Command, Run};
+use crate::token::ShownToken;
 
 /// Changes of state that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;
@@ -236,10 +237,10 @@ impl Runs {
     }
 
     /// The living run whose token this is, and whom it acts for.
-    pub fn of_token(&self, token: &str) -> Option<(RunId, String)> {
+    pub fn of_token(&self, token: &str) -> Option<ShownToken> {
         let id = run_of_token(token)?;
         let run = self.living().get(&id).cloned()?;
-        run.is_opened_by(token).then(|| (id, run.spec().principal.clone()))
+        ShownToken::of(id, &run, token)
     }
 
     /// Whether this was the token of a run that has ended, or was deleted or given another token lately. Showing it opens nothing, and is no attempt at

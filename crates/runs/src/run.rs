@@ -149,11 +149,6 @@ impl Run {
         self.spec.clone()
     }
 
-    /// Whether this token opens the run.
-    pub(crate) fn is_opened_by(&self, token: &str) -> bool {
-        self.record.borrow().token().is_some_and(|hash| hash.is_of(token))
-    }
-
     /// What the gateway has to know of the run.
     pub fn scope(&self) -> RunScope {
         let record = self.record.borrow();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use harness::{Daemon, Setup};
+use harness::{Daemon, Setup, v1};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -168,6 +168,59 @@ async fn an_orderly_end_with_open_streams_is_no_attempt_by_anybody() {
     assert!(attempts.is_empty(), "{attempts:?}");
     let alerts = run.clients.events("", "alert").await;
     assert!(alerts.is_empty(), "{alerts:?}");
+}
+
+/// Its streams of events end at once, its sessions are gone, and the next token begins anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn r3_sessions_and_streams_end_with_the_token_that_is_replaced() {
+    let (daemon, port) = daemon("").await;
+    let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
+    let (mut run, token) = run_with_token(&daemon, "open", &workspace).await;
+    let old = bearer(&token);
+    let session = session_of(&post(port, &[("Authorization", &old)], INITIALIZE).await);
+    let mut events = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let get = format!(
+        "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: {old}\r\nMcp-Session-Id: {session}\r\n\
+         Accept: text/event-stream\r\n\r\n"
+    );
+    events.write_all(get.as_bytes()).await.unwrap();
+    let mut piece = [0; 512];
+    let count = events.read(&mut piece).await.unwrap();
+    assert!(String::from_utf8_lossy(&piece[..count]).starts_with("HTTP/1.1 200"), "the stream is not open");
+    // A call that is under way is one of its streams.
+    let sleep = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"bash","arguments":{"command":"sleep 600"}}}"#;
+    let (shown, own) = (old.clone(), session.clone());
+    let call = tokio::spawn(async move {
+        post(port, &[("Authorization", &shown), ("Mcp-Session-Id", &own)], sleep).await
+    });
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert!(!call.is_finished());
+
+    let issue = v1::IssueRunTokenRequest { run_id: run.id().to_owned() };
+    let next = bearer(&run.clients.runs.issue_run_token(issue).await.unwrap().into_inner().token);
+    let begun = std::time::Instant::now();
+    // At once: the endpoint does not wait until it looks for runs that have ended.
+    let stale = post(port, &[("Authorization", &next), ("Mcp-Session-Id", &session)], LIST).await;
+    assert_eq!(stale.status, 404, "{}", stale.body);
+    // The connection stays open for another request; the last chunk ends the stream.
+    let end = async {
+        let mut said = Vec::new();
+        while !said.ends_with(b"0\r\n\r\n") {
+            match events.read(&mut piece).await {
+                Ok(count) if count > 0 => said.extend_from_slice(&piece[..count]),
+                _ => return,
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), end).await.expect("a stream outlives its token");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
+    let ended = call.await.unwrap();
+    assert!(!ended.body.contains("\"isError\":false"), "{}", ended.body);
+    let former = post(port, &[("Authorization", &old), ("Mcp-Session-Id", &session)], LIST).await;
+    assert_eq!(former.status, 401, "{}", former.body);
+    let session = session_of(&post(port, &[("Authorization", &next)], INITIALIZE).await);
+    let listed = post(port, &[("Authorization", &next), ("Mcp-Session-Id", &session)], LIST).await;
+    assert!(listed.status == 200 && listed.body.contains("file_path"), "{} {}", listed.status, listed.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -61,8 +61,9 @@ use wire::v1::token_service_server::TokenServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
 
-pub(crate) use guard::{GuardLayer, Streams};
+pub(crate) use guard::GuardLayer;
 pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tcp};
+pub(crate) use shares::Most as Streams;
 
 /// Largest request and answer, bytes.
 const MAX_MESSAGE: usize = ops::transport::MESSAGE;

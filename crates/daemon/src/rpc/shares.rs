@@ -1,73 +1,133 @@
-//! How many there are of something for each of its owners: connections and requests of a principal, requests of an address.
-//! Nothing is kept of an owner who has none.
+//! Counts connections and requests by their owners, each of whom has at most its share.
+//!
+//! ```text
+//!  its own credential       ─► the principal ─────────────────────────────────────────────────────────┐
+//!                                                                                                     ├─► its address
+//!  token of one of its runs ─► that token (⅛) ─► its run tokens (½) ─► run tokens of the address (½) ─┘
+//! ```
+//!
+//! The tokens of a principal's runs are counted apart from the principal, so that agents take nothing from the user who has to stop
+//! them. Of each share an eighth is for what steers: a caller that waits for long takes none of it. An owner that has nothing takes
+//! no memory.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The shares of all owners `O`.
+use identity::RunId;
+
+/// The part of a principal's share that the token of one run has, and the part that steering keeps: one in so many.
+const RUN_TOKEN: usize = 8;
+const RESERVE: usize = 8;
+/// The part of a principal's share, and of an address's, that all run tokens have.
+const RUN_TOKENS: usize = 2;
+
+/// What something is counted for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    Principal(String),
+    RunToken(RunId),
+    /// The tokens of all runs of this principal.
+    RunTokensOf(String),
+    Address(IpAddr),
+    RunTokensAt(IpAddr),
+}
+
+/// The largest shares.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    pub(crate) per_principal: usize,
+    pub(crate) per_address: usize,
+}
+
+/// The purpose of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It may use up the whole share: it stops, lists, renews or decides, and is over soon.
+    Steering,
+    Other,
+}
+
+/// The shares of all owners.
 #[derive(Clone)]
-pub(super) struct Shares<O: Eq + Hash> {
-    most: usize,
-    /// How many each owner has who has any.
-    taken: Arc<Mutex<HashMap<O, usize>>>,
+pub(crate) struct Shares {
+    most: Most,
+    /// The number that each owner has, without zeros.
+    taken: Arc<Mutex<HashMap<Owner, usize>>>,
 }
 
-/// One owner's share, given back when it is dropped.
-pub(super) struct Share<O: Eq + Hash> {
-    shares: Shares<O>,
-    owner: O,
+/// One connection or request in the shares of its owners, given back when it is dropped.
+pub(crate) struct Share {
+    shares: Shares,
+    owners: Vec<Owner>,
 }
 
-impl<O: Eq + Hash + Clone> Shares<O> {
-    /// Each owner has at most `most`.
-    pub(super) fn new(most: usize) -> Self {
+impl Shares {
+    pub(crate) fn new(most: Most) -> Self {
         Self { most, taken: Arc::default() }
     }
 
-    /// One more for `owner`, unless it has as many as it may.
-    pub(super) fn take(&self, owner: O) -> Option<Share<O>> {
+    /// Takes one more for all of `owners`, or for none. The error is the first owner that has as many as it may.
+    pub(crate) fn take(&self, owners: Vec<Owner>, purpose: Purpose) -> Result<Share, Owner> {
         let mut taken = self.lock();
-        let count = taken.get(&owner).copied().unwrap_or(0);
-        if count >= self.most {
-            return None;
+        let is_full =
+            |owner: &&Owner| taken.get(owner).is_some_and(|count| *count >= self.most.of(owner, purpose));
+        if let Some(full) = owners.iter().find(is_full) {
+            return Err(full.clone());
         }
-        taken.insert(owner.clone(), count + 1);
-        Some(Share { shares: self.clone(), owner })
+        for owner in &owners {
+            *taken.entry(owner.clone()).or_default() += 1;
+        }
+        Ok(Share { shares: self.clone(), owners })
     }
-}
 
-impl<O: Eq + Hash> Shares<O> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<O, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Owner, usize>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<O: Eq + Hash> Share<O> {
-    pub(super) fn owner(&self) -> &O {
-        &self.owner
+impl Most {
+    /// Returns the number that `owner` may have of this purpose: at least one.
+    fn of(self, owner: &Owner, purpose: Purpose) -> usize {
+        let all = match owner {
+            Owner::Principal(_) => self.per_principal,
+            Owner::RunToken(_) => self.per_principal / RUN_TOKEN,
+            Owner::RunTokensOf(_) => self.per_principal / RUN_TOKENS,
+            Owner::Address(_) => self.per_address,
+            Owner::RunTokensAt(_) => self.per_address / RUN_TOKENS,
+        };
+        let reserved = if purpose == Purpose::Steering { 0 } else { all / RESERVE };
+        (all - reserved).max(1)
     }
 }
 
-impl<O: Eq + Hash> Drop for Share<O> {
+impl Share {
+    pub(crate) fn owners(&self) -> &[Owner] {
+        &self.owners
+    }
+}
+
+impl Drop for Share {
     fn drop(&mut self) {
         let mut taken = self.shares.lock();
-        match taken.get_mut(&self.owner) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.remove(&self.owner)),
+        for owner in &self.owners {
+            match taken.get_mut(owner) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(taken.remove(owner)),
+            }
         }
     }
 }
 
 /// Without the other owners.
-impl<O: Eq + Hash + fmt::Debug> fmt::Debug for Share<O> {
+impl fmt::Debug for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Share").field(&self.owner).finish()
+        f.debug_tuple("Share").field(&self.owners).finish()
     }
 }
 
-impl<O: Eq + Hash> fmt::Debug for Shares<O> {
+impl fmt::Debug for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shares").field("most", &self.most).finish_non_exhaustive()
     }
@@ -75,15 +135,74 @@ impl<O: Eq + Hash> fmt::Debug for Shares<O> {
 
 #[cfg(test)]
 mod tests {
-    use super::Shares;
+    use identity::RunId;
+
+    use super::{Most, Owner, Purpose, Share, Shares};
+
+    fn principal(name: &str) -> Vec<Owner> {
+        vec![Owner::Principal(name.to_owned())]
+    }
+
+    fn run_token(run: RunId, of: &str) -> Vec<Owner> {
+        vec![Owner::RunToken(run), Owner::RunTokensOf(of.to_owned())]
+    }
+
+    /// Takes until it is refused.
+    fn all(shares: &Shares, owners: &[Owner], purpose: Purpose) -> (Vec<Share>, Owner) {
+        let mut taken = Vec::new();
+        loop {
+            match shares.take(owners.to_vec(), purpose) {
+                Ok(share) => taken.push(share),
+                Err(full) => return (taken, full),
+            }
+        }
+    }
 
     #[test]
     fn each_owner_has_its_own_and_nothing_is_kept_of_who_has_none() {
-        let shares = Shares::new(2);
-        let taken = [shares.take("a").unwrap(), shares.take("a").unwrap(), shares.take("b").unwrap()];
-        assert!(shares.take("a").is_none() && shares.take("b").is_some());
+        let shares = Shares::new(Most { per_principal: 2, per_address: 9 });
+        let (taken, full) = all(&shares, &principal("a"), Purpose::Other);
+        assert_eq!((taken.len(), &full), (2, &principal("a")[0]));
+        // Nothing is taken of the one where another is full.
+        let both = [principal("b"), principal("a")].concat();
+        assert_eq!(shares.take(both, Purpose::Steering).unwrap_err(), full);
+        assert_eq!(all(&shares, &principal("b"), Purpose::Other).0.len(), 2);
         drop(taken);
         assert!(shares.lock().is_empty());
-        assert!(shares.take("a").is_some());
+        assert!(shares.take(principal("a"), Purpose::Other).is_ok());
+    }
+
+    #[test]
+    fn run_tokens_have_parts_of_their_own_and_take_nothing_from_their_principal() {
+        let shares = Shares::new(Most { per_principal: 256, per_address: 1_024 });
+        let mut held = Vec::new();
+        let mut counts = Vec::new();
+        for _ in 0..5 {
+            let run = RunId::new();
+            let (taken, full) = all(&shares, &run_token(run, "a"), Purpose::Other);
+            counts.push((taken.len(), full == Owner::RunToken(run)));
+            held.extend(taken);
+        }
+        assert_eq!(counts, [(28, true), (28, true), (28, true), (28, true), (0, false)]);
+        assert_eq!(all(&shares, &principal("a"), Purpose::Other).0.len(), 224);
+    }
+
+    #[test]
+    fn what_steers_keeps_an_eighth_of_each_share() {
+        let shares = Shares::new(Most { per_principal: 256, per_address: 1_024 });
+        for (owners, most) in [(principal("a"), 256), (run_token(RunId::new(), "a"), 32)] {
+            let (other, _) = all(&shares, &owners, Purpose::Other);
+            let (steering, _) = all(&shares, &owners, Purpose::Steering);
+            assert_eq!((other.len(), steering.len()), (most - most / 8, most / 8));
+        }
+    }
+
+    #[test]
+    fn the_smallest_share_is_one() {
+        let shares = Shares::new(Most { per_principal: 1, per_address: 1 });
+        let token = [run_token(RunId::new(), "a"), vec![Owner::RunTokensAt([127, 0, 0, 1].into())]].concat();
+        for owners in [principal("a"), token] {
+            assert_eq!(all(&shares, &owners, Purpose::Other).0.len(), 1);
+        }
     }
 }

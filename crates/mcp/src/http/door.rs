@@ -1,5 +1,7 @@
 //! Who is let in.
 
+use std::pin::Pin;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -13,6 +15,9 @@ use crate::token::RunToken;
 pub trait Door: Send + Sync + 'static {
     /// Whether this is the token of a run that lives. Asked for each request.
     fn opens(&self, token: &RunToken) -> bool;
+
+    /// Comes when this token opens nothing any longer because its run has another one.
+    fn replaced(&self, token: &RunToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
     /// Somebody has shown a token that opens nothing, or, without one here, what is none.
     fn turned_away(&self, shown: Option<&RunToken>);
@@ -32,7 +37,7 @@ pub(super) fn admit<D: Door>(door: &D, headers: &HeaderMap) -> Result<RunToken, 
         Some(token) if door.opens(&token) => Ok(token),
         shown => {
             door.turned_away(shown.as_ref());
-            Err(Refused("Bearer realm=\"cofferdam\", error=\"invalid_token\""))
+            Err(Refused::bad_token())
         }
     }
 }
@@ -44,6 +49,12 @@ fn bearer(value: &str) -> Option<&str> {
 
 /// Nobody is let in; the challenge says what is wanted.
 pub(super) struct Refused(&'static str);
+
+impl Refused {
+    pub(super) fn bad_token() -> Self {
+        Self("Bearer realm=\"cofferdam\", error=\"invalid_token\"")
+    }
+}
 
 impl From<Refused> for Response<ResponseBody> {
     fn from(Refused(challenge): Refused) -> Self {

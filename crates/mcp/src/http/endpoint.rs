@@ -142,6 +142,16 @@ impl Endpoint {
         self.ends.cancel();
     }
 
+    /// Ends it when `replaced` comes. The task is over with the endpoint at the latest.
+    pub(super) fn end_after(&self, replaced: impl Future<Output = ()> + Send + 'static) {
+        let ends = self.ends.clone();
+        tokio::spawn(async move {
+            if ends.run_until_cancelled(replaced).await.is_some() {
+                ends.cancel();
+            }
+        });
+    }
+
     /// Whether nobody has used it for so long, and nobody is connected.
     pub(super) async fn is_idle(&self, long: Duration) -> bool {
         let used = *self.used.lock();

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A run's token decides which run it is, for each request anew; without one there is nothing here, not even sessions. Each run has an
-//! endpoint of its own, with its own sessions, made when its token is first shown and gone when it opens nothing any more: so
+//! endpoint of its own, with its own sessions, made when its token is first shown and gone when another token replaces it or the run ends: so
 //! a session id of one run means nothing with the token of another. Where a run has as many sessions as it may have, the one that was idle
 //! longest makes room. `Host`, before anything else, and `Origin` are held to a list (DNS
 //! rebinding, CVE-2025-66414 and its like), although no page has a token.

@@ -31,16 +31,23 @@ impl<D: Door> Runs<D> {
         Self { door, settings, stop, by_run: Mutex::default() }
     }
 
-    /// The endpoint of the run whose token this is; the door has opened for it.
-    pub(super) fn of(&self, token: RunToken) -> Arc<Endpoint> {
+    /// Returns the endpoint of the run whose token this is, which ends with the token. `None` if the token opens nothing any longer.
+    pub(super) fn of(&self, token: RunToken) -> Option<Arc<Endpoint>> {
         let mut by_run = self.by_run.lock();
-        if let Some(endpoint) = by_run.get(token.run()) {
-            return endpoint.clone();
+        if let Some(endpoint) = by_run.get(token.run()).filter(|endpoint| *endpoint.token() == token) {
+            return Some(endpoint.clone());
         }
-        let run = token.run().to_owned();
+        // The door opened before the body came, which takes time: an old token must not end the endpoint of the new one.
+        if !self.door.opens(&token) {
+            return None;
+        }
+        let (run, replaced) = (token.run().to_owned(), self.door.replaced(&token));
         let endpoint = Arc::new(Endpoint::new(self.door.api(), token, &self.settings, &self.stop));
-        by_run.insert(run, endpoint.clone());
-        endpoint
+        endpoint.end_after(replaced);
+        if let Some(former) = by_run.insert(run, endpoint.clone()) {
+            former.end();
+        }
+        Some(endpoint)
     }
 
     /// Forgets, until it is told to stop, those whose token opens nothing any more, and what nobody uses.
@@ -59,7 +66,11 @@ impl<D: Door> Runs<D> {
                     endpoint.end();
                 }
                 if ended || endpoint.is_idle(IDLE).await {
-                    self.by_run.lock().remove(endpoint.token().run());
+                    let mut by_run = self.by_run.lock();
+                    let run = endpoint.token().run();
+                    if by_run.get(run).is_some_and(|current| Arc::ptr_eq(current, &endpoint)) {
+                        by_run.remove(run);
+                    }
                 }
             }
         }

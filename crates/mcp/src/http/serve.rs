@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{Request, Response, StatusCode};
 
-use super::door::{Door, admit, plain};
+use super::door::{Door, Refused, admit, plain};
 use super::held::{Held, ResponseBody};
 use super::host::Hosts;
 use super::runs::Runs;
@@ -125,7 +125,10 @@ impl<D: Door> Front<D> {
         // Nobody behind this needs it.
         head.headers.remove(AUTHORIZATION);
         match timeout(BODY, Limited::new(body, LARGEST_BODY).collect()).await {
-            Ok(Ok(body)) => self.runs.of(token).answer(head, body.to_bytes()).await,
+            Ok(Ok(body)) => match self.runs.of(token) {
+                Some(endpoint) => endpoint.answer(head, body.to_bytes()).await,
+                None => free(Refused::bad_token().into()),
+            },
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 free(plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is larger than 4 MiB"))
             }

@@ -783,9 +783,10 @@ class RunService:
         self, request: v1.IssueRunTokenRequest, *, timeout: float | None = None
     ) -> v1.IssueRunTokenResponse:
         """Makes a token for a run that lives: as CreateRun's `issue_token` does, but at any time. The token that
-        the run had before, if any, opens nothing from then on; calls that were made with it go on to their end.
-        Each request makes another one, so one whose answer was lost is simply made again. Fails with RUN_NOT_READY
-        if the run has ended.
+        the run had before, if any, opens nothing from then on. Streams and requests that it opened end with
+        PERMISSION_DENIED. Their calls go on to their end, unless they were to be cancelled with their client
+        (`cancel_on_disconnect`). Each request makes another token, so one whose answer was lost is simply made
+        again. Fails with RUN_NOT_READY if the run has ended.
         """
         return await self._transport.unary(
             _RUN_SERVICE_ISSUE_RUN_TOKEN,

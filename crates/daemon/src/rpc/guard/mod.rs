@@ -4,14 +4,12 @@
 
 mod watched;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use calls::{Attempt, Escalations};
-use futures_util::FutureExt as _;
-use futures_util::future::{Either, Join, Map, Ready, join, ready};
+use futures_util::future::{BoxFuture, Either, Ready, ready};
 use identity::{Access, Credential, Principal, Role, Roles};
 use oidc::{Holder, Issuers, Refused};
 use ops::Reason;
@@ -23,10 +21,10 @@ use tonic::codegen::http::{HeaderValue, Request, Response};
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use self::watched::{Turn, Watch};
+use self::watched::Watch;
 use super::MAX_MESSAGE;
 use super::listen::{Peer, Remote};
-use super::shares::Shares;
+use super::shares::{Most, Owner, Purpose, Share, Shares};
 use crate::ending::End;
 use crate::tokens::Tokens;
 
@@ -43,17 +41,8 @@ struct Gate {
     tokens: Arc<Tokens>,
     issuers: Arc<Issuers>,
     escalations: Arc<Escalations>,
-    /// Requests of each principal over TCP, on all of its connections.
-    of_principals: Shares<String>,
-    /// Requests of each address, from all principals.
-    of_addresses: Shares<IpAddr>,
-}
-
-/// Requests over TCP that there may be at the same time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Streams {
-    pub(crate) per_principal: usize,
-    pub(crate) per_address: usize,
+    /// Requests over TCP, on all connections.
+    requests: Shares,
 }
 
 impl GuardLayer {
@@ -62,11 +51,10 @@ impl GuardLayer {
         runs: Arc<Runs>,
         (tokens, issuers): (Arc<Tokens>, Arc<Issuers>),
         escalations: Arc<Escalations>,
-        streams: Streams,
+        requests: Most,
     ) -> Self {
-        let of_principals = Shares::new(streams.per_principal);
-        let of_addresses = Shares::new(streams.per_address);
-        Self(Arc::new(Gate { access, runs, tokens, issuers, escalations, of_principals, of_addresses }))
+        let requests = Shares::new(requests);
+        Self(Arc::new(Gate { access, runs, tokens, issuers, escalations, requests }))
     }
 }
 
@@ -134,30 +122,52 @@ impl Gate {
         let Some(Peer::Remote(remote)) = peer else {
             return Ok((principal, end.map(|end| Watch::new(Some(end), None))));
         };
-        let turn = self.turn(remote, &principal.name)?;
-        Ok((principal, Some(Watch::new(end, Some(turn)))))
+        let purpose = if method.steers { Purpose::Steering } else { Purpose::Other };
+        let share = self.share(remote, &principal, purpose)?;
+        Ok((principal, Some(Watch::new(end, Some(share)))))
     }
 
     /// Counts a request over TCP, and its connection.
-    fn turn(&self, remote: &Remote, name: &str) -> Result<Turn, Refusal> {
+    fn share(&self, remote: &Remote, principal: &Principal, purpose: Purpose) -> Result<Share, Refusal> {
+        let name = &principal.name;
         let too_many = |what: &str, limit: &'static str, hint: &'static str| {
             Refusal::new(Reason::Overloaded, format!("{what}: {hint}"))
                 .with("limit", limit)
                 .with("hint", hint)
         };
-        let principal = self.of_principals.take(name.to_owned()).ok_or_else(|| {
-            let what = format!("{name} has too many requests at the same time");
-            too_many(&what, "streams_per_principal", "wait for one to end")
-        })?;
-        let address = self.of_addresses.take(remote.network()).ok_or_else(|| {
-            let what = "there are too many requests from this address at the same time";
-            too_many(what, "streams_per_address", "wait for one to end")
-        })?;
-        if !remote.belongs_to(name) {
-            let what = format!("{name} has too many connections at the same time");
-            return Err(too_many(&what, "connections_per_principal", "use one that is open, or close one"));
+        let by_whom = |full: &Owner| match full {
+            Owner::Principal(_) => name.clone(),
+            Owner::RunToken(_) => "this run's token".to_owned(),
+            Owner::RunTokensOf(_) => "the tokens of this user's runs".to_owned(),
+            Owner::Address(_) => "this address".to_owned(),
+            Owner::RunTokensAt(_) => "the run tokens at this address".to_owned(),
+        };
+        let verb = |full: &Owner| {
+            if matches!(full, Owner::RunTokensOf(_) | Owner::RunTokensAt(_)) { "have" } else { "has" }
+        };
+        let credential = owners(principal);
+        let mut all = credential.clone();
+        all.push(Owner::Address(remote.network()));
+        if principal.run.is_some() {
+            all.push(Owner::RunTokensAt(remote.network()));
         }
-        Ok(Turn { _principal: principal, _address: address })
+        let share = self.requests.take(all, purpose).map_err(|full| {
+            let limit = match full {
+                Owner::Address(_) | Owner::RunTokensAt(_) => "streams_per_address",
+                _ => "streams_per_principal",
+            };
+            let what = format!("{} {} too many requests at the same time", by_whom(&full), verb(&full));
+            too_many(&what, limit, "wait for one to end")
+        })?;
+        remote.belongs_to(credential, purpose).map_err(|full| {
+            let limit = match full {
+                Owner::Address(_) | Owner::RunTokensAt(_) => "connections_per_address",
+                _ => "connections_per_principal",
+            };
+            let what = format!("{} {} too many connections at the same time", by_whom(&full), verb(&full));
+            too_many(&what, limit, "use one that is open, or close one")
+        })?;
+        Ok(share)
     }
 
     fn by_connection(&self, peer: Option<&Peer>) -> Result<Named, Refusal> {
@@ -225,7 +235,7 @@ impl Gate {
         if !self.issuers.is_empty() && oidc::looks_like_one(token) {
             return self.by_issuer(token, &caller, path);
         }
-        let Some((run, owner)) = self.runs.of_token(token) else {
+        let Some(shown) = self.runs.of_token(token) else {
             let refusal = Refusal::new(
                 Reason::PermissionDenied,
                 "the token is not one of a run that lives, and not an API token: it is told once, when it is made, and a run's ends with it",
@@ -235,8 +245,10 @@ impl Gate {
             }
             return Err(self.refuse(&caller, Attempt::BadToken, path, refusal));
         };
-        let principal = Principal { name: owner, roles: Roles::none(), run: Some(run), ..caller };
-        Ok(Named { principal, credential: Some(Credential::RunToken), end: None })
+        let (name, run) = (shown.principal.clone(), Some(shown.run));
+        let principal = Principal { name, roles: Roles::none(), run, ..caller };
+        let end = Some(End::when(shown.replaced()));
+        Ok(Named { principal, credential: Some(Credential::RunToken), end })
     }
 
     /// An issuer's word is worth no more than an API token: what no token opens, it does not open either.
@@ -268,6 +280,15 @@ impl Gate {
     fn refuse(&self, principal: &Principal, attempt: Attempt, target: &str, refusal: Refusal) -> Refusal {
         self.escalations.report(principal, principal.run, attempt, target);
         refusal
+    }
+}
+
+/// The owners of what a credential uses up.
+fn owners(principal: &Principal) -> Vec<Owner> {
+    let name = principal.name.clone();
+    match principal.run {
+        Some(run) => vec![Owner::RunToken(run), Owner::RunTokensOf(name)],
+        None => vec![Owner::Principal(name)],
     }
 }
 
@@ -309,11 +330,13 @@ pub(crate) struct Guard<S> {
 impl<S> Service<Request<Body>> for Guard<S>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
 {
     type Response = Response<Body>;
     type Error = S::Error;
     type Future = Either<
-        Map<Join<S::Future, Ready<Option<Watch>>>, Finish<Self::Error>>,
+        BoxFuture<'static, Result<Self::Response, Self::Error>>,
         Ready<Result<Self::Response, Self::Error>>,
     >;
 
@@ -325,22 +348,16 @@ where
         match self.gate.enter(&request) {
             Ok((principal, watch)) => {
                 request.extensions_mut().insert(Arc::new(principal));
-                let answer = join(self.inner.call(request), ready(watch));
-                Either::Left(answer.map(finish as Finish<Self::Error>))
+                let answer = self.inner.call(request);
+                let explained = async move { Ok(explained(answer.await?)) };
+                Either::Left(match watch {
+                    Some(watch) => Box::pin(watch.over(explained)),
+                    None => Box::pin(explained),
+                })
             }
             Err(refused) => Either::Right(ready(Ok(refused.into_http()))),
         }
     }
-}
-
-type Finish<E> = fn((Result<Response<Body>, E>, Option<Watch>)) -> Result<Response<Body>, E>;
-
-fn finish<E>((answer, watch): (Result<Response<Body>, E>, Option<Watch>)) -> Result<Response<Body>, E> {
-    let answer = explained(answer?);
-    Ok(match watch {
-        Some(watch) => watch.over(answer),
-        None => answer,
-    })
 }
 
 /// A request that no service has seen because the transport could not take it. Refusals of ours carry details, what

@@ -1,7 +1,6 @@
-//! An answer that ends with what opened it: when its caller's token is revoked or expires, or its certificate does, a stream is cut
-//! at the next message. The answer to one request, which is made already, still arrives.
+//! An answer that ends with the credential that opened it: when its caller's token is revoked, replaced or expires, or its certificate
+//! is, a request that still waits is refused, and a stream is cut at the next message. An answer that is made already still arrives.
 
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -18,28 +17,40 @@ use crate::rpc::shares::Share;
 /// Frames that are still sent after the end: a message and its trailers.
 const AFTER: u8 = 2;
 
-/// A request's place among those of its principal and of its address, given back when its answer has been sent or dropped.
-pub(super) struct Turn {
-    pub(super) _principal: Share<String>,
-    pub(super) _address: Share<IpAddr>,
-}
-
-/// What is held, and waited for, while a request is answered.
+/// The end and the share of a request, held while it is answered.
 pub(crate) struct Watch {
     end: Option<End>,
-    turn: Option<Turn>,
+    share: Option<Share>,
 }
 
 impl Watch {
-    pub(super) fn new(end: Option<End>, turn: Option<Turn>) -> Self {
-        Self { end, turn }
+    pub(super) fn new(end: Option<End>, share: Option<Share>) -> Self {
+        Self { end, share }
     }
 
-    /// Watches over the answer.
-    pub(super) fn over(self, answer: Response<Body>) -> Response<Body> {
-        let Self { end, turn } = self;
-        answer.map(|body| Body::new(Watched { body, end, after: None, _turn: turn }))
+    /// Waits for the answer until the end, and watches over it from then on. A handler whose answer comes too late is dropped, as it is
+    /// when its client leaves.
+    pub(super) async fn over<E>(
+        self,
+        answer: impl Future<Output = Result<Response<Body>, E>>,
+    ) -> Result<Response<Body>, E> {
+        let Self { mut end, share } = self;
+        let answer = match &mut end {
+            Some(end) => tokio::select! {
+                biased;
+                answer = answer => answer?,
+                () = end => return Ok(ended().into_http()),
+            },
+            None => answer.await?,
+        };
+        Ok(answer.map(|body| Body::new(Watched { body, end, after: None, _share: share })))
     }
+}
+
+/// The answer to a request that outlives its credential.
+fn ended() -> Status {
+    let message = "the token or certificate that opened this stream or request has ended";
+    Refusal::new(Reason::PermissionDenied, message).into()
 }
 
 struct Watched {
@@ -48,7 +59,7 @@ struct Watched {
     end: Option<End>,
     /// Frames that may still be sent, once the end has come.
     after: Option<u8>,
-    _turn: Option<Turn>,
+    _share: Option<Share>,
 }
 
 impl HttpBody for Watched {
@@ -94,10 +105,8 @@ impl Watched {
             return None;
         }
         self.body = Body::empty();
-        let message = "the token or certificate that opened this stream has ended";
-        let status = Status::from(Refusal::new(Reason::PermissionDenied, message));
         let mut trailers = HeaderMap::new();
-        Some(status.add_header(&mut trailers).map(|()| Frame::trailers(trailers)))
+        Some(ended().add_header(&mut trailers).map(|()| Frame::trailers(trailers)))
     }
 }
 
@@ -105,7 +114,8 @@ impl Watched {
 mod tests {
     use std::collections::VecDeque;
     use std::convert::Infallible;
-    use std::future::poll_fn;
+    use std::future::{pending, poll_fn, ready};
+    use std::sync::Arc;
     use std::time::Duration;
 
     use tokio_util::sync::CancellationToken;
@@ -147,8 +157,8 @@ mod tests {
 
     /// Messages, and the status of the trailers.
     async fn read(frames: Frames, end: Option<End>) -> (usize, Option<String>) {
-        let watch = Watch::new(end, None);
-        let mut body = watch.over(Response::new(Body::new(frames))).into_body();
+        let answer = ready(Ok::<_, Infallible>(Response::new(Body::new(frames))));
+        let mut body = Watch::new(end, None).over(answer).await.unwrap().into_body();
         let (mut messages, mut status) = (0, None);
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             match frame.unwrap().into_trailers() {
@@ -162,7 +172,7 @@ mod tests {
         (messages, status)
     }
 
-    fn ended() -> End {
+    fn over() -> End {
         let token = CancellationToken::new();
         token.cancel();
         End::after_or(LONG, token)
@@ -170,11 +180,11 @@ mod tests {
 
     #[tokio::test]
     async fn one_answer_arrives_and_a_stream_is_cut() {
-        assert_eq!(read(answer(1, true), Some(ended())).await, (1, Some(String::new())));
-        assert_eq!(read(answer(1, false), Some(ended())).await, (1, Some("7".to_owned())));
-        assert_eq!(read(answer(0, false), Some(ended())).await, (0, Some("7".to_owned())));
+        assert_eq!(read(answer(1, true), Some(over())).await, (1, Some(String::new())));
+        assert_eq!(read(answer(1, false), Some(over())).await, (1, Some("7".to_owned())));
+        assert_eq!(read(answer(0, false), Some(over())).await, (0, Some("7".to_owned())));
         // One that never rests is cut all the same.
-        assert_eq!(read(answer(1_000, true), Some(ended())).await, (2, Some("7".to_owned())));
+        assert_eq!(read(answer(1_000, true), Some(over())).await, (2, Some("7".to_owned())));
         assert_eq!(read(answer(1_000, true), None).await, (1_000, Some(String::new())));
     }
 
@@ -189,5 +199,20 @@ mod tests {
         assert!(!reader.is_finished());
         token.cancel();
         assert_eq!(reader.await.unwrap(), (3, Some("7".to_owned())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_still_waits_is_refused_at_the_end_and_its_handler_dropped() {
+        let handler = Arc::new(());
+        let held = handler.clone();
+        let waiting = async move {
+            let answer = pending::<Result<Response<Body>, Infallible>>().await;
+            drop(held);
+            answer
+        };
+        let watch = Watch::new(Some(End::after(Duration::from_secs(5))), None);
+        let answer = watch.over(waiting).await.unwrap();
+        assert_eq!(answer.headers()["grpc-status"], "7");
+        assert_eq!(Arc::strong_count(&handler), 1);
     }
 }

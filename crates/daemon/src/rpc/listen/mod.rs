@@ -29,7 +29,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use super::shares::{Share, Shares};
+use super::shares::{Owner, Purpose, Share, Shares};
 
 pub(crate) use connection::Connection;
 pub(crate) use subject::Subject;
@@ -63,10 +63,10 @@ pub(crate) struct Remote {
     pub(crate) takes_tokens: bool,
     /// Those in force, where there is TLS.
     certificates: Option<Arc<Certificates>>,
-    /// The connections of each principal.
-    connections: Shares<String>,
-    /// Whose connection this is: its certificate's subject, and after that the last principal of whom a request was let in.
-    of: Mutex<Option<Share<String>>>,
+    /// The connections of each credential.
+    connections: Shares,
+    /// Whose connection this is: its certificate's subject, and after that the last credential with which a request was let in.
+    of: Mutex<Option<Share>>,
 }
 
 impl Remote {
@@ -75,13 +75,14 @@ impl Remote {
         certificate: Option<Subject>,
         takes_tokens: bool,
         certificates: Option<Arc<Certificates>>,
-        connections: Shares<String>,
+        connections: Shares,
     ) -> Self {
         let remote =
             Self { address, certificate, takes_tokens, certificates, connections, of: Mutex::default() };
         if let Some(shown) = &remote.certificate {
             // With too many it may still say so, to a request.
-            remote.belongs_to(&Principal::name_of_certificate(&shown.name));
+            let owner = Owner::Principal(Principal::name_of_certificate(&shown.name));
+            let _ = remote.belongs_to(vec![owner], Purpose::Other);
         }
         remote
     }
@@ -108,23 +109,25 @@ impl Remote {
         shown.is_some_and(|(certificates, shown)| certificates.is_revoked(shown.fingerprint))
     }
 
-    /// Counts the connection as this principal's from now on. If they have as many as they may it stays whose it was: a connection
-    /// that is nobody's loses its place.
-    pub(crate) fn belongs_to(&self, principal: &str) -> bool {
-        let mut of = self.owner();
-        if of.as_ref().is_some_and(|share| share.owner() == principal) {
-            return true;
+    /// Counts the connection for these owners from now on. If one of them has as many as it may, which is the error, the connection
+    /// stays whose it was: one without an owner loses its place.
+    pub(crate) fn belongs_to(&self, mut owners: Vec<Owner>, purpose: Purpose) -> Result<(), Owner> {
+        if owners.iter().any(|owner| matches!(owner, Owner::RunToken(_))) {
+            owners.push(Owner::RunTokensAt(self.network()));
         }
-        let Some(share) = self.connections.take(principal.to_owned()) else { return false };
-        *of = Some(share);
-        true
+        let mut of = self.owner();
+        if of.as_ref().is_some_and(|share| share.owners() == owners) {
+            return Ok(());
+        }
+        *of = Some(self.connections.take(owners, purpose)?);
+        Ok(())
     }
 
     fn is_somebodys(&self) -> bool {
         self.owner().is_some()
     }
 
-    fn owner(&self) -> MutexGuard<'_, Option<Share<String>>> {
+    fn owner(&self) -> MutexGuard<'_, Option<Share>> {
         self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

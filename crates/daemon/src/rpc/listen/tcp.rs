@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::addresses::{Addresses, Most, Place};
 use super::connection::Connection;
 use super::{AGAIN, Certificates, Peer, Remote, Subject};
-use crate::rpc::shares::Shares;
+use crate::rpc::shares::{self, Shares};
 
 /// What a bad certificate aims at, for the record.
 const TARGET: &str = "TLS";
@@ -52,8 +52,8 @@ struct Door {
     certificates: Option<Arc<Certificates>>,
     takes_tokens: bool,
     timeout: Duration,
-    /// Those of each principal.
-    connections: Shares<String>,
+    /// The connections of each credential.
+    connections: Shares,
     escalations: Arc<Escalations>,
 }
 
@@ -69,7 +69,10 @@ impl Tcp {
             per_second: settings.connections_per_second,
         };
         let (takes_tokens, timeout) = (settings.takes_tokens, settings.handshake_timeout);
-        let connections = Shares::new(settings.connections_per_principal);
+        let connections = Shares::new(shares::Most {
+            per_principal: settings.connections_per_principal,
+            per_address: settings.connections_per_address,
+        });
         Ok(Self {
             listener: TcpListener::bind(settings.address).await?,
             addresses: Addresses::new(most),
