@@ -4,7 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -14,6 +14,7 @@ use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
 use super::Peer;
+use super::frames::Frames;
 use crate::rpc::authority::{AuthorityFilter, PREFACE};
 use crate::rpc::coalesce::Coalesce;
 
@@ -30,6 +31,7 @@ pub(crate) struct Connection {
     stream: Coalesce<Stream>,
     peer: Peer,
     input: Input,
+    frames: Frames,
     /// Heard, and not yet read from `taken` on.
     ready: Vec<u8>,
     taken: usize,
@@ -60,6 +62,7 @@ impl Connection {
             stream: Coalesce::new(stream),
             peer,
             input,
+            frames: Frames::new(Instant::now()),
             ready: Vec::new(),
             taken: 0,
             patience: Some(Box::pin(tokio::time::sleep(patience))),
@@ -118,11 +121,19 @@ impl AsyncRead for Connection {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         while this.taken == this.ready.len() {
+            if this.frames.has_to_yield() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let mut bytes = [MaybeUninit::uninit(); READ];
             let mut read = ReadBuf::uninit(&mut bytes);
             ready!(Pin::new(&mut this.stream).poll_read(context, &mut read))?;
             if read.filled().is_empty() {
                 return Poll::Ready(Ok(()));
+            }
+            let is_proven = this.patience.is_none();
+            if this.frames.count(read.filled(), is_proven, Instant::now()).is_err() {
+                return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
             }
             this.hear(read.filled());
         }
@@ -140,7 +151,9 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let count = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.frames.sent(count);
+        Poll::Ready(Ok(count))
     }
 
     fn poll_write_vectored(
@@ -148,7 +161,9 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+        let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, bytes))?;
+        self.frames.sent(count);
+        Poll::Ready(Ok(count))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -224,6 +239,18 @@ mod tests {
             assert_eq!(after_patience(peer.clone(), b"").await, Err(ErrorKind::TimedOut));
             assert_eq!(after_patience(peer.clone(), &PREFACE[..20]).await, Err(ErrorKind::TimedOut));
             assert_eq!(after_patience(peer, PREFACE).await, Ok(9));
+        }
+    }
+
+    #[tokio::test]
+    async fn r3_frames_that_belong_to_no_stream_end_their_connection() {
+        let ping = [&[0, 0, 8, 6, 1][..], &[0; 12]].concat();
+        for peer in [Peer::Local { uid: 0, gid: 0 }, Peer::Remote(remote(None, &Shares::new(1)))] {
+            let (mut client, server) = UnixStream::pair().unwrap();
+            let mut connection = Connection::new(Either::Left(server), peer, ());
+            client.write_all(&[PREFACE, &ping.repeat(200)].concat()).await.unwrap();
+            let error = connection.read_to_end(&mut Vec::new()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::QuotaExceeded);
         }
     }
 

@@ -12,6 +12,7 @@
 
 mod addresses;
 mod connection;
+mod frames;
 mod revoked;
 mod subject;
 mod tcp;
