@@ -349,8 +349,8 @@ async fn r2_the_tokens_of_runs_take_nothing_from_their_owner() {
     assert!(under < control * 20 + Duration::from_secs(5), "{under:?}, and {control:?} before");
     // Those that wait still do: the run goes on until its owner stops it.
     assert!(waits.try_join_next().is_none());
-    let last = owner.steer(&runs[1].0, &runs[0].0).await;
-    assert!(last < control * 20 + Duration::from_secs(5), "{last:?}, and {control:?} before");
+    let third = owner.steer(&runs[1].0, &runs[0].0).await;
+    assert!(third < control * 20 + Duration::from_secs(5), "{third:?}, and {control:?} before");
     let all = async { while waits.join_next().await.is_some() {} };
     tokio::time::timeout(PATIENCE, all).await.expect("a request outlives its run");
 }
@@ -578,8 +578,7 @@ async fn r3_a_token_is_in_no_file_no_log_and_no_record() {
         tonic::transport::Channel::from_shared(daemon.url("http")).unwrap().connect().await.unwrap();
     let mut remote = Clients::on(channel);
     let bearer = Bearer::new(&secret);
-    let made =
-        remote.runs.create_run(bearer.shows(harness::requests::managed("open"))).await.unwrap().into_inner();
+    let made = remote.runs.create_run(bearer.shows(requests::managed("open"))).await.unwrap().into_inner();
     let run = made.run.unwrap().run_id;
     // It is shown, refused, and also passed to a command, whose arguments and output are kept.
     let request = v1::CallRequest {

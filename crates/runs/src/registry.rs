@@ -20,7 +20,7 @@ use crate::held::takes_no_calls;
 use crate::launch::Launcher;
 use crate::remove::remove_tree;
 use crate::run::{Command, Run};
-use crate::token::ShownToken;
+use crate::shown_token::ShownToken;
 
 /// Changes of state that a slow watcher may be behind before it is told to look again.
 const CHANGES: usize = 1_024;

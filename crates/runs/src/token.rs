@@ -3,40 +3,14 @@
 //! The run's task answers, which also ends the run: so either the token opens a living run, over restarts of the daemon and on record,
 //! or the answer says that the run has ended.
 
-use identity::{RunId, TokenHash, issue_token};
+use identity::{RunId, issue_token};
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::run::Record;
-use tokio::sync::watch;
 
 use crate::registry::Runs;
-use crate::run::{Command, NewToken, Run};
+use crate::run::{Command, NewToken};
 use crate::shared::Shared;
-
-/// A token that opens a living run.
-pub struct ShownToken {
-    pub run: RunId,
-    /// The principal whom it acts for.
-    pub principal: String,
-    hash: TokenHash,
-    record: watch::Receiver<Record>,
-}
-
-impl ShownToken {
-    pub(crate) fn of(id: RunId, run: &Run, token: &str) -> Option<Self> {
-        let hash = run.record.borrow().token().filter(|hash| hash.is_of(token)).cloned()?;
-        Some(Self { run: id, principal: run.spec().principal.clone(), hash, record: run.record.clone() })
-    }
-
-    /// Comes when the run has another token. With the run it never comes: calls and streams of a run end with it by themselves, and say
-    /// how it ended.
-    pub async fn replaced(self) {
-        let Self { hash, mut record, .. } = self;
-        if record.wait_for(|record| record.token() != Some(&hash)).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
 
 impl Runs {
     /// Makes a token for a living run. The one that it had opens nothing any longer.
