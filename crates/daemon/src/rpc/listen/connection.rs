@@ -245,7 +245,7 @@ mod tests {
     #[tokio::test]
     async fn r3_frames_that_belong_to_no_stream_end_their_connection() {
         let ping = [&[0, 0, 8, 6, 1][..], &[0; 12]].concat();
-        for peer in [Peer::Local { uid: 0, gid: 0 }, Peer::Remote(remote(None, &Shares::new(1)))] {
+        for peer in [Peer::Local { uid: 0, gid: 0 }, Peer::Remote(remote(None, &shares(1)))] {
             let (mut client, server) = UnixStream::pair().unwrap();
             let mut connection = Connection::new(Either::Left(server), peer, ());
             client.write_all(&[PREFACE, &ping.repeat(200)].concat()).await.unwrap();
