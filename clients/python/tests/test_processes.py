@@ -242,7 +242,7 @@ def test_a_person_may_be_asked_first(mortal_with_policy: Daemon) -> None:
 def mortal_with_policy(tmp_path: Path) -> Iterator[Daemon]:
     (tmp_path / "asks.yaml").write_text(
         "profiles:\n  asks:\n    workspace: read-write\n    operations: { process: ask, exec: allow, shell: allow }\n"
-        '    exec: { default: allow }\nroles: { worker: { allow: "*" } }\n'
+        '    exec: { default: allow }\n    approvals: { freeze: false }\nroles: { worker: { allow: "*" } }\n'
     )
     daemon = Daemon(f"policy_dir: {tmp_path}\n")
     yield daemon

@@ -267,6 +267,7 @@ test("a person may be asked first", async () => {
     "    workspace: read-write",
     "    operations: { process: ask, exec: allow, shell: allow }",
     "    exec: { default: allow }",
+    "    approvals: { freeze: false }",
     'roles: { worker: { allow: "*" } }',
   ];
   writeFileSync(join(policy, "asks.yaml"), `${profile.join("\n")}\n`);
