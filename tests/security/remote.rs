@@ -14,6 +14,7 @@ use harness::{
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
@@ -549,6 +550,14 @@ async fn r3_what_has_ended_or_is_for_others_opens_nothing_and_is_on_record() {
     ] {
         let refused = remote.audit.verify_log(verify(secret)).await.unwrap_err();
         assert!(refused.message().contains(says), "{refused}");
+    }
+    // Of two that are shown none counts, whichever comes first.
+    for (first, second) in [(&good, "cfa_x"), (&"cfa_x".to_owned(), good.as_str())] {
+        let mut request = verify(first);
+        let second = format!("Bearer {second}").parse::<MetadataValue<Ascii>>().unwrap();
+        request.metadata_mut().append("authorization", second);
+        let refused = remote.audit.verify_log(request).await.unwrap_err();
+        assert!(refused.message().contains("two authorizations"), "{refused}");
     }
     // A flood of guesses is counted, and not written.
     for _ in 0..200 {

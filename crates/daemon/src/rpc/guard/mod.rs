@@ -73,10 +73,17 @@ impl Gate {
         let path = request.uri().path();
         let peer = request.extensions().get::<Peer>();
         let by_connection = self.by_connection(peer)?;
-        let Named { principal, credential, end } = match request.headers().get(AUTHORIZATION) {
+        let mut shown = request.headers().get_all(AUTHORIZATION).iter();
+        let Named { principal, credential, end } = match (shown.next(), shown.next()) {
             // A client that presents a token acts as its holder alone: there is no way back to the uid.
-            Some(shown) => self.by_token(shown, by_connection.principal, peer, path)?,
-            None => by_connection,
+            (Some(shown), None) => self.by_token(shown, by_connection.principal, peer, path)?,
+            // What is in between may have looked at the other one.
+            (_, Some(_)) => {
+                let message = "two authorizations were shown: show one";
+                let refusal = Refusal::new(Reason::PermissionDenied, message);
+                return Err(self.refuse(&by_connection.principal, Attempt::BadToken, path, refusal).into());
+            }
+            (None, None) => by_connection,
         };
         let Some(method) = identity::method(path) else {
             return Err(if principal.roles.is_empty() {
