@@ -6,6 +6,7 @@ use std::process::Command;
 
 use harness::v1::run::State;
 use harness::{Daemon, RunHandle, Setup, calls, inspect, reason, record, requests, v1};
+use identity::RunId;
 
 use crate::adopted::works;
 
@@ -173,14 +174,18 @@ async fn what_belongs_to_nobody_is_removed_and_what_belongs_to_others_stays() {
     let mut daemon = Daemon::start().await;
     let run = daemon.run_on(requests::managed("open")).await;
     let instance = std::fs::read_to_string(daemon.state_dir().join("instance")).unwrap();
+    let name = || format!("cofferdam-{}", RunId::new());
     let made = |instance: &str| {
         let label = format!("io.cofferdam.instance={instance}");
-        docker(&["create", "--label", &label, &run.run.image_id, "/bin/true"])
+        docker(&["create", "--name", &name(), "--label", &label, &run.run.image_id, "/bin/true"])
     };
     // One that says that it is the run's, but is not the one that the record names.
     let label = format!("io.cofferdam.run={}", run.id());
     let ours = format!("io.cofferdam.instance={}", instance.trim());
-    let double = docker(&["create", "--label", &ours, "--label", &label, &run.run.image_id, "/bin/true"]);
+    let named = name();
+    let of_run =
+        ["create", "--name", &named, "--label", &ours, "--label", &label, &run.run.image_id, "/bin/true"];
+    let double = docker(&of_run);
     let (nobodys, others) = (made(instance.trim()), made("00000000-0000-4000-8000-000000000000"));
     daemon.kill().await;
     let stray = daemon.state_dir().join("mounts/01890000-0000-7000-8000-000000000000/workspace");
