@@ -54,7 +54,7 @@ async fn c7_no_container_keeps_a_daemon_from_serving() {
     let mut daemon = Daemon::start_with(between.setup()).await;
     let silent = daemon.run_on(requests::managed("open")).await;
     let mut other = daemon.run_on(requests::managed("open")).await;
-    // Of no run of the daemon's.
+    // A container that belongs to no run.
     let left = format!("cofferdam-{}", identity::RunId::new());
     let instance = std::fs::read_to_string(daemon.state_dir().join("instance")).unwrap();
     let label = format!("io.cofferdam.instance={}", instance.trim());

@@ -171,7 +171,7 @@ pub(crate) async fn no_dangerous_part(inside: &mut Inside) {
         attempt("memfd_secret", libc::SYS_memfd_secret, "0", REFUSED),
         attempt("personality", libc::SYS_personality, "262144", REFUSED),
         attempt("ptrace me", libc::SYS_ptrace, "0,0,0,0", REFUSED),
-        // As if it had been typed, for whoever reads from the terminal.
+        // Both put text into the terminal as if it had been typed.
         attempt("TIOCSTI", libc::SYS_ioctl, "0,21522,@x", REFUSED),
         attempt("TIOCLINUX", libc::SYS_ioctl, "0,21532,@x", REFUSED),
         attempt("openat2", libc::SYS_openat2, "-100,@/tmp,#0:0:0,24", MISSING),

@@ -85,7 +85,7 @@ async fn x2_a_fork_bomb_of_thousands_costs_no_run() {
         let mut bomb = exec(&["bomb"]);
         bomb.timeout_ms = Some(4_000);
         let response = inside.run.call(v1::operation::Kind::Exec(bomb)).await.unwrap();
-        // Where the worker gets no turn for too long, it is lost with the call, and not its run.
+        // A worker that gets no turn for too long is lost with the call, and not with its run.
         match response.kind() {
             Some(v1::result::Kind::Exec(result)) => {
                 let kill = result.kill.clone().unwrap();

@@ -1,5 +1,5 @@
 //! C7: images that are made to hang the engine, to hide a mount or to be taken for something else. Each is a run, or a refusal that
-//! says why, soon, and nobody else waits for it.
+//! says why, soon, and no other client waits for it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use harness::{Clients, Daemon, Image, calls, reason, requests, v1};
 /// For an image to be a run or refused. The engine's own answer would take for ever.
 const SOON: Duration = Duration::from_secs(30);
 
-/// What the image has at one path.
+/// A file of the image at one path.
 #[derive(Debug, Clone, Copy)]
 enum Has {
     Fifo,
@@ -27,7 +27,7 @@ enum Has {
 }
 use Has::{Device, Directory, Fifo, File, Link, LinkToFifo};
 
-/// What becomes of a run.
+/// The outcome of CreateRun.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Becomes {
     Ready,
@@ -140,7 +140,7 @@ async fn becomes(daemon: &Daemon, profile: &str, image: &Image, case: &str) -> B
     }
 }
 
-/// How long starts of another client's runs take, five at least.
+/// Times the starts of another client's runs, five at least.
 async fn cold_starts(mut clients: Clients, is_over: impl AsyncFn() -> bool) -> Vec<Duration> {
     let mut took = Vec::new();
     while took.len() < 5 || !is_over().await {

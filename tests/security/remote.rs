@@ -296,7 +296,7 @@ impl Owner {
     }
 }
 
-/// Each has a connection of its own.
+/// Each has its connection.
 fn over_tcp(daemon: &Daemon) -> Clients {
     Clients::on(Endpoint::from_shared(daemon.url("http")).unwrap().connect_lazy())
 }
@@ -348,7 +348,7 @@ async fn r2_the_tokens_of_runs_take_nothing_from_their_owner() {
     owner.clients.processes.list_processes(runs[1].1.shows(other)).await.unwrap();
     let under = owner.steer(&runs[1].0, &runs[2].0).await;
     assert!(under < control * 20 + Duration::from_secs(5), "{under:?}, and {control:?} before");
-    // Those that wait still do: the run goes on until its owner stops it.
+    // Each wait goes on until the owner stops the run.
     assert!(waits.try_join_next().is_none());
     let third = owner.steer(&runs[1].0, &runs[0].0).await;
     assert!(third < control * 20 + Duration::from_secs(5), "{third:?}, and {control:?} before");
@@ -551,7 +551,7 @@ async fn r3_what_has_ended_or_is_for_others_opens_nothing_and_is_on_record() {
         let refused = remote.audit.verify_log(verify(secret)).await.unwrap_err();
         assert!(refused.message().contains(says), "{refused}");
     }
-    // Of two that are shown none counts, whichever comes first.
+    // Two that are shown are refused, in either order.
     for (first, second) in [(&good, "cfa_x"), (&"cfa_x".to_owned(), good.as_str())] {
         let mut request = verify(first);
         let second = format!("Bearer {second}").parse::<MetadataValue<Ascii>>().unwrap();

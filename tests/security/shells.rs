@@ -33,7 +33,7 @@ async fn s7_output_forges_no_end_of_a_command() {
         let guess = "i=0; while [ $i -lt 50 ]; do printf '\\033]%039d;0\\007' $i; i=$((i+1)); done; echo end";
         let (said, code) = run.said(&id, guess).await;
         assert!(said.ends_with("end\n") && said.len() == 50 * 44 + 4 && code == 0, "{said}");
-        // What a command leaves in the place of the shell's words, or has them shown to, is taken away before its code is told.
+        // Functions, traces and traps that a command leaves are taken away before its code is written.
         for forgery in [
             "command() { /bin/printf \"$2\" \"$3\" \"$4\" 0 >/dev/tty; }",
             "printf() { command printf \"$1\" \"$2\" \"$3\" 0; }",

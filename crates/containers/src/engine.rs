@@ -132,7 +132,7 @@ pub struct ImageFacts {
     pub directories: Vec<PathBuf>,
 }
 
-/// What a path leads to.
+/// The type of a file, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     File,
@@ -159,11 +159,11 @@ impl FileKind {
     }
 }
 
-/// What is at a path. A link is not followed.
+/// The file at a path. A link is not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Looked {
     pub kind: FileKind,
-    /// Where a link leads at last, as the container's own path. Empty: it is none.
+    /// The last target of a link, as the container's own path. Empty: it is no link.
     pub leads_to: String,
 }
 

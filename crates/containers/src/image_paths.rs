@@ -1,4 +1,4 @@
-//! What an image has at the paths that the engine opens by itself, and at those where a container has its mounts.
+//! Checks the paths of an image that the engine opens by itself, and those where a container has its mounts.
 //!
 //! To find the ids of a container's user the engine opens the image's `/etc/passwd` and `/etc/group`: as root, outside of the
 //! container, and without looking at what they are. It waits without end for a FIFO's other side, holding the container's lock

@@ -76,7 +76,7 @@ impl Directories {
         self.privates().join(run)
     }
 
-    /// What clients upload into a run until a call takes it. It counts against the run's quota.
+    /// Uploads into a run until a call takes them. They count against the run's quota.
     pub(crate) fn uploads(&self, run: &str) -> PathBuf {
         self.private(run).join(Keeps::Uploads.name())
     }

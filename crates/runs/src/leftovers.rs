@@ -1,4 +1,4 @@
-//! What a former daemon has left of no run: containers, mounts, and layers of roots.
+//! Removes containers, mounts and layers of roots that a former daemon left and that no run has.
 
 #![expect(clippy::disallowed_methods, reason = "mount points that the daemon made")]
 

@@ -76,7 +76,7 @@ struct Table {
     number: AtomicU64,
 }
 
-/// What an upload ends with, and counts against.
+/// The run that an upload ends with and counts against.
 #[derive(Clone)]
 pub struct Owner {
     pub account: Arc<Account>,
@@ -373,7 +373,7 @@ impl Upload {
 /// Removes kept uploads until there are few enough of all runs.
 fn bound(entries: &mut HashMap<Key, Entry>) {
     loop {
-        // Of each run: its kept uploads, their bytes, and its oldest one.
+        // Kept uploads of each run, their bytes, and the oldest one.
         let mut runs: HashMap<RunId, (usize, u64, u64, Key)> = HashMap::new();
         for (key, entry) in entries.iter() {
             let Entry::Kept { upload, number } = entry else { continue };

@@ -59,8 +59,8 @@ impl Commands {
     }
 
     /// Ends them all and then lets go: none runs on for a moment. For the end of a container, whose processes could not
-    /// be killed on v1 while they stand still, and of its worker. Waits until they are gone; `within` for one more of them to
-    /// be.
+    /// be killed on v1 while they stand still, and of its worker. Waits until they are gone, and gives up when `within` has passed
+    /// without one of them ending.
     pub fn end(&self, within: Duration) -> Result<KillEvidence, CgroupError> {
         let mut ending = Ending::begin(self.hierarchy, &self.dir, 1);
         if self.dir.exists() {

@@ -28,8 +28,8 @@ const FREEZE: Duration = Duration::from_millis(250);
 /// An end that goes on is given up all the same.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long it is waited until all are gone: as long as there are ever fewer. A kernel that has one processor to spare needs a
-/// second for some thousands.
+/// A bound of progress: the wait goes on as long as fewer and fewer processes are left. A kernel that has one processor to spare
+/// needs a second for some thousands.
 pub(super) struct Patience {
     /// For one more of them to be gone.
     within: Duration,

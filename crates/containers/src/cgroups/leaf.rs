@@ -107,7 +107,7 @@ impl Leaf {
         Ok(moved)
     }
 
-    /// `stop` makes all that is in this leaf stand still, before each look.
+    /// Moves all processes, which `stop` freezes before each look.
     fn move_still(
         &self,
         to: &mut Self,

@@ -57,7 +57,7 @@ struct Layer {
     written: String,
 }
 
-/// What was found on the way, by name.
+/// Files seen so far, by name.
 #[derive(Default)]
 struct Parts {
     names: BTreeSet<Vec<u8>>,

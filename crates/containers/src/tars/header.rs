@@ -50,7 +50,7 @@ pub(super) struct Fields {
     pub(super) device: Option<(u64, u64)>,
 }
 
-/// Whether this is the beginning of a tar: zeros, or a header whose checksum is right.
+/// Returns true if this begins a tar: zeros, or a header whose checksum is right.
 pub(super) fn is_header(block: &[u8]) -> bool {
     block.len() == BLOCK && (block.iter().all(|byte| *byte == 0) || is_summed(block))
 }

@@ -67,9 +67,9 @@ impl Kind {
 /// The form in which a member says what does not fit into a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Nothing but the header, with a prefix of the name.
+    /// The header alone, with a prefix of the name.
     Ustar,
-    /// Members of their own for a long name and a long link, and binary numbers.
+    /// Separate members for a long name and a long link, and binary numbers.
     Gnu,
     /// An extended header.
     Pax,
@@ -94,7 +94,7 @@ pub(super) struct Member {
     pub(super) group: Vec<u8>,
     /// Major and minor number.
     pub(super) device: (u64, u64),
-    /// What the extended header says, of a member that has one.
+    /// The fields of a member's extended header.
     pub(super) records: Records,
 }
 

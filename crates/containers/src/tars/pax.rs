@@ -68,7 +68,7 @@ impl Records {
         self.is_sparse
     }
 
-    /// Whether it says nothing that matters to a reader.
+    /// Returns true if nothing in it matters to a reader.
     pub(super) fn is_empty(&self) -> bool {
         let Self { name, link, size, uid, gid, modified, attributes, is_sparse } = self;
         name.is_none()

@@ -79,7 +79,7 @@ fn small_layer() -> Vec<u8> {
     made(|tar| file(tar, "etc/motd", b"hello"))
 }
 
-/// What a reader makes of a tar.
+/// The members that a reader finds in a tar.
 fn read(tar: &[u8]) -> Vec<(String, u8, Option<String>, Vec<u8>)> {
     let mut tar = tar::Archive::new(tar);
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -201,7 +201,7 @@ impl Extensions {
             return refused("is a file with the name of a directory");
         }
         let size = match records.size {
-            // What a header has no room for, its field does not say.
+            // A field of a value that does not fit says nothing.
             Some(size) if fields.size != size && (size <= MAX_LONG || form != Form::Pax) => {
                 return refused("has two sizes");
             }

@@ -231,7 +231,7 @@ fn member(
     with_content(tar, &header, content);
 }
 
-/// What a reader makes of a tar, of all beneath directories that are named so. `None`: the engine
+/// The members that a reader finds in a tar, of all beneath directories that are named so. `None`: the engine
 /// refuses the whole tar, since a hard link leads to no earlier file, or a file is in the way of another.
 fn members_of(tar: &[u8]) -> Option<Members> {
     let mut found = Members::new();
@@ -315,7 +315,7 @@ async fn the_engine_makes_of_each_tar_that_passes_what_was_understood() {
         });
         docker(&["rm", &container], b"");
         let mut found = members_of(&exported.unwrap()).unwrap();
-        // Directories on the way are nobody's members.
+        // Directories on the way are members of no tar.
         found.retain(|name, member| member.0 != 'd' || understood.contains_key(name));
         let differs = understood.iter().find(|(name, member)| found.get(*name) != Some(member));
         assert_eq!(differs, None, "the engine has {:?}", differs.map(|(name, _)| found.get(name)));

@@ -23,7 +23,7 @@ const RESERVE: usize = 8;
 /// The part of a principal's share, and of an address's, that all run tokens have.
 const RUN_TOKENS: usize = 2;
 
-/// What something is counted for.
+/// The credential or the address that a request is counted for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
     Principal(String),
@@ -163,7 +163,7 @@ mod tests {
         let shares = Shares::new(Most { per_principal: 2, per_address: 9 });
         let (taken, full) = all(&shares, &principal("a"), Purpose::Other);
         assert_eq!((taken.len(), &full), (2, &principal("a")[0]));
-        // Nothing is taken of the one where another is full.
+        // Takes none of them if one is full.
         let both = [principal("b"), principal("a")].concat();
         assert_eq!(shares.take(both, Purpose::Steering).unwrap_err(), full);
         assert_eq!(all(&shares, &principal("b"), Purpose::Other).0.len(), 2);

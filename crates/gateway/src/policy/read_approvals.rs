@@ -100,7 +100,7 @@ impl Terms {
 }
 
 impl ApprovalPolicy {
-    /// What holds for a call of this risk. Nothing stands still for a consent that is to words alone.
+    /// Returns the terms of a call of this risk. A consent that is to words alone freezes nothing.
     pub fn terms(&self, risk: Risk, operation: &Operation) -> Terms {
         let quorum = if risk == Risk::Critical { self.quorum } else { 1 };
         Terms {

@@ -1,4 +1,4 @@
-//! What consent cannot be bound to, and a profile that promises it.
+//! Refuses profiles that promise a consent which cannot be bound.
 
 use document::At;
 
@@ -8,17 +8,17 @@ use crate::decision::Verdict;
 
 /// Refuses a profile that asks about processes or sessions and would hold what is consented to. `at` is the profile.
 ///
-/// A process reads files for as long as it runs, and a session's shell goes on among the run's other commands: whoever consents to
-/// them consents to words. A rule that asks about a program, and then also where a process runs it, is no such promise.
+/// A process reads files for as long as it runs, and a session's shell goes on among the run's other commands: consent to them is
+/// to words. A rule that asks about a program, and then also where a process runs it, is no such promise.
 pub(super) fn check(at: &At<'_>, profile: &Profile) {
-    // With a kernel of its own neither can be had, which is told by itself.
+    // gVisor has neither, and `own_kernel` refuses such a profile.
     if !profile.approvals.freeze || profile.runtime.as_deref().is_some_and(has_own_kernel) {
         return;
     }
     for operation in ["process", "session"] {
         let asks = match profile.operation(operation) {
             Some((_, Verdict::Ask)) => true,
-            // What is not seen through is asked about then, as most of what a session is given.
+            // The gateway asks about commands that it cannot see through then, as most of a session's are.
             Some((_, Verdict::Allow)) => profile.exec.default > Verdict::Allow,
             _ => false,
         };

@@ -21,7 +21,7 @@ const REFUSED: [i64; 4] =
     [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd];
 
 /// Requests that put something into a terminal's input as if it had been typed (TIOCSTI and TIOCLINUX of ioctl_tty(2),
-/// CVE-2023-28339): whoever reads from that terminal, such as the shell that an operator has opened, would obey it.
+/// CVE-2023-28339): the program that reads from that terminal, such as a shell that an operator has opened, would obey it.
 const TYPES: [u64; 2] = [0x5412, 0x541c];
 
 /// Whose kernel a filter is for.

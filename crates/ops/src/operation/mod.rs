@@ -351,7 +351,7 @@ impl Operation {
         self.paths().into_iter().find(|path| path.mount() == Mount::Container)
     }
 
-    /// Whether consent to it is to its words alone. A process reads files for as long as it runs, and a session's shell goes on
+    /// Returns true if consent to it is to its words alone. A process reads files for as long as it runs, and a session's shell goes on
     /// among the run's other commands, so that no state of any file can be held for them.
     pub fn binds_words(&self) -> bool {
         matches!(self, Self::Process(_) | Self::Session(_))

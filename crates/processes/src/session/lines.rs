@@ -46,14 +46,14 @@ pub(super) fn opening(end: &Mark) -> Vec<u8> {
 }
 
 /// Takes away what a command may have left that shows the shell's words, or comes in place of them: functions of these names, traces
-/// and bash's traps. It is no wall, since `unset` can be a function, too: whoever can change the shell can say its codes.
+/// and bash's traps. It is no wall, since `unset` can be a function, too: code that changes the shell can say its codes.
 const CLEAN: &str = r#"\unset -f unset set trap command printf eval; \set +v +x; [ -z "${BASH_VERSION-}" ] || \trap - DEBUG ERR RETURN"#;
 
 /// A command between its marks. The empty line is for bash, which takes the first word after an error in quotes for another one.
 pub(super) fn command(begin: &Mark, end: &Mark, text: &str) -> Vec<u8> {
     let text = text.replace('\'', r"'\''");
     let (begin, end) = (begin.command("0"), end.command("\"$COFFERDAM_CODE\""));
-    // What shows lines does so when they are read, and not when they are executed.
+    // `set -v` shows a line when it is read, and not when it is executed.
     let clean = format!("{{ {CLEAN}; }} 2>/dev/null");
     format!("\n{clean}\n{begin}; \\command eval '{text}' </dev/tty; COFFERDAM_CODE=$?; {clean}; {end}\n")
         .into_bytes()

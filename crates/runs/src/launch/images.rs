@@ -1,12 +1,12 @@
-//! What is known of the images of runs, by their digest.
+//! Checks images before their first run, and remembers the answers by digest.
 //!
 //! ```text
 //!  first run of an image ─► its paths looked at ─► alone until one container of it has started ─► as many as there are turns
 //!                                └──► IMAGE_UNUSABLE            └──► others refused after a while: ENGINE_UNAVAILABLE
 //! ```
 //!
-//! What else of an image can make an engine wait without end is not known. So the first container of an image starts alone: one
-//! launch waits for the engine, and the runs of other images do not.
+//! Something else in an image may make an engine wait without end. So the first container of an image starts alone: one launch
+//! waits for the engine, and the runs of other images do not.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +73,7 @@ impl ColdStarts {
                 "image: the container engine does not answer for the first container of this image; try again later",
             )
         })?;
-        // Those that waited go on at the same time.
+        // All launches that waited go on at the same time.
         let alone = Some(alone).filter(|_| !known.has_started.load(Ordering::Acquire));
         Ok(First { known, _alone: alone })
     }

@@ -1,4 +1,4 @@
-//! How many launches do the same at the same time.
+//! Bounds the launches that do the same at the same time.
 
 use std::num::NonZero;
 use std::time::Duration;

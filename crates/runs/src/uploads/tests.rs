@@ -15,7 +15,7 @@ struct Scene {
 
 const MIB: u64 = 1 << 20;
 
-/// What uploads of a run count against that may have so much.
+/// The account of uploads of a run that may have so much.
 fn owner(most: u64) -> Owner {
     let account = Arc::new(Account::new(Amount { bytes: most, files: 100 }, true));
     Owner { account, ended: CancellationToken::new(), writes_count: false }

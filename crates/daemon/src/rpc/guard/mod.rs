@@ -77,7 +77,7 @@ impl Gate {
         let Named { principal, credential, end } = match (shown.next(), shown.next()) {
             // A client that presents a token acts as its holder alone: there is no way back to the uid.
             (Some(shown), None) => self.by_token(shown, by_connection.principal, peer, path)?,
-            // What is in between may have looked at the other one.
+            // A proxy on the way may have judged the other one.
             (_, Some(_)) => {
                 let message = "two authorizations were shown: show one";
                 let refusal = Refusal::new(Reason::PermissionDenied, message);
