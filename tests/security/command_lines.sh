@@ -31,10 +31,21 @@ make_tree() {
     tar -cf a.tar dir
 }
 
+# Looks until nothing changes by itself: a process that a line left may take a moment to go.
+settled() {
+    before=$(look)
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        sleep 0.05
+        now=$(look)
+        [ "$before" = "$now" ] && return
+        before=$now
+    done
+}
+
 # What asks is answered.
 yes y 2>/dev/null | head -n 100 >/scratch/answers
 make_tree
-before=$(look)
+settled
 while IFS= read -r line; do
     sh -c "$line" </scratch/answers >/dev/null 2>&1
     code=$?
@@ -44,6 +55,6 @@ while IFS= read -r line; do
     else
         echo "$code changed"
         make_tree
-        before=$(look)
+        settled
     fi
 done
