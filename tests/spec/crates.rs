@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 32] = [
+const ARROWS: [(&str, &str); 33] = [
+    ("admission", "lock"),
     ("anomaly", "audit audit-service gateway identity jail ops refusal runs store webhook"),
     ("audit", ""),
     ("audit-service", "audit ops refusal webhook wire"),
@@ -20,7 +21,7 @@ const ARROWS: [(&str, &str); 32] = [
     ("containers", "lock text"),
     (
         "daemon",
-        "anomaly audit audit-service calls containers dialects doctor document executor gateway host-launch identity jail mcp oidc ops processes refusal runs store webhook wire worker-protocol",
+        "admission anomaly audit audit-service calls containers dialects doctor document executor gateway host-launch identity jail mcp oidc ops processes refusal runs store webhook wire worker-protocol",
     ),
     ("dialects", "jail ops text wire"),
     ("doctor", ""),
@@ -33,7 +34,7 @@ const ARROWS: [(&str, &str); 32] = [
     ("identity", "gateway ops refusal seal"),
     ("jail", "text"),
     ("lock", ""),
-    ("mcp", "lock text wire"),
+    ("mcp", "admission lock text wire"),
     ("mcp-upstream", "gateway ops text wire"),
     ("oidc", "identity webhook"),
     ("ops", "jail text wire"),

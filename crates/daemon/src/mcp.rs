@@ -6,6 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use admission::Owner;
 use anyhow::Context as _;
 use calls::{Attempt, Calls};
 use identity::Principal;
@@ -25,8 +26,9 @@ struct Front {
 }
 
 impl Door for Front {
-    fn opens(&self, token: &RunToken) -> bool {
-        self.calls.runs.of_token(token.reveal()).is_some()
+    fn opens(&self, token: &RunToken) -> Option<Vec<Owner>> {
+        let shown = self.calls.runs.of_token(token.reveal())?;
+        Some(vec![Owner::RunToken(shown.run.to_string()), Owner::RunTokensOf(shown.principal)])
     }
 
     fn replaced(&self, token: &RunToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use super::python::{Client, text, with};
 use super::run_with_token;
 
-const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
-const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+pub(super) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+pub(super) const LIST: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
 
 /// A daemon with an endpoint, and its port.
 pub(super) async fn daemon(more: &str) -> (Daemon, u16) {
@@ -29,8 +29,8 @@ pub(super) fn http(port: u16, token: &str) -> Value {
 }
 
 /// One request, and the answer as far as it came: status, headers in small letters, beginning of the body.
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     head: String,
     body: String,
 }
@@ -63,7 +63,7 @@ async fn send(port: u16, request: &[u8]) -> Answer {
     Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
-async fn post(port: u16, headers: &[(&str, &str)], body: &str) -> Answer {
+pub(super) async fn post(port: u16, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut head = String::from("POST /mcp HTTP/1.1\r\n");
     let defaults = [
         ("Host", "localhost"),
@@ -78,11 +78,11 @@ async fn post(port: u16, headers: &[(&str, &str)], body: &str) -> Answer {
     send(port, (head + body).as_bytes()).await
 }
 
-fn bearer(token: &str) -> String {
+pub(super) fn bearer(token: &str) -> String {
     format!("Bearer {token}")
 }
 
-fn session_of(answer: &Answer) -> String {
+pub(super) fn session_of(answer: &Answer) -> String {
     let line = answer.head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
     line.unwrap_or_else(|| panic!("no session: {}", answer.head)).to_owned()
 }

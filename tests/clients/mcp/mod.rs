@@ -3,6 +3,7 @@
 mod approvals;
 mod calls;
 mod conformance;
+mod crowds;
 mod http;
 mod python;
 mod repair;

@@ -70,7 +70,7 @@ pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
         fields.at("dialect").problem_hint(format!("there is no dialect `{dialect}`"), Some(known));
     }
     let session_idle_timeout = time_or(&fields, "session_idle_timeout", (10, 86_400), 1_800);
-    let connections = number_or(&fields, "connections", 1..=4_096, 128) as usize;
+    let connections = number_or(&fields, "connections", 1..=4_096, 512) as usize;
     let sessions_per_run = number_or(&fields, "sessions_per_run", 1..=64, 8) as usize;
     let address = address?;
     // What this host is called by its own clients, when they are the only ones.

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use admission::ShareLimits;
 use document::{At, Fields};
 use serde_json::{Value, json};
 
 use super::seconds;
 use super::values::{number_or, path, time_or};
-use crate::rpc::{Certificates, Files, Streams, TcpSettings};
+use crate::rpc::{Certificates, Files, TcpSettings};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7443";
 const DAY: u64 = 86_400;
@@ -20,14 +21,14 @@ pub(crate) struct Tcp {
     /// `None`: plain, on this host alone, as the configuration says by name.
     pub(crate) tls: Option<Files>,
     pub(crate) settings: TcpSettings,
-    pub(crate) streams: Streams,
+    pub(crate) streams: ShareLimits,
     /// The longest that a token may last.
     pub(crate) max_token_lifetime: Duration,
 }
 
 /// Requests at the same time, and a token's lifetime, where the configuration says nothing.
-pub(crate) const DEFAULT_STREAMS: Streams =
-    Streams { per_principal: PER_PRINCIPAL as usize, per_address: PER_ADDRESS as usize };
+pub(crate) const DEFAULT_STREAMS: ShareLimits =
+    ShareLimits { per_principal: PER_PRINCIPAL as usize, per_address: PER_ADDRESS as usize };
 const PER_PRINCIPAL: u32 = 256;
 const PER_ADDRESS: u32 = 1_024;
 pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(365 * DAY);
@@ -109,7 +110,7 @@ pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
     let connections_per_address = number("connections_per_address", 64);
     let connections_per_principal = number("connections_per_principal", 128);
     let connections_per_second = number_or(&fields, "connections_per_second", 1..=10_000, 50);
-    let streams = Streams {
+    let streams = ShareLimits {
         per_address: number("streams_per_address", PER_ADDRESS),
         per_principal: number("streams_per_principal", PER_PRINCIPAL),
     };

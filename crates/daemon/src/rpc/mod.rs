@@ -21,7 +21,6 @@ mod portion;
 pub(crate) mod process;
 pub(crate) mod run;
 pub(crate) mod session;
-mod shares;
 pub(crate) mod terminal;
 pub(crate) mod token;
 pub(crate) mod tool;
@@ -63,7 +62,6 @@ use wire::v1::trash_service_server::TrashServiceServer;
 
 pub(crate) use guard::GuardLayer;
 pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tcp};
-pub(crate) use shares::Most as Streams;
 
 /// Largest request and answer, bytes.
 const MAX_MESSAGE: usize = ops::transport::MESSAGE;

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 
+use admission::Owner;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -13,8 +14,8 @@ use crate::token::RunToken;
 
 /// What stands behind the endpoint.
 pub trait Door: Send + Sync + 'static {
-    /// Whether this is the token of a run that lives. Asked for each request.
-    fn opens(&self, token: &RunToken) -> bool;
+    /// Returns the owners of what the holder of this token takes, if it is the token of a run that lives. Asked for each request.
+    fn opens(&self, token: &RunToken) -> Option<Vec<Owner>>;
 
     /// Comes when this token opens nothing any longer because its run has another one.
     fn replaced(&self, token: &RunToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -26,20 +27,20 @@ pub trait Door: Send + Sync + 'static {
     fn api(&self) -> Api;
 }
 
-/// The token that a request shows, if it opens something (RFC 6750).
-pub(super) fn admit<D: Door>(door: &D, headers: &HeaderMap) -> Result<RunToken, Refused> {
+/// Returns the token that a request shows, if it opens something (RFC 6750), and the owners of what it takes.
+pub(super) fn admit<D: Door>(door: &D, headers: &HeaderMap) -> Result<(RunToken, Vec<Owner>), Refused> {
     let mut shown = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (shown.next(), shown.next()) else {
         return Err(Refused("Bearer realm=\"cofferdam\""));
     };
     let token = value.to_str().ok().and_then(bearer).and_then(|token| RunToken::parse(token).ok());
-    match token {
-        Some(token) if door.opens(&token) => Ok(token),
-        shown => {
-            door.turned_away(shown.as_ref());
-            Err(Refused::bad_token())
-        }
+    if let Some(token) = &token
+        && let Some(owners) = door.opens(token)
+    {
+        return Ok((token.clone(), owners));
     }
+    door.turned_away(token.as_ref());
+    Err(Refused::bad_token())
 }
 
 fn bearer(value: &str) -> Option<&str> {

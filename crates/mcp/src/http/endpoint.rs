@@ -10,13 +10,13 @@ use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::request::Parts;
 use tonic::codegen::http::{HeaderMap, Method, Request, Response, StatusCode};
 
-use super::door::plain;
+use super::door::{Refused, plain};
 use super::held::{Held, ResponseBody};
 use super::sessions::{Busy, Sessions};
 use super::settings::{LARGEST_BODY, Settings};
@@ -78,13 +78,23 @@ impl Endpoint {
         &self.token
     }
 
-    /// Answers a request that has shown the run's token.
-    pub(super) async fn answer(&self, head: Parts, body: Bytes) -> Response<Held> {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
-            let message = "too many requests of this run are under way";
-            return plain(StatusCode::TOO_MANY_REQUESTS, message).map(|body| Held::new(body, None));
-        };
+    /// Returns a place for a request that has shown the run's token, before its body is read. `None`: too many are under way.
+    pub(super) fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        let place = self.places.clone().try_acquire_owned().ok()?;
         *self.used.lock() = Instant::now();
+        Some(place)
+    }
+
+    /// Answers a request that has a place. Its token may have been replaced while the body came.
+    pub(super) async fn answer(
+        &self,
+        place: OwnedSemaphorePermit,
+        head: Parts,
+        body: Bytes,
+    ) -> Response<Held> {
+        if self.ends.is_cancelled() {
+            return Response::from(Refused::bad_token()).map(|body| Held::new(body, None));
+        }
         let (response, busy) = self.answer_in_place(head, body).await;
         response.map(|body| Held::new(body, Some((place, busy))))
     }

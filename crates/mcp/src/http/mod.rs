@@ -1,8 +1,11 @@
 //! MCP over streamable HTTP.
 //!
 //! ```text
-//!  connection (bounded) ─► head (timed) ─► Host ─► token ─► body (bounded, timed) ─► the run's own endpoint ─► Bridge
+//!  connection ─► head (timed) ─► Host ─► token ─► place of the run ─► body (bounded, timed) ─► the run's own endpoint ─► Bridge
 //! ```
+//!
+//! Connections are counted by address, and by the token that they show. One that has shown no good token makes room for another
+//! when there is no other place. A request takes one of its run's places before its body is read.
 //!
 //! A run's token decides which run it is, for each request anew; without one there is nothing here, not even sessions. Each run has an
 //! endpoint of its own, with its own sessions, made when its token is first shown and gone when another token replaces it or the run ends: so

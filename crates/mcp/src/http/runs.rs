@@ -37,10 +37,8 @@ impl<D: Door> Runs<D> {
         if let Some(endpoint) = by_run.get(token.run()).filter(|endpoint| *endpoint.token() == token) {
             return Some(endpoint.clone());
         }
-        // The door opened before the body came, which takes time: an old token must not end the endpoint of the new one.
-        if !self.door.opens(&token) {
-            return None;
-        }
+        // The door was asked before: an old token must not end the endpoint of the one that replaced it since.
+        self.door.opens(&token)?;
         let (run, replaced) = (token.run().to_owned(), self.door.replaced(&token));
         let endpoint = Arc::new(Endpoint::new(self.door.api(), token, &self.settings, &self.stop));
         endpoint.end_after(replaced);
@@ -61,7 +59,7 @@ impl<D: Door> Runs<D> {
             }
             let all: Vec<Arc<Endpoint>> = self.by_run.lock().values().cloned().collect();
             for endpoint in all {
-                let ended = !self.door.opens(endpoint.token());
+                let ended = self.door.opens(endpoint.token()).is_none();
                 if ended {
                     endpoint.end();
                 }

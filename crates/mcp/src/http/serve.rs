@@ -2,19 +2,21 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use admission::{Addresses, ConnectionLimits, Owner, Place, Purpose, Share, ShareLimits, Shares};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use lock::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::header::{AUTHORIZATION, CONNECTION, HeaderValue};
 use tonic::codegen::http::{Request, Response, StatusCode};
 
 use super::door::{Door, Refused, admit, plain};
@@ -43,7 +45,8 @@ pub async fn serve<D: Door>(
     settings: Settings,
     stop: CancellationToken,
 ) {
-    let connections = Arc::new(Semaphore::new(settings.connections));
+    let addresses = Addresses::new(connection_limits(settings.connections));
+    let shares = Shares::new(share_limits(settings.connections));
     let hosts = Arc::new(Hosts::new(&settings.hosts));
     let runs = Arc::new(Runs::new(door.clone(), settings, stop.clone()));
     let tasks = TaskTracker::new();
@@ -53,28 +56,44 @@ pub async fn serve<D: Door>(
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            accepted = accept(&listener, &connections) => accepted,
+            accepted = accept(&listener, &addresses) => accepted,
         };
-        let Some((stream, place)) = accepted else { continue };
-        let (front, stop) =
-            (Front { hosts: hosts.clone(), door: door.clone(), runs: runs.clone() }, stop.clone());
-        tasks.spawn(async move {
-            let _place = place;
-            converse(stream, &front, stop).await;
-        });
+        let Some((stream, place)) = accepted else {
+            // Other work goes first: a flood is turned away with the processor time that is left.
+            yield_now().await;
+            continue;
+        };
+        let client = Client { place, shares: shares.clone(), share: Mutex::default() };
+        let (hosts, door, runs) = (hosts.clone(), door.clone(), runs.clone());
+        let front = Front { hosts, door, runs, client };
+        tasks.spawn(converse(stream, front, stop.clone()));
     }
     tasks.close();
     let _ = timeout(GOODBYE, tasks.wait()).await;
 }
 
-/// The next connection, as soon as there is room for it.
-async fn accept(
-    listener: &TcpListener,
-    connections: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let place = connections.clone().acquire_owned().await.ok()?;
+/// Returns the limits of connections by address. There is no limit of new ones in a second: clients behind one proxy, or on this host,
+/// have one address.
+fn connection_limits(connections: usize) -> ConnectionLimits {
+    ConnectionLimits { connections, per_address: most_of_address(connections), per_second: u32::MAX }
+}
+
+/// Returns the limits of connections by the tokens that they show: half of them for one principal's runs, an eighth for one run.
+fn share_limits(connections: usize) -> ShareLimits {
+    ShareLimits { per_principal: connections, per_address: most_of_address(connections) }
+}
+
+fn most_of_address(connections: usize) -> usize {
+    connections - connections / 4
+}
+
+/// Returns the next connection, if there is a place for it.
+async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStream, Place)> {
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
+        Ok((stream, address)) => {
+            let place = addresses.enter(address.ip().to_canonical(), Instant::now())?;
+            Some((stream, place))
+        }
         Err(error) => {
             // Out of descriptors, most likely: it would fail again at once, and again.
             tracing::warn!(%error, "a connection to the MCP endpoint was not accepted");
@@ -84,9 +103,10 @@ async fn accept(
     }
 }
 
-/// One connection, until it ends or everything does.
-async fn converse<D: Door>(stream: TcpStream, front: &Front<D>, stop: CancellationToken) {
+/// Answers one connection, until it ends, another takes its place, or everything ends.
+async fn converse<D: Door>(stream: TcpStream, front: Front<D>, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
+    let (front, evicted) = (&front, front.client.place.evicted());
     let service = service_fn(|request| async move { Ok::<_, Infallible>(front.respond(request).await) });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -97,15 +117,39 @@ async fn converse<D: Door>(stream: TcpStream, front: &Front<D>, stop: Cancellati
     tokio::select! {
         // What a client does wrong ends its own connection and nothing else.
         _ = connection => {}
+        () = evicted => {}
         () = stop.cancelled() => {}
     }
 }
 
-/// What requests are answered with.
+/// Answers the requests of one connection.
 struct Front<D> {
     hosts: Arc<Hosts>,
     door: Arc<D>,
     runs: Arc<Runs<D>>,
+    client: Client,
+}
+
+/// The client of one connection.
+struct Client {
+    place: Place,
+    shares: Shares,
+    /// Of the last token with which a request was let in.
+    share: Mutex<Option<Share>>,
+}
+
+impl Client {
+    /// Counts the connection for these owners from now on. Returns whether they may have another.
+    fn belongs_to(&self, owners: Vec<Owner>) -> bool {
+        let mut share = self.share.lock();
+        if share.as_ref().is_some_and(|share| share.owners() == owners) {
+            return true;
+        }
+        let Ok(taken) = self.shares.take(owners, Purpose::Other) else { return false };
+        *share = Some(taken);
+        self.place.prove();
+        true
+    }
 }
 
 impl<D: Door> Front<D> {
@@ -117,18 +161,24 @@ impl<D: Door> Front<D> {
         if request.uri().path() != PATH {
             return free(plain(StatusCode::NOT_FOUND, "MCP is at /mcp"));
         }
-        let token = match admit(&*self.door, request.headers()) {
-            Ok(token) => token,
+        let (token, owners) = match admit(&*self.door, request.headers()) {
+            Ok(admitted) => admitted,
             Err(refused) => return free(refused.into()),
         };
+        if !self.client.belongs_to(owners) {
+            let message = "this run, or all of its owner's, have as many connections as they may: close one";
+            return free(closing(plain(StatusCode::TOO_MANY_REQUESTS, message)));
+        }
+        let Some(endpoint) = self.runs.of(token) else { return free(Refused::bad_token().into()) };
+        let Some(place) = endpoint.enter() else {
+            let message = "too many requests of this run are under way";
+            return free(closing(plain(StatusCode::TOO_MANY_REQUESTS, message)));
+        };
         let (mut head, body) = request.into_parts();
-        // Nobody behind this needs it.
+        // The endpoint does not need it.
         head.headers.remove(AUTHORIZATION);
         match timeout(BODY, Limited::new(body, LARGEST_BODY).collect()).await {
-            Ok(Ok(body)) => match self.runs.of(token) {
-                Some(endpoint) => endpoint.answer(head, body.to_bytes()).await,
-                None => free(Refused::bad_token().into()),
-            },
+            Ok(Ok(body)) => endpoint.answer(place, head, body.to_bytes()).await,
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 free(plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is larger than 4 MiB"))
             }
@@ -136,4 +186,10 @@ impl<D: Door> Front<D> {
             Err(_) => free(plain(StatusCode::REQUEST_TIMEOUT, "the message took longer than 30 s to come")),
         }
     }
+}
+
+/// Has the connection closed after this response: the rest of the request is not read.
+fn closing(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }

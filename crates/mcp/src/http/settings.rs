@@ -12,7 +12,7 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// What `Origin` may be where there is one: `scheme://host:port`, the port perhaps `*`.
     pub origins: Vec<String>,
-    /// Connections at the same time.
+    /// Connections at the same time. Of them an address has at most three quarters, the runs of one principal half, and one run an eighth.
     pub connections: usize,
     /// Sessions of one run at the same time; beyond, the one that was idle longest ends.
     pub sessions_per_run: usize,

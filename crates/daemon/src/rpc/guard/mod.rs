@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
+use admission::{Owner, Purpose, Share, ShareLimits, Shares};
 use calls::{Attempt, Escalations};
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use identity::{Access, Credential, Principal, Role, Roles};
@@ -24,7 +25,6 @@ use tower::{Layer, Service};
 use self::watched::Watch;
 use super::MAX_MESSAGE;
 use super::listen::{Peer, Remote};
-use super::shares::{Most, Owner, Purpose, Share, Shares};
 use crate::ending::End;
 use crate::tokens::Tokens;
 
@@ -51,7 +51,7 @@ impl GuardLayer {
         runs: Arc<Runs>,
         (tokens, issuers): (Arc<Tokens>, Arc<Issuers>),
         escalations: Arc<Escalations>,
-        requests: Most,
+        requests: ShareLimits,
     ) -> Self {
         let requests = Shares::new(requests);
         Self(Arc::new(Gate { access, runs, tokens, issuers, escalations, requests }))
@@ -294,7 +294,7 @@ impl Gate {
 fn owners(principal: &Principal) -> Vec<Owner> {
     let name = principal.name.clone();
     match principal.run {
-        Some(run) => vec![Owner::RunToken(run), Owner::RunTokensOf(name)],
+        Some(run) => vec![Owner::RunToken(run.to_string()), Owner::RunTokensOf(name)],
         None => vec![Owner::Principal(name)],
     }
 }

@@ -12,7 +12,7 @@ use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Response};
 
 use crate::ending::End;
-use crate::rpc::shares::Share;
+use admission::Share;
 
 /// Frames that are still sent after the end: a message and its trailers.
 const AFTER: u8 = 2;

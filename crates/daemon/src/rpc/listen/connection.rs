@@ -6,8 +6,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use admission::Place;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
@@ -36,8 +38,32 @@ pub(crate) struct Connection {
     ready: Vec<u8>,
     taken: usize,
     /// Set until the client has shown that it is one.
-    patience: Option<Pin<Box<Sleep>>>,
-    _place: Box<dyn Send>,
+    unproven: Option<Unproven>,
+    hold: Hold,
+}
+
+/// What a connection holds until it is over: its place among the others of its listener.
+pub(super) enum Hold {
+    Local { _permit: OwnedSemaphorePermit },
+    Remote(Place),
+}
+
+/// The ends of a connection whose client has not shown that it is one.
+struct Unproven {
+    patience: Pin<Box<Sleep>>,
+    /// Over TCP, when another connection takes its place.
+    evicted: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Unproven {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(evicted) = &mut self.evicted
+            && evicted.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(());
+        }
+        self.patience.as_mut().poll(context)
+    }
 }
 
 enum Input {
@@ -48,16 +74,20 @@ enum Input {
 }
 
 impl Connection {
-    /// Keeps `place` until it is over.
-    pub(super) fn new(stream: Stream, peer: Peer, place: impl Send + 'static) -> Self {
-        Self::with_patience(stream, peer, place, GREETING)
+    pub(super) fn new(stream: Stream, peer: Peer, hold: Hold) -> Self {
+        Self::with_patience(stream, peer, hold, GREETING)
     }
 
-    fn with_patience(stream: Stream, peer: Peer, place: impl Send + 'static, patience: Duration) -> Self {
+    fn with_patience(stream: Stream, peer: Peer, hold: Hold, patience: Duration) -> Self {
         let input = match &peer {
             Peer::Local { .. } => Input::Filtered(Box::new(AuthorityFilter::new())),
             Peer::Remote(_) => Input::Plain(0),
         };
+        let evicted = match &hold {
+            Hold::Local { .. } => None,
+            Hold::Remote(place) => Some(Box::pin(place.evicted()) as _),
+        };
+        let patience = Box::pin(tokio::time::sleep(patience));
         Self {
             stream: Coalesce::new(stream),
             peer,
@@ -65,8 +95,8 @@ impl Connection {
             frames: Frames::new(Instant::now()),
             ready: Vec::new(),
             taken: 0,
-            patience: Some(Box::pin(tokio::time::sleep(patience))),
-            _place: Box::new(place),
+            unproven: Some(Unproven { patience, evicted }),
+            hold,
         }
     }
 
@@ -112,11 +142,14 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.patience.is_some() && this.may_rest() {
-            this.patience = None;
+        if this.unproven.is_some() && this.may_rest() {
+            this.unproven = None;
+            if let Hold::Remote(place) = &this.hold {
+                place.prove();
+            }
         }
-        if let Some(patience) = &mut this.patience
-            && patience.as_mut().poll(context).is_ready()
+        if let Some(unproven) = &mut this.unproven
+            && unproven.poll_end(context).is_ready()
         {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -131,7 +164,7 @@ impl AsyncRead for Connection {
             if read.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            let is_proven = this.patience.is_none();
+            let is_proven = this.unproven.is_none();
             if this.frames.count(read.filled(), is_proven, Instant::now()).is_err() {
                 return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
             }
@@ -184,23 +217,23 @@ mod tests {
     use std::io::ErrorKind;
     use std::net::IpAddr;
     use std::sync::Arc;
-    use std::time::{Duration, SystemTime};
+    use std::time::{Duration, Instant, SystemTime};
 
+    use admission::{Addresses, ConnectionLimits, Owner, Place, Purpose, ShareLimits, Shares};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::UnixStream;
     use tokio_util::either::Either;
 
     use super::super::revoked::Fingerprint;
     use super::super::{Peer, Remote, Subject};
-    use super::Connection;
-    use crate::rpc::shares::{Most, Owner, Purpose, Shares};
+    use super::{Connection, Hold};
 
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
     async fn after_patience(peer: Peer, said: &[u8]) -> Result<usize, ErrorKind> {
         let (mut client, server) = UnixStream::pair().unwrap();
         let patience = Duration::from_secs(60);
-        let mut connection = Connection::with_patience(Either::Left(server), peer, (), patience);
+        let mut connection = Connection::with_patience(Either::Left(server), peer, hold(), patience);
         client.write_all(said).await.unwrap();
         let mut bytes = vec![0; said.len()];
         connection.read_exact(&mut bytes).await.unwrap();
@@ -215,12 +248,25 @@ mod tests {
         more.map_err(|error| error.kind())
     }
 
+    /// A place among `connections` that another may take.
+    fn place(addresses: &Addresses) -> Place {
+        addresses.enter([127, 0, 0, 1].into(), Instant::now()).unwrap()
+    }
+
+    fn addresses(connections: usize) -> Addresses {
+        Addresses::new(ConnectionLimits { connections, per_address: 64, per_second: 64 })
+    }
+
+    fn hold() -> Hold {
+        Hold::Remote(place(&addresses(1)))
+    }
+
     fn remote(certificate: Option<Subject>, connections: &Shares) -> Arc<Remote> {
         Arc::new(Remote::new(IpAddr::from([127, 0, 0, 1]), certificate, true, None, connections.clone()))
     }
 
     fn shares(per_principal: usize) -> Shares {
-        Shares::new(Most { per_principal, per_address: 64 })
+        Shares::new(ShareLimits { per_principal, per_address: 64 })
     }
 
     fn is_now_of(remote: &Remote, principal: &str) -> bool {
@@ -247,11 +293,34 @@ mod tests {
         let ping = [&[0, 0, 8, 6, 1][..], &[0; 12]].concat();
         for peer in [Peer::Local { uid: 0, gid: 0 }, Peer::Remote(remote(None, &shares(1)))] {
             let (mut client, server) = UnixStream::pair().unwrap();
-            let mut connection = Connection::new(Either::Left(server), peer, ());
+            let mut connection = Connection::new(Either::Left(server), peer, hold());
             client.write_all(&[PREFACE, &ping.repeat(200)].concat()).await.unwrap();
             let error = connection.read_to_end(&mut Vec::new()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::QuotaExceeded);
         }
+    }
+
+    #[tokio::test]
+    async fn r2_another_connection_takes_the_place_of_one_that_is_not_proven() {
+        let (addresses, shares) = (addresses(1), shares(1));
+        let connect = |certificate| {
+            let (mut client, server) = UnixStream::pair().unwrap();
+            let (peer, hold) = (remote(certificate, &shares), Hold::Remote(place(&addresses)));
+            let connection = Connection::new(Either::Left(server), Peer::Remote(peer), hold);
+            async move {
+                client.write_all(&[PREFACE, &[0; 9]].concat()).await.unwrap();
+                (client, connection)
+            }
+        };
+        let (_client, mut first) = connect(None).await;
+        first.read_exact(&mut [0; PREFACE.len() + 9]).await.unwrap();
+        let reading = tokio::spawn(async move { first.read(&mut [0; 16]).await });
+        tokio::task::yield_now().await;
+        let (_client, mut second) = connect(Some(certificate())).await;
+        assert_eq!(reading.await.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+        second.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
+        second.read_exact(&mut [0; 9]).await.unwrap();
+        assert!(addresses.enter([127, 0, 0, 2].into(), Instant::now()).is_none());
     }
 
     #[tokio::test]

@@ -8,9 +8,8 @@
 //!
 //! A connection has a place before anything is read from it, and loses it when it does not get on: TLS within
 //! `handshake_timeout`, and the greeting, or without a certificate the first request that is let in, within ten seconds. So does one
-//! whose certificate's subject has as many connections as it may.
+//! whose certificate's subject has as many connections as it may, and the oldest that has not got so far where another needs its place.
 
-mod addresses;
 mod connection;
 mod frames;
 mod revoked;
@@ -24,13 +23,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use admission::{Owner, Purpose, Share, Shares};
 use futures_util::{Stream, stream};
 use identity::Principal;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-
-use super::shares::{Owner, Purpose, Share, Shares};
 
 pub(crate) use connection::Connection;
 pub(crate) use subject::Subject;
@@ -90,7 +88,7 @@ impl Remote {
 
     /// The address as it is counted.
     pub(crate) fn network(&self) -> IpAddr {
-        addresses::network(self.address)
+        admission::network(self.address)
     }
 
     /// Comes when its certificate is revoked, at once if it is.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use admission::{Addresses, ConnectionLimits, Place, ShareLimits, Shares};
 use calls::{Attempt, Escalations};
 use identity::Principal;
 use tokio::net::{TcpListener, TcpStream};
@@ -16,10 +17,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
-use super::addresses::{Addresses, Most, Place};
-use super::connection::Connection;
+use super::connection::{Connection, Hold};
 use super::{AGAIN, Certificates, Peer, Remote, Subject};
-use crate::rpc::shares::{self, Shares};
 
 /// What a bad certificate aims at, for the record.
 const TARGET: &str = "TLS";
@@ -63,19 +62,19 @@ impl Tcp {
         certificates: Option<Arc<Certificates>>,
         escalations: Arc<Escalations>,
     ) -> io::Result<Self> {
-        let most = Most {
+        let limits = ConnectionLimits {
             connections: settings.connections,
             per_address: settings.connections_per_address,
             per_second: settings.connections_per_second,
         };
         let (takes_tokens, timeout) = (settings.takes_tokens, settings.handshake_timeout);
-        let connections = Shares::new(shares::Most {
+        let connections = Shares::new(ShareLimits {
             per_principal: settings.connections_per_principal,
             per_address: settings.connections_per_address,
         });
         Ok(Self {
             listener: TcpListener::bind(settings.address).await?,
-            addresses: Addresses::new(most),
+            addresses: Addresses::new(limits),
             door: Arc::new(Door { certificates, takes_tokens, timeout, connections, escalations }),
         })
     }
@@ -108,7 +107,12 @@ impl Tcp {
             };
             let (door, ready) = (self.door.clone(), ready.clone());
             entering.spawn(async move {
-                if let Some(connection) = door.pass(stream, address, place).await {
+                let evicted = place.evicted();
+                let connection = tokio::select! {
+                    connection = door.pass(stream, address, place) => connection,
+                    () = evicted => None,
+                };
+                if let Some(connection) = connection {
                     // The receiver is gone: the daemon stops.
                     let _ = ready.send(Ok(connection)).await;
                 }
@@ -124,7 +128,7 @@ impl Door {
         let Some(certificates) = &self.certificates else {
             let remote = Remote::new(address, None, self.takes_tokens, None, self.connections.clone());
             let stream = Either::Right(Either::Left(stream));
-            return Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), place));
+            return Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(place)));
         };
         let acceptor = TlsAcceptor::from(certificates.config());
         let stream = match tokio::time::timeout(self.timeout, acceptor.accept(stream)).await {
@@ -140,7 +144,7 @@ impl Door {
         let remote =
             Remote::new(address, certificate, self.takes_tokens, certificates, self.connections.clone());
         let stream = Either::Right(Either::Right(Box::new(stream)));
-        Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), place))
+        Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(place)))
     }
 
     /// Whom the client's certificate names, where it has shown one; `None` for one that names nobody, or is revoked.

@@ -12,7 +12,7 @@ use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 use tokio_util::either::Either;
 
-use super::connection::Connection;
+use super::connection::{Connection, Hold};
 use super::{AGAIN, Peer};
 
 /// A bound socket. The file goes with it.
@@ -68,7 +68,7 @@ impl Socket {
         };
         let credentials = stream.peer_cred()?;
         let peer = Peer::Local { uid: credentials.uid(), gid: credentials.gid() };
-        Ok(Connection::new(Either::Left(stream), peer, permit))
+        Ok(Connection::new(Either::Left(stream), peer, Hold::Local { _permit: permit }))
     }
 }
 

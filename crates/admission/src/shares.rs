@@ -13,9 +13,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use identity::RunId;
+use lock::Mutex;
 
 /// The part of a principal's share that the token of one run has, and the part that steering keeps: one in so many.
 const RUN_TOKEN: usize = 8;
@@ -25,9 +25,10 @@ const RUN_TOKENS: usize = 2;
 
 /// The credential or the address that a request is counted for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Owner {
+pub enum Owner {
     Principal(String),
-    RunToken(RunId),
+    /// By the run's id.
+    RunToken(String),
     /// The tokens of all runs of this principal.
     RunTokensOf(String),
     Address(IpAddr),
@@ -36,14 +37,14 @@ pub(crate) enum Owner {
 
 /// The largest shares.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Most {
-    pub(crate) per_principal: usize,
-    pub(crate) per_address: usize,
+pub struct ShareLimits {
+    pub per_principal: usize,
+    pub per_address: usize,
 }
 
 /// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// It may use up the whole share: it stops, lists, renews or decides, and is over soon.
     Steering,
     Other,
@@ -51,28 +52,28 @@ pub(crate) enum Purpose {
 
 /// The shares of all owners.
 #[derive(Clone)]
-pub(crate) struct Shares {
-    most: Most,
+pub struct Shares {
+    limits: ShareLimits,
     /// The number that each owner has, without zeros.
     taken: Arc<Mutex<HashMap<Owner, usize>>>,
 }
 
 /// One connection or request in the shares of its owners, given back when it is dropped.
-pub(crate) struct Share {
+pub struct Share {
     shares: Shares,
     owners: Vec<Owner>,
 }
 
 impl Shares {
-    pub(crate) fn new(most: Most) -> Self {
-        Self { most, taken: Arc::default() }
+    pub fn new(limits: ShareLimits) -> Self {
+        Self { limits, taken: Arc::default() }
     }
 
     /// Takes one more for all of `owners`, or for none. The error is the first owner that has as many as it may.
-    pub(crate) fn take(&self, owners: Vec<Owner>, purpose: Purpose) -> Result<Share, Owner> {
-        let mut taken = self.lock();
+    pub fn take(&self, owners: Vec<Owner>, purpose: Purpose) -> Result<Share, Owner> {
+        let mut taken = self.taken.lock();
         let is_full =
-            |owner: &&Owner| taken.get(owner).is_some_and(|count| *count >= self.most.of(owner, purpose));
+            |owner: &&Owner| taken.get(owner).is_some_and(|count| *count >= self.limits.of(owner, purpose));
         if let Some(full) = owners.iter().find(is_full) {
             return Err(full.clone());
         }
@@ -81,13 +82,9 @@ impl Shares {
         }
         Ok(Share { shares: self.clone(), owners })
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Owner, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Most {
+impl ShareLimits {
     /// Returns the number that `owner` may have of this purpose: at least one.
     fn of(self, owner: &Owner, purpose: Purpose) -> usize {
         let all = match owner {
@@ -103,14 +100,14 @@ impl Most {
 }
 
 impl Share {
-    pub(crate) fn owners(&self) -> &[Owner] {
+    pub fn owners(&self) -> &[Owner] {
         &self.owners
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.shares.lock();
+        let mut taken = self.shares.taken.lock();
         for owner in &self.owners {
             match taken.get_mut(owner) {
                 Some(count) if *count > 1 => *count -= 1,
@@ -129,22 +126,21 @@ impl fmt::Debug for Share {
 
 impl fmt::Debug for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shares").field("most", &self.most).finish_non_exhaustive()
+        f.debug_struct("Shares").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use identity::RunId;
 
-    use super::{Most, Owner, Purpose, Share, Shares};
+    use super::{Owner, Purpose, Share, ShareLimits, Shares};
 
     fn principal(name: &str) -> Vec<Owner> {
         vec![Owner::Principal(name.to_owned())]
     }
 
-    fn run_token(run: RunId, of: &str) -> Vec<Owner> {
-        vec![Owner::RunToken(run), Owner::RunTokensOf(of.to_owned())]
+    fn run_token(run: &str, of: &str) -> Vec<Owner> {
+        vec![Owner::RunToken(run.to_owned()), Owner::RunTokensOf(of.to_owned())]
     }
 
     /// Takes until it is refused.
@@ -160,7 +156,7 @@ mod tests {
 
     #[test]
     fn each_owner_has_its_own_and_nothing_is_kept_of_who_has_none() {
-        let shares = Shares::new(Most { per_principal: 2, per_address: 9 });
+        let shares = Shares::new(ShareLimits { per_principal: 2, per_address: 9 });
         let (taken, full) = all(&shares, &principal("a"), Purpose::Other);
         assert_eq!((taken.len(), &full), (2, &principal("a")[0]));
         // Takes none of them if one is full.
@@ -168,19 +164,18 @@ mod tests {
         assert_eq!(shares.take(both, Purpose::Steering).unwrap_err(), full);
         assert_eq!(all(&shares, &principal("b"), Purpose::Other).0.len(), 2);
         drop(taken);
-        assert!(shares.lock().is_empty());
+        assert!(shares.taken.lock().is_empty());
         assert!(shares.take(principal("a"), Purpose::Other).is_ok());
     }
 
     #[test]
     fn run_tokens_have_parts_of_their_own_and_take_nothing_from_their_principal() {
-        let shares = Shares::new(Most { per_principal: 256, per_address: 1_024 });
+        let shares = Shares::new(ShareLimits { per_principal: 256, per_address: 1_024 });
         let mut held = Vec::new();
         let mut counts = Vec::new();
-        for _ in 0..5 {
-            let run = RunId::new();
+        for run in ["1", "2", "3", "4", "5"] {
             let (taken, full) = all(&shares, &run_token(run, "a"), Purpose::Other);
-            counts.push((taken.len(), full == Owner::RunToken(run)));
+            counts.push((taken.len(), full == Owner::RunToken(run.to_owned())));
             held.extend(taken);
         }
         assert_eq!(counts, [(28, true), (28, true), (28, true), (28, true), (0, false)]);
@@ -189,8 +184,8 @@ mod tests {
 
     #[test]
     fn what_steers_keeps_an_eighth_of_each_share() {
-        let shares = Shares::new(Most { per_principal: 256, per_address: 1_024 });
-        for (owners, most) in [(principal("a"), 256), (run_token(RunId::new(), "a"), 32)] {
+        let shares = Shares::new(ShareLimits { per_principal: 256, per_address: 1_024 });
+        for (owners, most) in [(principal("a"), 256), (run_token("1", "a"), 32)] {
             let (other, _) = all(&shares, &owners, Purpose::Other);
             let (steering, _) = all(&shares, &owners, Purpose::Steering);
             assert_eq!((other.len(), steering.len()), (most - most / 8, most / 8));
@@ -199,8 +194,8 @@ mod tests {
 
     #[test]
     fn the_smallest_share_is_one() {
-        let shares = Shares::new(Most { per_principal: 1, per_address: 1 });
-        let token = [run_token(RunId::new(), "a"), vec![Owner::RunTokensAt([127, 0, 0, 1].into())]].concat();
+        let shares = Shares::new(ShareLimits { per_principal: 1, per_address: 1 });
+        let token = [run_token("1", "a"), vec![Owner::RunTokensAt([127, 0, 0, 1].into())]].concat();
         for owners in [principal("a"), token] {
             assert_eq!(all(&shares, &owners, Purpose::Other).0.len(), 1);
         }

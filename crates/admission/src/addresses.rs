@@ -1,0 +1,282 @@
+//! Connections by address: how many each has, how many it opens in a second, and which of them have proven something.
+//!
+//! A connection is unproven until its client has shown a credential that is good. One that comes where there is no place takes that
+//! of the oldest unproven connection, so that clients which connect and say nothing lock out only each other. Addresses of one IPv6
+//! network of 64 bits count as one: a client has as many of them as it likes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lock::Mutex;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// Largest number of addresses that are known at the same time.
+const KNOWN: usize = 4_096;
+/// Time of silence after which an address has its whole budget again.
+const REFILL: Duration = Duration::from_secs(1);
+/// Time between two lines of the log about connections that were turned away.
+const SAID: Duration = Duration::from_secs(60);
+
+/// Largest numbers of connections.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionLimits {
+    pub connections: usize,
+    pub per_address: usize,
+    /// New connections of an address within a second.
+    pub per_second: u32,
+}
+
+/// The addresses that have connections, or had some lately.
+#[derive(Clone)]
+pub struct Addresses(Arc<Mutex<Table>>);
+
+struct Table {
+    limits: ConnectionLimits,
+    open: usize,
+    known: HashMap<IpAddr, Known>,
+    /// By their numbers, which ascend.
+    unproven: BTreeMap<u64, Unproven>,
+    next: u64,
+    turned_away: u64,
+    said: Option<Instant>,
+}
+
+struct Known {
+    open: usize,
+    /// New connections that it may still open, in thousandths.
+    budget: u64,
+    at: Instant,
+}
+
+struct Unproven {
+    address: IpAddr,
+    evicted: CancellationToken,
+}
+
+/// A connection's place among those of its address; given back when it is dropped.
+pub struct Place {
+    addresses: Addresses,
+    address: IpAddr,
+    number: u64,
+    evicted: CancellationToken,
+}
+
+impl Addresses {
+    #[must_use]
+    pub fn new(limits: ConnectionLimits) -> Self {
+        let table = Table {
+            limits,
+            open: 0,
+            known: HashMap::new(),
+            unproven: BTreeMap::new(),
+            next: 0,
+            turned_away: 0,
+            said: None,
+        };
+        Self(Arc::new(Mutex::new(table)))
+    }
+
+    /// Returns a place for one more connection, if there is one or another connection can be evicted for it.
+    #[must_use]
+    pub fn enter(&self, address: IpAddr, now: Instant) -> Option<Place> {
+        let address = network(address);
+        let mut table = self.0.lock();
+        if let Some((number, evicted)) = table.enter(address, now) {
+            return Some(Place { addresses: self.clone(), address, number, evicted });
+        }
+        table.turned_away += 1;
+        if table.said.is_none_or(|said| now.duration_since(said) >= SAID) {
+            table.said = Some(now);
+            let count = std::mem::take(&mut table.turned_away);
+            tracing::warn!(%address, count, "connections were turned away: too many at once, or too fast");
+        }
+        None
+    }
+}
+
+impl Table {
+    fn enter(&mut self, address: IpAddr, now: Instant) -> Option<(u64, CancellationToken)> {
+        if self.known.len() >= KNOWN && !self.known.contains_key(&address) {
+            self.known.retain(|_, known| known.open > 0 || now.duration_since(known.at) < REFILL);
+        }
+        if self.known.len() >= KNOWN && !self.known.contains_key(&address) {
+            return None;
+        }
+        let whole = u64::from(self.limits.per_second) * 1_000;
+        let known = self.known.entry(address).or_insert(Known { open: 0, budget: whole, at: now });
+        let since = u64::try_from(now.duration_since(known.at).as_millis()).unwrap_or(u64::MAX);
+        let refilled = since.saturating_mul(self.limits.per_second.into());
+        // Time that was too short for a thousandth goes on counting.
+        if refilled > 0 {
+            known.budget = whole.min(known.budget.saturating_add(refilled));
+            known.at = now;
+        }
+        if known.budget < 1_000 {
+            return None;
+        }
+        // An address that has too many gives one of its own.
+        let gives = if known.open >= self.limits.per_address {
+            Some(self.oldest_unproven(|of| of == address)?)
+        } else if self.open >= self.limits.connections {
+            Some(self.oldest_unproven(|_| true)?)
+        } else {
+            None
+        };
+        if let Some(number) = gives {
+            self.evict(number);
+        }
+        let known = self.known.get_mut(&address)?;
+        known.budget -= 1_000;
+        known.open += 1;
+        self.open += 1;
+        let (number, evicted) = (self.next, CancellationToken::new());
+        self.next += 1;
+        self.unproven.insert(number, Unproven { address, evicted: evicted.clone() });
+        Some((number, evicted))
+    }
+
+    fn oldest_unproven(&self, is_meant: impl Fn(IpAddr) -> bool) -> Option<u64> {
+        self.unproven.iter().find(|(_, unproven)| is_meant(unproven.address)).map(|(number, _)| *number)
+    }
+
+    /// Takes the place of an unproven connection, which learns it.
+    fn evict(&mut self, number: u64) {
+        if let Some(Unproven { address, evicted }) = self.unproven.remove(&number) {
+            evicted.cancel();
+            self.leave(address);
+        }
+    }
+
+    fn leave(&mut self, address: IpAddr) {
+        self.open -= 1;
+        if let Some(known) = self.known.get_mut(&address) {
+            known.open -= 1;
+        }
+    }
+}
+
+impl Place {
+    /// Keeps the place for as long as the connection lives: its client has shown a good credential.
+    pub fn prove(&self) {
+        self.addresses.0.lock().unproven.remove(&self.number);
+    }
+
+    /// Comes when another connection has taken the place, and this one has to end.
+    pub fn evicted(&self) -> WaitForCancellationFutureOwned {
+        self.evicted.clone().cancelled_owned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut table = self.addresses.0.lock();
+        table.unproven.remove(&self.number);
+        // The place of an evicted connection is another's.
+        if !self.evicted.is_cancelled() {
+            table.leave(self.address);
+        }
+    }
+}
+
+/// Returns the address, or the network that counts as one.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::{Duration, Instant};
+
+    use super::{Addresses, ConnectionLimits, KNOWN, Place};
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    const WIDE: ConnectionLimits =
+        ConnectionLimits { connections: 1_000_000, per_address: 1_000_000, per_second: 1_000_000 };
+
+    fn proven(place: Option<Place>) -> Option<Place> {
+        place.inspect(Place::prove)
+    }
+
+    fn is_evicted(place: &Place) -> bool {
+        place.evicted.is_cancelled()
+    }
+
+    #[test]
+    fn an_address_has_so_many_connections_and_others_have_theirs() {
+        let addresses = Addresses::new(ConnectionLimits { connections: 5, per_address: 2, ..WIDE });
+        let now = Instant::now();
+        let enter = |text: &str| proven(addresses.enter(address(text), now));
+        let (first, _second) = (enter("10.0.0.1").unwrap(), enter("10.0.0.1").unwrap());
+        assert!(enter("10.0.0.1").is_none());
+        let _others = [enter("2001:db8::1").unwrap(), enter("2001:db8::ffff:1").unwrap()];
+        assert!(enter("2001:db8::2").is_none(), "one network of 64 bits is one address");
+        let _last = enter("10.0.0.2").unwrap();
+        assert!(enter("10.0.0.3").is_none(), "there are five in all");
+        drop(first);
+        assert!(enter("10.0.0.1").is_some());
+    }
+
+    #[test]
+    fn an_address_opens_so_many_in_a_second() {
+        let addresses = Addresses::new(ConnectionLimits { per_second: 10, ..WIDE });
+        let start = Instant::now();
+        let opened = |at: Duration| {
+            (0..100).filter(|_| addresses.enter(address("10.0.0.1"), start + at).is_some()).count()
+        };
+        assert_eq!(opened(Duration::ZERO), 10);
+        assert_eq!(opened(Duration::from_millis(99)), 0);
+        assert_eq!(opened(Duration::from_millis(250)), 2);
+        assert_eq!(opened(Duration::from_secs(60)), 10);
+        assert!(addresses.enter(address("10.0.0.2"), start).is_some());
+    }
+
+    #[test]
+    fn addresses_without_end_take_no_memory_and_none_that_has_a_connection_is_forgotten() {
+        let addresses = Addresses::new(ConnectionLimits { per_address: 1, ..WIDE });
+        let start = Instant::now();
+        let _kept = proven(addresses.enter(address("192.0.2.1"), start)).unwrap();
+        for number in 0..3 * u32::try_from(KNOWN).unwrap() {
+            let at = start + Duration::from_millis(number.into());
+            let _ = addresses.enter(Ipv4Addr::from_bits(number).into(), at);
+        }
+        assert!(addresses.0.lock().known.len() <= KNOWN);
+        assert!(addresses.enter(address("192.0.2.1"), start + Duration::from_secs(60)).is_none());
+    }
+
+    #[test]
+    fn r2_the_oldest_unproven_connection_goes_first() {
+        let limits = ConnectionLimits { connections: 4, per_address: 3, ..WIDE };
+        let addresses = Addresses::new(limits);
+        let now = Instant::now();
+        let enter = |text: &str| addresses.enter(address(text), now);
+        let (good, other) = (proven(enter("10.0.0.1")).unwrap(), enter("10.0.0.2").unwrap());
+        let silent = [enter("10.0.0.1").unwrap(), enter("10.0.0.1").unwrap()];
+        // An address that has all of its own gives one of its own, although another's is older.
+        let third = enter("10.0.0.1").unwrap();
+        assert_eq!([&good, &other, &silent[0], &silent[1]].map(is_evicted), [false, false, true, false]);
+        // One that has fewer takes the oldest of all.
+        let new = proven(enter("10.0.0.3")).unwrap();
+        assert_eq!([&good, &other, &silent[1], &third].map(is_evicted), [false, true, false, false]);
+        silent[1].prove();
+        third.prove();
+        assert!(enter("10.0.0.4").is_none(), "each has proven something");
+        assert_eq!([&good, &silent[1], &third, &new].map(is_evicted), [false; 4]);
+        // What was evicted has nothing left to give back.
+        drop((silent, other));
+        assert_eq!(addresses.0.lock().open, 3);
+        drop((good, third, new));
+        let table = addresses.0.lock();
+        assert_eq!((table.open, table.unproven.len()), (0, 0));
+        assert!(table.known.values().all(|known| known.open == 0));
+    }
+}
