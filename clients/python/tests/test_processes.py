@@ -341,21 +341,26 @@ async def test_a_terminal_is_heard_while_it_is_typed_at(image: str) -> None:
             shown.extend(data)
             changed.set()
 
-        async def shows(expected: bytes) -> None:
-            while expected not in shown:
+        async def shows(expected: bytes, after: bytes = b"") -> None:
+            while expected not in shown[shown.find(after) :]:
                 changed.clear()
                 await asyncio.wait_for(changed.wait(), 20)
 
         pty = await sandbox.pty.create(PtySize(30, 100), on_data=show)
+        # What is typed, and a size that is set, while bash makes its prompt may be lost.
+        await shows(b"$ ")
         await pty.send_stdin("stty size; echo $0\n")
-        await shows(b"30 100\r\nbash")
+        await shows(b"$ ", after=b"30 100\r\nbash")
         await pty.resize(PtySize(20, 90))
-        # It has the terminal once it says so: Ctrl-C between two commands may reach bash alone, which then waits for the second.
-        await pty.send_stdin("""stty size; sh -c 'echo re""ady; sleep 1000'\n""")
-        await shows(b"20 90\r\nready")
+        # Once it answers it has the terminal. Ctrl-C before that may reach a shell alone, which then waits for its command.
+        await pty.send_stdin("stty size; cat\n")
+        await shows(b"20 90\r\n")
+        await pty.send_stdin("here\n")
+        await shows(b"here\r\nhere\r\n")
         await sandbox.pty.send_stdin(pty.pid, "\x03")
+        await shows(b"$ ", after=b"^C")
         await pty.send_stdin("echo $((6 * 7))\n")
-        await shows(b"42")
+        await shows(b"$ ", after=b"42")
         again = await sandbox.pty.connect(pty.pid)
         await again.send_stdin("exit 4\n")
         result = await pty.wait()
