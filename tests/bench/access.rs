@@ -2,36 +2,36 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // what cannot be set up or does not answer ends it
 
+mod floods;
 mod verdict;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use harness::frames::{END_HEADERS, HEADERS, PREFACE, RESET, SETTINGS, client_hello, frame, request};
-use harness::{Bearer, Certificates, Clients, Daemon, Issuer, Setup, calls, v1};
+use floods::{Flood, Flooding, Target};
+use harness::{
+    Bearer, Certificates, Clients, Daemon, Issuer, RunHandle, Setup, calls, process, requests, v1,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use verdict::{Ratios, Verdict, write};
 
 const USAGE: &str = "tests/bench.sh --lane access [--json FILE] [--check] [--write-baseline] [--debug]";
 /// The ratios of each build, as they were once.
 const BASELINE: &str = "access.json";
-/// Where floods come from: 127.0.1.1 and on.
-const ADDRESSES: u64 = 16;
 /// Of a flood at the same time.
 const FLOODERS: u64 = 64;
 /// Before each flood: a hundred of them are slower than the 99th percentile.
@@ -40,109 +40,21 @@ const QUIET: usize = 10_000;
 const READS: usize = 2_000;
 /// Reads with each token, to compare them.
 const TURNS: usize = 3_000;
-/// Streams that one connection opens and resets.
-const STREAMS: u64 = 1_000;
-/// A connection that the daemon does not end.
-const PATIENCE: Duration = Duration::from_secs(30);
 
-#[derive(Debug, Clone, Copy)]
-enum Flood {
-    Handshakes,
-    HalfOpen,
-    Resets,
-}
+/// A client of which each read is measured.
+trait Client {
+    /// Returns the time that a read takes.
+    async fn read(&mut self) -> Duration;
 
-impl Flood {
-    const ALL: [(&'static str, Self); 3] =
-        [("handshakes", Self::Handshakes), ("half-open", Self::HalfOpen), ("rapid resets", Self::Resets)];
-
-    fn number(self) -> u64 {
-        let long = std::env::var_os("COFFERDAM_LONG").is_some();
-        match self {
-            Self::Handshakes | Self::HalfOpen => {
-                if long {
-                    200_000
-                } else {
-                    2_000
-                }
-            }
-            Self::Resets => {
-                if long {
-                    10_000
-                } else {
-                    2_000
-                }
-            }
+    /// Returns the times of reads in ascending order, for as long as `more` says.
+    async fn times(&mut self, mut more: impl FnMut(usize) -> bool) -> Vec<Duration> {
+        let mut times = Vec::new();
+        while more(times.len()) {
+            times.push(self.read().await);
         }
+        times.sort_unstable();
+        times
     }
-}
-
-/// Whom floods are sent to.
-#[derive(Clone)]
-struct Target {
-    address: SocketAddr,
-    tls: TlsConnector,
-    token: String,
-    left: Arc<AtomicU64>,
-    answered: Arc<AtomicU64>,
-}
-
-impl Target {
-    /// Sends its part of a flood, from one address after the other.
-    async fn flood(self, flood: Flood, first: u64) {
-        let step = if matches!(flood, Flood::Resets) { STREAMS } else { 1 };
-        let take = |left: u64| left.checked_sub(step);
-        for number in first.. {
-            if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
-                return;
-            }
-            let one = async {
-                let stream = self.connect(number % ADDRESSES).await?;
-                match flood {
-                    Flood::Handshakes => self.shake_hands(stream).await.map(drop),
-                    Flood::HalfOpen => half_open(stream).await,
-                    Flood::Resets => self.reset(stream).await,
-                }
-            };
-            if let Ok(Some(())) = tokio::time::timeout(PATIENCE, one).await {
-                self.answered.fetch_add(step, Ordering::Relaxed);
-            }
-        }
-    }
-
-    async fn connect(&self, from: u64) -> Option<TcpStream> {
-        let from = Ipv4Addr::new(127, 0, 1, u8::try_from(from).unwrap_or(0) + 1);
-        let socket = TcpSocket::new_v4().ok()?;
-        // Half a million connections in TIME_WAIT leave no ports.
-        socket.set_zero_linger().ok()?;
-        socket.bind((from, 0).into()).ok()?;
-        socket.connect(self.address).await.ok()
-    }
-
-    async fn shake_hands(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-        self.tls.connect(ServerName::try_from("localhost").unwrap(), stream).await.ok()
-    }
-
-    /// Opens streams and resets them at once, until the daemon has enough of it.
-    async fn reset(&self, stream: TcpStream) -> Option<()> {
-        let mut stream = self.shake_hands(stream).await?;
-        let block = request("/cofferdam.v1.RunService/WatchRuns", &self.token);
-        let mut bytes = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
-        for number in 0..u32::try_from(STREAMS).unwrap_or(0) {
-            bytes.extend(frame(HEADERS, END_HEADERS | 1, 2 * number + 1, &block));
-            bytes.extend(frame(RESET, 0, 2 * number + 1, &8_u32.to_be_bytes()));
-        }
-        let _ = stream.write_all(&bytes).await;
-        let mut answer = [0; 4_096];
-        while stream.read(&mut answer).await.is_ok_and(|count| count > 0) {}
-        Some(())
-    }
-}
-
-/// A ClientHello, the ServerHello, and no more.
-async fn half_open(mut stream: TcpStream) -> Option<()> {
-    stream.write_all(&client_hello()).await.ok()?;
-    stream.read_exact(&mut [0; 64]).await.ok().map(drop)
 }
 
 /// A client that reads over TLS with a token.
@@ -153,23 +65,60 @@ struct Reader {
 }
 
 impl Reader {
-    /// Times of reads, for as long as `more` says.
-    async fn times(&mut self, mut more: impl FnMut(usize) -> bool) -> Vec<Duration> {
-        let mut times = Vec::new();
-        let bearer = self.bearer.clone();
-        while more(times.len()) {
-            times.push(self.read(&bearer).await);
-        }
-        times.sort_unstable();
-        times
-    }
-
-    /// How long a read takes with this token.
-    async fn read(&mut self, bearer: &Bearer) -> Duration {
+    async fn read_with(&mut self, bearer: &Bearer) -> Duration {
         let begun = Instant::now();
         let answer = self.clients.tools.call(bearer.shows(self.request.clone())).await.unwrap();
         let time = begun.elapsed();
         assert_eq!(answer.into_inner().status(), v1::call_response::Status::Succeeded);
+        time
+    }
+}
+
+impl Client for Reader {
+    async fn read(&mut self) -> Duration {
+        let bearer = self.bearer.clone();
+        self.read_with(&bearer).await
+    }
+}
+
+/// A client that lists the tools of its run over MCP, by a new connection each time.
+struct Lister {
+    address: SocketAddr,
+    request: String,
+}
+
+impl Lister {
+    async fn new(address: SocketAddr, token: &str) -> Self {
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+             Accept: application/json, text/event-stream\r\nAuthorization: Bearer {token}\r\n"
+        );
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+        let begins = format!("{head}Content-Length: {}\r\n\r\n{initialize}", initialize.len());
+        let answer = Self::send(address, &begins).await;
+        let session = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+        let list = r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#;
+        let length = list.len();
+        let request = format!("{head}Mcp-Session-Id: {session}\r\nContent-Length: {length}\r\n\r\n{list}");
+        Self { address, request }
+    }
+
+    async fn send(to: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(to).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answer
+    }
+}
+
+impl Client for Lister {
+    async fn read(&mut self) -> Duration {
+        let begun = Instant::now();
+        let answer = Self::send(self.address, &self.request).await;
+        let time = begun.elapsed();
+        assert!(answer.contains("\"tools\""), "{answer}");
         time
     }
 }
@@ -188,7 +137,7 @@ async fn compare_tokens(reader: &mut Reader, of_issuer: &Bearer) -> Value {
     let (mut plain, mut signed, mut added) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..TURNS {
         let (first, second) = if turn % 2 == 0 { (&own, of_issuer) } else { (of_issuer, &own) };
-        let (first, second) = (reader.read(first).await, reader.read(second).await);
+        let (first, second) = (reader.read_with(first).await, reader.read_with(second).await);
         let (without, with) = if turn % 2 == 0 { (first, second) } else { (second, first) };
         plain.push(without);
         signed.push(with);
@@ -221,7 +170,7 @@ async fn measure(
     name: &str,
     flood: Flood,
     is_nice: bool,
-    reader: &mut Reader,
+    reader: &mut impl Client,
     target: &Target,
 ) -> (Value, f64) {
     let quiet = reader.times(|reads| reads < QUIET).await;
@@ -276,6 +225,17 @@ fn connector(certificates: &Certificates) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
+/// A run with a token of its own and a process that does not end.
+async fn run_with_token(daemon: &Daemon) -> (Flooding, String) {
+    let request = v1::CreateRunRequest { issue_token: true, ..requests::managed("harness") };
+    let mut clients = daemon.connect().await;
+    let created = clients.runs.create_run(request).await.unwrap().into_inner();
+    let mut run = RunHandle { run: created.run.unwrap(), clients };
+    let process = run.start(process::command(&["sleep", "100000"])).await.process_id;
+    let token = created.token;
+    (Flooding { run: run.id().to_owned(), process, token: token.clone() }, token)
+}
+
 /// What becomes of what was measured.
 #[derive(Debug, Default)]
 struct Args {
@@ -325,6 +285,7 @@ async fn main() -> ExitCode {
     let certificates = Certificates::make(&[]);
     let issuer = Issuer::default();
     let config = issuer.config_with_file("{ claim: sub, value: reader, roles: [operator] }");
+    let config = format!("{config}mcp: {{ http: {{ listen: '127.0.0.1:0' }} }}\n");
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { config, tcp, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[("file", &"x".repeat(4_096))]);
@@ -342,10 +303,16 @@ async fn main() -> ExitCode {
         bearer: Bearer::new(&of_reader),
         request: v1::CallRequest { run_id: run.id().to_owned(), request, ..Default::default() },
     };
+    let mcp = daemon.told("MCP over HTTP: http://").strip_suffix("/mcp").unwrap().parse().unwrap();
+    let (flooding, _) = run_with_token(&daemon).await;
+    let (_, listing) = run_with_token(&daemon).await;
+    let mut lister = Lister::new(mcp, &listing).await;
     let target = Target {
         address: daemon.address(),
+        mcp,
         tls: connector(&certificates),
         token: of_flood,
+        run: flooding,
         left: Arc::default(),
         answered: Arc::default(),
     };
@@ -358,7 +325,11 @@ async fn main() -> ExitCode {
     let (mut measured, mut ratios) = (Vec::new(), Ratios::new());
     for (name, flood) in Flood::ALL {
         for is_nice in [false, true] {
-            let (result, ratio) = measure(name, flood, is_nice, &mut reader, &target).await;
+            let (result, ratio) = if flood.is_of_mcp() {
+                measure(name, flood, is_nice, &mut lister, &target).await
+            } else {
+                measure(name, flood, is_nice, &mut reader, &target).await
+            };
             measured.push(result);
             let nice = if is_nice { ", nice" } else { "" };
             ratios.insert(format!("p99 of a read under {name}{nice} / quiet"), ratio);

@@ -12,11 +12,14 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
+pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RESET: u8 = 3;
 pub const SETTINGS: u8 = 4;
+pub const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
 pub const CONTINUATION: u8 = 9;
+pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
 /// A string literal without Huffman coding, RFC 7541, 5.2.

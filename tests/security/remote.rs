@@ -25,12 +25,12 @@ use crate::inside::contents;
 /// Longer than what a client who does not get on is given.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn auditor(name: &str) -> v1::Token {
+pub(crate) fn auditor(name: &str) -> v1::Token {
     v1::Token { name: name.into(), roles: vec!["auditor".into()], ..Default::default() }
 }
 
 /// A daemon that listens in the clear on this host, so that a test can write frames of its own.
-async fn plain(keys: &str) -> Daemon {
+pub(crate) async fn plain(keys: &str) -> Daemon {
     let tcp = format!("address: '127.0.0.1:0', plaintext: true, tokens: {{}}, {keys}");
     Daemon::start_with(Setup { tcp, ..Default::default() }).await
 }

@@ -21,7 +21,7 @@ const ARROWS: [(&str, &str); 33] = [
     ("containers", "lock text"),
     (
         "daemon",
-        "admission anomaly audit audit-service calls containers dialects doctor document executor gateway host-launch identity jail mcp oidc ops processes refusal runs store webhook wire worker-protocol",
+        "admission anomaly audit audit-service calls containers dialects doctor document executor gateway host-launch identity jail lock mcp oidc ops processes refusal runs store webhook wire worker-protocol",
     ),
     ("dialects", "jail ops text wire"),
     ("doctor", ""),

@@ -16,7 +16,7 @@ use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
 use super::Peer;
-use super::frames::Frames;
+use super::frames::{self, Frames};
 use crate::rpc::authority::{AuthorityFilter, PREFACE};
 use crate::rpc::coalesce::Coalesce;
 
@@ -165,7 +165,13 @@ impl AsyncRead for Connection {
                 return Poll::Ready(Ok(()));
             }
             let is_proven = this.unproven.is_none();
-            if this.frames.count(read.filled(), is_proven, Instant::now()).is_err() {
+            let now = Instant::now();
+            if this.frames.count(read.filled(), is_proven, now).is_err() {
+                frames::report(this.peer.address(), now);
+                if this.frames.is_between_frames() {
+                    // The stream sends it when it is dropped.
+                    let _ = Pin::new(&mut this.stream).poll_write(context, &frames::GOAWAY);
+                }
                 return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
             }
             this.hear(read.filled());
@@ -185,7 +191,7 @@ impl AsyncWrite for Connection {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let count = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.frames.sent(count);
+        self.frames.sent(&bytes[..count]);
         Poll::Ready(Ok(count))
     }
 
@@ -195,7 +201,12 @@ impl AsyncWrite for Connection {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, bytes))?;
-        self.frames.sent(count);
+        let mut left = count;
+        for part in bytes {
+            let (sent, _) = part.split_at(left.min(part.len()));
+            self.frames.sent(sent);
+            left -= sent.len();
+        }
         Poll::Ready(Ok(count))
     }
 
@@ -294,9 +305,13 @@ mod tests {
         for peer in [Peer::Local { uid: 0, gid: 0 }, Peer::Remote(remote(None, &shares(1)))] {
             let (mut client, server) = UnixStream::pair().unwrap();
             let mut connection = Connection::new(Either::Left(server), peer, hold());
-            client.write_all(&[PREFACE, &ping.repeat(200)].concat()).await.unwrap();
+            client.write_all(&[PREFACE, &ping.repeat(300)].concat()).await.unwrap();
             let error = connection.read_to_end(&mut Vec::new()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::QuotaExceeded);
+            drop(connection);
+            let mut answer = Vec::new();
+            let _ = client.read_to_end(&mut answer).await;
+            assert_eq!(answer, [0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0xb]);
         }
     }
 

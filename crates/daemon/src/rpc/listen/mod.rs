@@ -52,6 +52,16 @@ pub(crate) enum Peer {
     Remote(Arc<Remote>),
 }
 
+impl Peer {
+    /// Returns the address that a client over TCP has.
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Local { .. } => None,
+            Self::Remote(remote) => Some(remote.address),
+        }
+    }
+}
+
 /// A client over TCP.
 #[derive(Debug)]
 pub(crate) struct Remote {
