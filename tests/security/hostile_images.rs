@@ -191,3 +191,22 @@ async fn c7_settings_of_an_image_are_none_of_its_run_s() {
     }
     assert_eq!(daemon.leftovers(), Vec::<String>::new());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c7_an_image_of_a_hundred_thousand_files_is_a_run_as_any_other() {
+    let daemon = Daemon::start().await;
+    let many = |root: &Path| {
+        for directory in 0..100 {
+            let directory = root.join(format!("many/{directory}"));
+            fs::create_dir_all(&directory).unwrap();
+            for file in 0..1_000 {
+                fs::write(directory.join(file.to_string()), "").unwrap();
+            }
+        }
+    };
+    let image = Image::of_tree("hostile-many-files", many, &[]);
+    for profile in ["open", "harness"] {
+        assert_eq!(becomes(&daemon, profile, &image, "100,000 files").await, Ready, "{profile}");
+    }
+    assert_eq!(daemon.leftovers(), Vec::<String>::new());
+}
