@@ -198,7 +198,7 @@ impl Alerts {
         }
     }
 
-    /// Marks the measures whose time is over.
+    /// Marks the measures that have expired.
     fn expire(&self) {
         let now = now();
         let mut table = self.table();

@@ -80,7 +80,7 @@ impl Call {
     }
 }
 
-/// Calls, and the rules that raise alerts under what ships.
+/// Returns the number of calls, and the rules that raise alerts under the default settings.
 fn judge(name: &str, trace: &str) -> (usize, Vec<String>) {
     let settings = Anomalies::default();
     let (mut intake, mut detector, mut table) =

@@ -67,7 +67,7 @@ async fn follow<P>(
 }
 
 /// Retries until it succeeds, a newer checkpoint exists, the log is closed, or all attempts are used up. Returns false if the
-/// receiver wants no further checkpoints.
+/// receiver accepts no further checkpoints.
 async fn post(
     endpoint: &Endpoint,
     sender: &Sender,

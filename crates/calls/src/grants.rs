@@ -209,7 +209,7 @@ impl Grants {
     }
 }
 
-/// The gateway's clock is the system's.
+/// Returns the time of the system's clock, which is the gateway's.
 pub fn now() -> UnixMillis {
     SystemClock.now()
 }

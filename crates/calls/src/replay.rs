@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  audit log ─ intents ─ restore the operation ─┬─ judged by the same code as a call ─ compared with the recorded verdict
-//!                                               └─ not to be judged, and why
+//!                                               └─ not judged, with the reason
 //! ```
 //!
 //! The log has no contents of files, no long arguments and no secrets. A placeholder replaces them only if the verdict depends on
@@ -128,7 +128,7 @@ async fn proposed(files: Vec<v1::PolicyFile>) -> Result<Policy, Refusal> {
 struct Replay<'a> {
     replays: &'a Replays,
     policy: Policy,
-    /// Only calls of this run.
+    /// The run whose calls are judged; `None` means all runs.
     only: Option<String>,
     /// The profile of each run that the log has shown so far.
     profiles: HashMap<String, String>,
@@ -217,7 +217,7 @@ impl Replay<'_> {
         }))
     }
 
-    /// The profile of a run, from its record or from the log.
+    /// Returns the profile of a run, from its record or from the log.
     fn profile(&self, run: &str) -> Option<String> {
         let record = RunId::parse(run).ok().and_then(|id| self.replays.runs.get(id).ok());
         record.map(|record| record.spec.profile).or_else(|| self.profiles.get(run).cloned())

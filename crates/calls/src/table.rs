@@ -4,8 +4,8 @@
 //! nothing and finds the outcome with `GetCall`.
 //!
 //! Finished calls are kept in memory up to a bound. Calls with an effect, an approval or a request id are also kept in the store,
-//! until their run is deleted. Those with an approval or a request id are stored before the answer, because a client that waits or
-//! repeats must find them even after a crash; the others a moment later.
+//! until their run is deleted. Calls with an approval or a request id are stored before the answer: a client that waits or repeats
+//! must find them even after a crash. The others are stored a moment later.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,7 +97,7 @@ impl Call {
         self.settled(true).await.finished
     }
 
-    /// Waits for the first answer worth giving: the outcome, or, unless the client waits for approvals, that one is pending.
+    /// Waits for the outcome or, unless the client waits for approvals, for a pending approval.
     pub(crate) async fn settled(&self, wait_for_approval: bool) -> Answer {
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|answer| {

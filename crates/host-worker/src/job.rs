@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! begin ──► at work ─(go)─► result complete, exited 0 ──► its outcome
-//!              │  └───► anything else ─────────────► INTERNAL              } what it left is recovered
-//!              └─ stop (deadline, cancel) ─ SIGKILL ─ exited ─► TIMED_OUT, … } before that is answered
+//!              │  └───► anything else ─────────────► INTERNAL              } its leftovers are recovered
+//!              └─ stop (deadline, cancel) ─ SIGKILL ─ exited ─► TIMED_OUT, … } before the answer
 //! ```
 //!
 //! The output of the process is hostile: the input that it parses may have taken it over. The output is capped and must decode.

@@ -183,13 +183,13 @@ pub(crate) fn trust_owners() -> Result<(), git2::Error> {
 pub(crate) mod probe {
     use std::io;
 
-    /// The error of `clone` with these flags. Should it succeed, the new process ends at once.
+    /// Returns the error of `clone` with these flags. If it succeeds, the new process ends at once.
     pub(crate) fn clone(flags: i32) -> Option<i32> {
         // SAFETY: without a stack and a place for anything, the new process only returns from here, and then it ends at once.
         ended(unsafe { libc::syscall(libc::SYS_clone, i64::from(flags), 0, 0, 0, 0) })
     }
 
-    /// The error of `clone3` for what would be a plain fork.
+    /// Returns the error of `clone3` for a plain fork.
     pub(crate) fn clone3() -> Option<i32> {
         let mut arguments = [0_u64; 8];
         arguments[4] = libc::SIGCHLD.unsigned_abs().into();

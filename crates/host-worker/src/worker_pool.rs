@@ -99,9 +99,9 @@ impl WorkerPool {
 
     /// Makes a process that waits for an operation, if it is time for one.
     ///
-    /// Without a waiting process the next operation would have to wait for a fork. The first one is made while only the disk works:
-    /// before a call takes effect, its process and the record of its intent need the processors, and after its answer so does its
-    /// receipt. The others are made when it has been quiet for a moment.
+    /// Without a waiting process the next operation would have to wait for a fork. The first one is made while only the disk works.
+    /// Before a call takes effect, its process and the record of its intent need the processors. After its answer, its receipt
+    /// does. The others are made when it has been quiet for a moment.
     pub(crate) fn prepare(&mut self, now: Instant) {
         let due = if self.ready.is_empty() {
             self.last.is_some() && !self.current.iter().any(|call| call.job.awaits_go())

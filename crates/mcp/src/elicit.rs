@@ -1,8 +1,8 @@
 //! Asks the person at the client about a call that waits for an approval.
 //!
 //! ```text
-//!  without an Approver:  wait │ go on without it │ cancel the call     nothing that its token could not do anyway
-//!  with an Approver:     approve │ deny │ leave it to others           decided by whoever started the bridge, if the daemon lets them
+//!  without an Approver:  wait │ go on without it │ cancel the call     within the rights of its token
+//!  with an Approver:     approve │ deny │ leave it to others           decided by the bridge's user, if the daemon allows it
 //! ```
 //!
 //! A client's answer may come from its person, from its model, or from no reader at all. So an answer decides only if the user that

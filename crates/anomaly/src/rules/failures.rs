@@ -10,7 +10,7 @@ use crate::seen::{Ending, Moment, Seen};
 #[derive(Debug, Default)]
 pub(super) struct Failures(VecDeque<(Moment, u64, bool)>);
 
-/// Returns true if the call says something about the agent. Faults of the daemon and refusals by a rate limit do not.
+/// Returns true if the call counts for the agent. Faults of the daemon and refusals by a rate limit do not count.
 pub(super) fn counts(seen: &Seen) -> bool {
     seen.ended().is_some_and(|ended| !matches!(ended.ending, Ending::Excused | Ending::OverLimit))
 }

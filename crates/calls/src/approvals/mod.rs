@@ -56,7 +56,7 @@ pub struct Approvals {
 }
 
 impl Approvals {
-    /// `clock` is the gateway's own.
+    /// Returns an instance without waiting calls. `clock` must be the gateway's.
     pub fn new(
         gateway: Arc<Gateway>,
         audit: Arc<AuditLog>,

@@ -79,7 +79,7 @@ fn uploaded(request: &mut CallRequest) -> Option<&mut v1::UploadedContent> {
     }
 }
 
-/// Returns the limits for calls of a profile that set none themselves. No tool runs longer than the daemon lets any.
+/// Returns the limits for calls of a profile that set none themselves. The daemon's own limit bounds the time of each tool.
 pub fn limits(profile: &Profile) -> Limits {
     Limits {
         max_read_bytes: profile.bounds.max_read_bytes.min(MAX_SHOWN),
@@ -230,7 +230,7 @@ impl ResponseFormat {
         }
     }
 
-    /// Returns the answer to a call that is over. If it is too large for a message, the call has failed, and `close` says so.
+    /// Returns the answer to a call that is over. If it is too large for a message, `close` becomes a failure.
     pub(super) fn respond(&self, before: CallResponse, close: &mut Close, mut facts: Facts) -> CallResponse {
         use call_response::Status;
         let (outcome, status, usage) = match &*close {

@@ -1,8 +1,8 @@
 //! Freezes a run while one of its calls waits for a reviewer: `approvals.freeze` of its profile.
 //!
 //! ```text
-//!  hold ─► writes under way end ─► look: preview, what is bound ─► ask ─► decision ─┬─► held to it, executed ─► release
-//!   └─ before anything is looked at                                                └─ no, late, cancelled ────► release
+//!  hold ─► writes under way end ─► look: preview, bound states ──► ask ─► decision ─┬─► held to it, executed ─► release
+//!   └─ before the first look                                                       └─ no, late, cancelled ────► release
 //! ```
 //!
 //! No command of the run and no other call changes the run's files from before the first look until the call is over. So the
@@ -24,7 +24,7 @@ use store::run::Hold;
 
 use crate::Calls;
 
-/// A hold on a run, or none if the profile wants none. Dropping it releases the run.
+/// The hold on a run, if the profile requires one. Dropping it releases the run.
 pub(super) struct Standstill {
     calls: Arc<Calls>,
     run: RunId,

@@ -1,7 +1,7 @@
 //! Streams a call's events: accepted, pending, output as it comes, result.
 //!
-//! Output is read from the spool at the client's pace, which may be as slow as it likes: the call does not wait for it, and at most
-//! one piece of each stream is in memory. A client that joins a known call gets its output from the first byte.
+//! Output is read from the spool at the client's pace. The call does not wait for a slow client, and at most one piece of each
+//! stream is in memory. A client that joins a known call gets its output from the first byte.
 //!
 //! Output that the spool does not keep comes from the call itself while it runs. There the call waits for a client, as long as the
 //! client goes on reading.

@@ -1,7 +1,7 @@
 //! Implements `git add`: stages new, changed and removed files of the given paths.
 //!
 //! It refuses a file that a filter or an encoding changes on its way, unless the file is in its stored form or unchanged
-//! ([`conversion`]). All paths are checked before any is staged, and the index is written once, at the end: it has either none or
+//! ([`conversion`]). All paths are checked before any is staged. The index is written once, at the end, and so has either none or
 //! all of the changes. (Objects of a failed call may remain unreferenced, as with git.)
 
 use std::collections::HashSet;
@@ -250,7 +250,7 @@ enum Converted {
     /// The file has no conversion, or is in its stored form.
     No,
     Unchanged,
-    /// Only the mode of the file has changed.
+    /// A change of the mode alone.
     Mode(IndexEntry),
     Refused(Conversion),
 }

@@ -1,10 +1,10 @@
 //! Handles files that git changes on their way into the repository: by a program (`filter`) or from another encoding
 //! (`working-tree-encoding`).
 //!
-//! Neither runs here: a filter is a command from a configuration file. libgit2 takes such a file unconverted, so that its
-//! comparison is wrong, and so is the object that it would store. A file counts as unchanged if the index says so by size and time,
-//! or if it is known to be right: it has the bytes of its object, or the hash that its Git LFS pointer names. All others are shown
-//! as not compared, and are not added.
+//! Neither runs here: a filter is a command from a configuration file. libgit2 takes such a file unconverted. So its comparison is
+//! wrong, and so is the object that it would store. A file counts as unchanged if the index says so by size and time, or if its
+//! content proves it. The proof is the bytes of its object, or the hash in its Git LFS pointer. All others are shown as not
+//! compared, and are not added.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};

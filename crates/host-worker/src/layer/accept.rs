@@ -1,7 +1,7 @@
 //! Applies the changes of a layer to the directory beneath.
 //!
 //! ```text
-//! look at all of it ─► objections or obstacles? refuse ─► put what is new ─► remove what is gone
+//! look at all changes ─► objections or obstacles? refuse ─► put new files ─► remove deleted ones
 //! ```
 //!
 //! Each name is the old file or the new one at every moment. An end in the middle leaves some of the changes applied. The next

@@ -1,4 +1,4 @@
-//! Judges whether a name has changed, and what argues against applying the change.
+//! Judges if a name has changed, and lists the reasons against applying the change.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -29,7 +29,7 @@ impl Change<'_> {
         self.path.last()
     }
 
-    /// The path as the API shows it.
+    /// Returns the path as the API shows it.
     pub(super) fn shown(&self) -> String {
         self.path.iter().map(EntryName::shown).collect::<Vec<_>>().join("/")
     }

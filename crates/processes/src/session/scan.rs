@@ -1,4 +1,4 @@
-//! Finds the marks in what a session's terminal shows, and keeps what is shown between them.
+//! Finds the marks in the output of a session's terminal, and keeps the output between them.
 //!
 //! ```text
 //!  IDLE ─ command given ─► GIVEN ─ first mark ─► RUNNING ─ second mark ─► IDLE
