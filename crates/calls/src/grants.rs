@@ -95,7 +95,7 @@ impl Grants {
         let ended = Ended { by: principal.to_owned(), at: now, reason: reason.to_owned() };
         let permission = Permission { ended: Some(ended), ..permission };
         match effect {
-            // The end of a grant takes.
+            // The end of a grant is in force even if it cannot be kept, like a revocation.
             Effect::Grant => {
                 self.record(&permission, Effect::Revocation, principal, reason).await?;
                 self.gateway.set_permissions(before.without(&id));

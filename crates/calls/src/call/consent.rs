@@ -158,7 +158,7 @@ impl CallTask {
         let granted = match self.answer(&run, &approval, settled).await {
             Ok(()) => {
                 self.call.resume();
-                // The wait for a reviewer counts as no part's time.
+                // The wait for a reviewer is not counted.
                 times.resume();
                 self.redeem(&run, ticket, &approval, &mut still, times).await
             }

@@ -61,7 +61,7 @@ impl Times {
         self.execution += lap;
     }
 
-    /// Restarts the clock. The wait for a reviewer counts as no part's time.
+    /// Restarts the clock. The wait for a reviewer is not counted.
     pub(crate) fn resume(&mut self) {
         self.mark = Instant::now();
     }
