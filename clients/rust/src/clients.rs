@@ -21,10 +21,10 @@ use wire::v1::trash_service_client::TrashServiceClient;
 
 use crate::token::{Credentials, Token};
 
-/// Largest answer taken, bytes: above any limit of the daemon's, far below what would hurt.
+/// Largest answer that is accepted, bytes: more than any limit of the daemon, and far less than would hurt.
 const LARGEST_MESSAGE: usize = 64 << 20;
 
-/// A connection that shows the token, where there is one, with every request.
+/// A connection that sends the token, if there is one, with every request.
 pub type AuthenticatedChannel = InterceptedService<Channel, Credentials>;
 
 /// The daemon's services. Cheap to clone; all clones share the connection.

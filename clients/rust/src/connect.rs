@@ -1,4 +1,4 @@
-//! The way to the daemon.
+//! Connects to the daemon.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::tls::Tls;
 use crate::token::Token;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes that the daemon may send ahead in one stream: a download does not wait for every few frames.
+/// Bytes that the daemon may send ahead in one stream, so that a download does not wait after every few frames.
 const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
-/// Between signs of life over a network, and until one that does not come ends the connection.
+/// Time between keep-alive pings over a network, and time for their answer before the connection is closed.
 const ALIVE: Duration = Duration::from_secs(30);
 const SILENT: Duration = Duration::from_secs(20);
 
-/// Where the daemon is, whom to trust on the way, and what to show.
+/// Address of the daemon, the certificates to trust, and the credentials to send.
 #[derive(Clone, Debug)]
 pub struct Connect {
     endpoint: Endpoint,
@@ -27,24 +27,24 @@ pub struct Connect {
     agent: &'static str,
 }
 
-/// A variable of the environment that says something.
+/// Returns the value of an environment variable that is set and not empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Connect {
-    /// Returns whether the daemon knows the client by its user on this host.
+    /// Returns true if the daemon knows the client by its user on this host.
     pub fn is_by_user(&self) -> bool {
         self.endpoint.socket().is_some() && self.token.is_none()
     }
 
-    /// To this endpoint, with the certificates that this host trusts and no token.
+    /// Connects to this endpoint, with the certificates that this host trusts and no token.
     pub fn to(endpoint: Endpoint) -> Self {
         let agent = concat!("cofferdam-client/", env!("CARGO_PKG_VERSION"));
         Self { endpoint, tls: Tls::default(), token: None, agent }
     }
 
-    /// As `COFFERDAM_ENDPOINT`, `COFFERDAM_TOKEN` and `COFFERDAM_TLS` say; without them, by the default socket.
+    /// Reads `COFFERDAM_ENDPOINT`, `COFFERDAM_TOKEN` and `COFFERDAM_TLS`. Without them, connects to the default socket.
     pub fn from_env() -> Result<Self, ConnectError> {
         let endpoint = match variable("COFFERDAM_ENDPOINT") {
             Some(written) => match written.parse() {
@@ -58,35 +58,35 @@ impl Connect {
         Ok(Self::to(endpoint).with_token(token).with_tls(tls.unwrap_or_default()))
     }
 
-    /// With these certificates, which count for https alone.
+    /// Uses these certificates. They count for https alone.
     #[must_use]
     pub fn with_tls(self, tls: Tls) -> Self {
         Self { tls, ..self }
     }
 
-    /// With this token, or with none.
+    /// Uses this token, or none.
     #[must_use]
     pub fn with_token(self, token: Option<Token>) -> Self {
         Self { token, ..self }
     }
 
-    /// Under this name for the daemon.
+    /// Sets the client's name that the daemon sees.
     #[must_use]
     pub fn with_agent(self, agent: &'static str) -> Self {
         Self { agent, ..self }
     }
 
-    /// Where it leads.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Connects, so that a daemon that is not there is told apart from a call that failed.
+    /// Connects, and so distinguishes a missing daemon from a failed call.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
         Ok(Client::new(self.channel().await?, self.token.clone()))
     }
 
-    /// The bare connection, which shows no token.
+    /// Returns the bare connection, which sends no token.
     pub async fn channel(&self) -> Result<Channel, ConnectError> {
         let unusable = |_| ConnectError::Unusable(self.endpoint.clone());
         let mut endpoint = transport::Endpoint::from_shared(self.endpoint.to_string())

@@ -1,4 +1,4 @@
-//! Where the daemon listens.
+//! The addresses of the daemon.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ enum Place {
     Socket(PathBuf),
     /// Host and port, over TLS.
     Tls(String),
-    /// The same on this host, in the clear.
+    /// Host and port on this host, without TLS.
     Plain(String),
 }
 
@@ -27,7 +27,7 @@ impl Default for Endpoint {
 }
 
 impl Endpoint {
-    /// The path of its socket, if it is one.
+    /// Returns the path of its socket, if it is one.
     pub fn socket(&self) -> Option<&Path> {
         if let Place::Socket(socket) = &self.0 { Some(socket) } else { None }
     }
@@ -37,19 +37,19 @@ impl Endpoint {
     }
 }
 
-/// What is wrong with an endpoint as it was written.
+/// The fault of an endpoint.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum BadEndpoint {
-    /// It would go over a network in the clear.
+    /// Plain text over a network.
     #[error("http is for this host alone, as in http://127.0.0.1:7443: use https for another")]
     InTheClear,
-    /// Host and port are not as they should be.
+    /// Malformed host or port.
     #[error("an endpoint over TCP looks like https://cofferd.example.org:7443")]
     Authority,
-    /// The path of a socket is relative.
+    /// A relative path of a socket.
     #[error("the path of a socket must be absolute, as in unix:/run/cofferdam/cofferd.sock")]
     Relative,
-    /// It is neither.
+    /// Neither a socket nor an address.
     #[error("an endpoint looks like unix:/run/cofferdam/cofferd.sock or https://cofferd.example.org:7443")]
     Unknown,
 }
@@ -76,7 +76,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// The host without brackets, and the whole without a slash at its end.
+/// Returns the host without brackets, and the whole without a slash at its end.
 fn host_and_port(text: &str) -> Result<(&str, String), BadEndpoint> {
     let authority = text.strip_suffix('/').unwrap_or(text);
     let (host, port) = authority.rsplit_once(':').ok_or(BadEndpoint::Authority)?;

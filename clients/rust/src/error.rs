@@ -1,4 +1,4 @@
-//! Why there is no connection.
+//! The reasons why there is no connection.
 
 use std::error::Error as _;
 use std::fmt;
@@ -11,37 +11,37 @@ use tonic::transport;
 use crate::endpoint::{BadEndpoint, Endpoint};
 use crate::token::BadToken;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// A variable of the environment names no endpoint.
+    /// A variable of the environment that names no endpoint.
     #[error("COFFERDAM_ENDPOINT is `{written}`: {cause}")]
     Variable {
         /// Its value.
         written: String,
-        /// What is wrong with it.
+        /// Its fault.
         #[source]
         cause: BadEndpoint,
     },
-    /// The token is none.
+    /// A malformed token.
     #[error(transparent)]
     Token(#[from] BadToken),
-    /// A certificate or key cannot be read.
+    /// A certificate or key that cannot be read.
     #[error("{} cannot be read: {cause}", .file.display())]
     File {
         /// Its path.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         cause: io::Error,
     },
-    /// They are there, and no certificates, or do not go together.
+    /// Files that are no certificates, or that do not match.
     #[error("the certificates or their key cannot be used")]
     Certificates(#[source] transport::Error),
-    /// It was parsed, and gRPC does not take it.
+    /// A valid endpoint that gRPC does not accept.
     #[error("{0} is not a usable endpoint")]
     Unusable(Endpoint),
-    /// Nobody answers.
+    /// No answer from the daemon.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
 }
@@ -49,7 +49,7 @@ pub enum ConnectError {
 /// A daemon that cannot be reached.
 #[derive(Debug)]
 pub struct Unreachable {
-    /// Where it should be.
+    /// Its address.
     pub endpoint: Endpoint,
     pub(crate) source: transport::Error,
 }
@@ -67,7 +67,7 @@ impl std::error::Error for Unreachable {
 }
 
 impl Unreachable {
-    /// What went wrong in the end.
+    /// Returns the innermost cause.
     pub fn cause(&self) -> String {
         let mut last: &dyn std::error::Error = &self.source;
         while let Some(next) = last.source() {
@@ -76,7 +76,7 @@ impl Unreachable {
         last.to_string()
     }
 
-    /// The kind of the system's own error, where there is one.
+    /// Returns the kind of the operating system's error, if there is one.
     pub fn kind(&self) -> Option<io::ErrorKind> {
         let mut next = self.source.source();
         while let Some(error) = next {

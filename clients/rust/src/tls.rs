@@ -1,4 +1,4 @@
-//! Files that prove who the daemon and its client are, for https.
+//! Certificate files that authenticate the daemon and its client, for https.
 
 use std::path::{Path, PathBuf};
 
@@ -6,24 +6,24 @@ use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use crate::error::ConnectError;
 
-/// What `coffer tls` calls the file of the authority that signed the daemon's certificate,
+/// Name that `coffer tls` gives the certificate of the authority that signed the daemon's certificate.
 pub const CA: &str = "ca.pem";
-/// the client's certificate,
+/// Name that `coffer tls` gives the client's certificate.
 pub const CERTIFICATE: &str = "cert.pem";
-/// and its key.
+/// Name that `coffer tls` gives the client's key.
 pub const KEY: &str = "key.pem";
 
-/// Whom to trust, and what to show.
+/// The authority to trust, and the certificate to present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Who must have signed the daemon's certificate. `None`: an authority that this host trusts.
+    /// Authority that must have signed the daemon's certificate. `None`: one that this host trusts.
     pub ca: Option<PathBuf>,
     /// The client's certificate and its key.
     pub pair: Option<(PathBuf, PathBuf)>,
 }
 
 impl Tls {
-    /// A directory as `coffer tls init` makes one for each client. With an authority alone it is for a client that has a token.
+    /// Reads a directory that `coffer tls init` made for a client. A client that has a token needs the authority alone.
     pub fn directory(directory: &Path) -> Self {
         let within = |name: &str| directory.join(name);
         let pair = Some((within(CERTIFICATE), within(KEY))).filter(|(certificate, _)| certificate.exists());

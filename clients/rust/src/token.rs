@@ -1,21 +1,21 @@
-//! What a client shows beside its uid or certificate.
+//! Tokens that a client sends in addition to its uid or certificate.
 
 use thiserror::Error;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
-/// A bearer token, shown with every request. Debug output does not have it.
+/// A bearer token, sent with every request. Debug output hides it.
 #[derive(Clone, Debug)]
 pub struct Token(MetadataValue<Ascii>);
 
-/// A token with characters that no token has.
+/// The error of a token with invalid characters.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("the token contains invalid characters")]
 pub struct BadToken;
 
 impl Token {
-    /// An API token, a run's token, or a token of an issuer.
+    /// Takes an API token, a run's token, or a token of an issuer.
     pub fn new(token: &str) -> Result<Self, BadToken> {
         let mut value = MetadataValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| BadToken)?;
         value.set_sensitive(true);
@@ -23,7 +23,7 @@ impl Token {
     }
 }
 
-/// Shows a token, or nothing.
+/// Sends a token, if there is one, with every request.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials(pub(crate) Option<Token>);
 

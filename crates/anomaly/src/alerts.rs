@@ -1,8 +1,8 @@
-//! Alerts as the daemon has them: stored, recorded, acted upon, shown, acknowledged.
+//! Runs the alerts of the daemon: stores, records, enforces, shows and acknowledges them.
 //!
-//! Each step is on disk before the next: an alert is stored with the place in the log that it came from, then recorded,
-//! then what it imposes is done and recorded, then it is delivered. A daemon that dies in between goes on where it was; what
-//! the log has already is not written again ([`Alerts::found`]).
+//! Each step is on disk before the next. An alert is stored with its position in the log, then recorded. Then its measure is
+//! imposed and recorded, and the alert is delivered. A daemon that dies in between goes on at that step; it does not write again
+//! what the log has already ([`Alerts::found`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,29 +21,29 @@ use super::detector::Firing;
 use super::enforce::Enforcement;
 use super::table::{AlertTable, Listener};
 
-/// Changes that a slow watcher may be behind before it is told to look again.
+/// Most changes that a slow watcher may lag, before it has to list the alerts again.
 const CHANGES: usize = 1_024;
-/// Characters of an operator's comment.
+/// Most characters of an operator's comment.
 const MAX_COMMENT: usize = 4_096;
 
-/// All alerts. One for the daemon.
+/// All alerts of the daemon.
 pub struct Alerts {
     table: Mutex<AlertTable>,
-    /// Up to here the log has been looked at; what is stored is true up to there.
+    /// Sequence number up to which the log has been read. The store is right up to there.
     position: Mutex<u64>,
     store: Store,
     audit: Arc<AuditLog>,
     enforcement: Arc<dyn Enforcement>,
     listeners: Vec<Listener>,
-    /// Shared: a channel keeps its last messages in place, and these are large.
+    /// In an `Arc`: a channel keeps its last messages in memory, and these are large.
     changes: broadcast::Sender<Arc<Alert>>,
     wake: watch::Sender<()>,
-    /// One writer at a time, so that what is stored last is what came last.
+    /// Held by the one writer, so that the last change is stored last.
     storing: tokio::sync::Mutex<()>,
 }
 
 impl Alerts {
-    /// With the alerts that are stored.
+    /// Opens the alerts that are stored.
     pub(super) fn open(
         store: Store,
         audit: Arc<AuditLog>,
@@ -64,7 +64,7 @@ impl Alerts {
         })
     }
 
-    /// Puts what is in force into force again, before the first client is let in.
+    /// Imposes again the measures that are in force, before the first client is admitted.
     pub(super) async fn restore(&self) {
         for alert in self.in_force(|_| true) {
             if let Err(failure) = self.enforcement.impose(&alert).await {
@@ -86,8 +86,9 @@ impl Alerts {
         self.table().newest().filter(holds).cloned().collect()
     }
 
-    /// A rule fired at a record of `at` milliseconds: whether that raised an alert, rather than being one more occurrence
-    /// of an alert that stands.
+    /// Handles a rule that fired at a record of `at` milliseconds.
+    ///
+    /// Returns true if that raised an alert, and false if it is a further occurrence of an existing one.
     pub(super) fn fire(&self, firing: &Firing, setting: &gateway::AnomalySetting, at: u64) -> bool {
         let raised = self.table().fire(firing, setting, at, &self.listeners);
         if let Some(alert) = &raised {
@@ -105,7 +106,7 @@ impl Alerts {
         raised.is_some()
     }
 
-    /// The log has an alert's record: what a daemon before this one may not have noted.
+    /// Notes an alert's record in the log, which an earlier daemon may not have noted in the store.
     pub(super) async fn found(&self, record: &Record) {
         let event = &record.event;
         let detail = |name: &str| event.details.as_ref()?.get(name)?.as_str();
@@ -144,7 +145,7 @@ impl Alerts {
         }
     }
 
-    /// Records what is not recorded, and does what is due. What cannot be done now stays for the next time.
+    /// Records the unrecorded alerts, and imposes the measures that are due. A failure is retried the next time.
     pub(super) async fn finish(&self) {
         let unfinished = self.table().unfinished();
         for id in unfinished {
@@ -160,7 +161,7 @@ impl Alerts {
 
     async fn record(&self, id: AlertId) -> Result<(), audit_service::Unavailable> {
         let Some(alert) = self.get(id).filter(|alert| !alert.recorded) else { return Ok(()) };
-        // First what an interruption must not lose.
+        // Stores the alert first, which an interruption must not lose.
         self.keep().await;
         self.audit.record(event(&alert, "raised", json!({}))).await?;
         self.change(id, |alert| alert.recorded = true);
@@ -197,7 +198,7 @@ impl Alerts {
         }
     }
 
-    /// Says of measures whose time is over that it is.
+    /// Marks the measures that have expired.
     fn expire(&self) {
         let now = now();
         let mut table = self.table();
@@ -213,7 +214,7 @@ impl Alerts {
         }
     }
 
-    /// An operator has seen an alert: what it imposed is lifted, and the rule starts from nothing for its subject.
+    /// Acknowledges an alert: lifts its measure, and resets the rule for its subject.
     pub async fn acknowledge(
         &self,
         id: AlertId,
@@ -246,7 +247,7 @@ impl Alerts {
             tracing::warn!(alert = %id, "what an alert imposed was over already: {failure}");
         }
         if matches!(alert.imposed.measure, Measure::Throttle { .. }) {
-            // An agent has one throttle, which may have been that of several alerts.
+            // An agent has one throttle, which several alerts may share.
             for other in self.in_force(|other| other.agent_id == alert.agent_id) {
                 let _ = self.enforcement.impose(&other).await;
             }
@@ -255,19 +256,19 @@ impl Alerts {
         Some(alert)
     }
 
-    /// One alert.
+    /// Returns one alert.
     pub fn get(&self, id: AlertId) -> Option<Alert> {
         self.table().get(id).cloned()
     }
 
-    /// Those that `wanted` takes, newest first, `most` of them, behind `after`.
+    /// Returns the `most` newest alerts that `wanted` accepts, newest first; with `after`, older ones than that.
     pub fn list(&self, after: Option<AlertId>, most: usize, wanted: impl Fn(&Alert) -> bool) -> Vec<Alert> {
         let table = self.table();
         let behind = |alert: &&Alert| after.is_none_or(|after| alert.id < after);
         table.newest().filter(behind).filter(|alert| wanted(alert)).take(most).cloned().collect()
     }
 
-    /// Changes from now on.
+    /// Returns the changes from now on.
     pub fn changes(&self) -> broadcast::Receiver<Arc<Alert>> {
         self.changes.subscribe()
     }
@@ -276,13 +277,13 @@ impl Alerts {
         *self.position.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The log has been looked at up to here.
+    /// Notes that the log has been read up to here.
     pub(super) fn advance(&self, sequence: u64) {
         let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
         *position = sequence.max(*position);
     }
 
-    /// Stores what has changed, with the position. When that fails it is tried again with the next change.
+    /// Stores the changes, with the position. A failure is retried with the next change.
     pub(super) async fn keep(&self) {
         let changes = self.table().take_changes();
         if !changes.is_empty() {
@@ -290,7 +291,7 @@ impl Alerts {
         }
     }
 
-    /// Stores the position by itself.
+    /// Stores the position, even without changes.
     pub(super) async fn keep_position(&self) {
         let changes = self.table().take_changes();
         self.save(changes).await;
@@ -298,7 +299,7 @@ impl Alerts {
 
     async fn save(&self, changes: super::table::Changes) {
         let _one = self.storing.lock().await;
-        // Changed again while it waited: then somebody else stores that.
+        // Alerts that changed again meanwhile are stored by another caller.
         let position = self.position();
         let (alerts, removed) = (changes.alerts.clone(), changes.removed.clone());
         let saved = self.store.with(move |store| store.save_alerts(&alerts, &removed, position)).await;
@@ -308,14 +309,14 @@ impl Alerts {
         }
     }
 
-    /// The next delivery for a webhook: when, of which alert, and the message.
+    /// Returns the next delivery for a webhook: its time, its alert, and the message.
     pub(super) fn next_delivery(&self, webhook: &str) -> Option<(u64, AlertId, Vec<u8>)> {
         let table = self.table();
         let (at, alert) = table.next_delivery(webhook)?;
         Some((at, alert.id, message(alert)))
     }
 
-    /// How an attempt ended.
+    /// Notes how an attempt ended.
     pub(super) async fn delivered(&self, id: AlertId, webhook: &str, how: impl FnOnce(&mut Delivery)) {
         let changed = self.table().delivery(id, webhook, how);
         if let Some(alert) = changed {
@@ -324,7 +325,7 @@ impl Alerts {
         self.keep().await;
     }
 
-    /// Resolves when there may be something to deliver.
+    /// Returns a receiver that changes when there may be an alert to deliver.
     pub(super) fn woken(&self) -> watch::Receiver<()> {
         let mut woken = self.wake.subscribe();
         woken.mark_unchanged();
@@ -332,7 +333,7 @@ impl Alerts {
     }
 
     fn publish(&self, alert: Alert) {
-        // Nobody watches: nothing to tell.
+        // Without a watcher the message is dropped.
         let _ = self.changes.send(Arc::new(alert));
     }
 
@@ -355,7 +356,7 @@ fn in_force(alert: &mut Alert, until: Option<u64>) {
     alert.imposed.until = until;
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub(super) fn now() -> u64 {
     SystemClock.now().0
 }
@@ -364,7 +365,7 @@ fn no_such_alert() -> Refusal {
     Refusal::new(Reason::NotFound, "there is no such alert").with("resource", "alert")
 }
 
-/// An alert's record. `state`: `raised`, `imposed`, `failed`, `acknowledged`.
+/// Returns the record of an alert. `state`: `raised`, `imposed`, `failed`, `acknowledged`.
 fn event(alert: &Alert, state: &str, more: Value) -> Event {
     let mut details = alert.facts();
     details["state"] = state.into();
@@ -378,7 +379,7 @@ fn event(alert: &Alert, state: &str, more: Value) -> Event {
     event
 }
 
-/// What a webhook is told: the same bytes at every attempt.
+/// Returns the message to a webhook, with the same bytes at every attempt.
 fn message(alert: &Alert) -> Vec<u8> {
     let mut data = alert.facts();
     data["principal"] = alert.principal.as_str().into();

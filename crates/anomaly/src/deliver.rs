@@ -1,8 +1,7 @@
-//! Who is told of alerts: one POST an alert and webhook, tried again later each time, until it is given up.
+//! Delivers alerts to webhooks: one POST for an alert and a webhook, retried at growing intervals until it is given up.
 //!
-//! Each webhook has a task of its own, which waits for it and for nothing else: one that never answers holds up itself. What
-//! waits is in the store with its alert, so that a restart goes on with it; a receiver that had it already can tell by
-//! `webhook-id`.
+//! Each webhook has a separate task: a receiver that never answers delays only its own alerts. Waiting deliveries are in the store
+//! with their alert, so that a restart goes on with them. A receiver can recognize a repetition by `webhook-id`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +14,15 @@ use webhook::{Endpoint, Failed, MAX_WAIT, Sender, backoff};
 
 use super::alerts::{Alerts, now};
 
-/// A webhook, ready to be used.
+/// A webhook, ready for use.
 #[derive(Debug)]
 pub struct Webhook {
-    /// Its name is that of its deliveries, too.
+    /// The endpoint. Deliveries have its name.
     pub endpoint: Endpoint,
     pub min_severity: Severity,
 }
 
-/// Delivers until `stop`. An attempt under way is given up then, and made again by the next daemon.
+/// Delivers until `stop`. Then it gives up an attempt under way, and the next daemon makes it again.
 pub(super) async fn deliver(
     alerts: Arc<Alerts>,
     webhook: Arc<Webhook>,
@@ -38,7 +37,7 @@ pub(super) async fn deliver(
         let (at, id, body) = match next {
             Some((at, id, body)) if at <= at_once => (at, id, body),
             other => {
-                // A wall clock may jump: it is looked at again now and then.
+                // A wall clock may jump: check it again now and then.
                 let wait = other.map_or(MAX_WAIT, |(at, ..)| {
                     Duration::from_millis(at - at_once).min(Duration::from_secs(30))
                 });
@@ -59,7 +58,7 @@ pub(super) async fn deliver(
         alerts
             .delivered(id, &endpoint.name, |delivery| {
                 settle(delivery, endpoint, sent, now());
-                // Before anybody sees that it is so.
+                // Logged before any client sees the new state.
                 report(id, endpoint, delivery);
             })
             .await;

@@ -1,4 +1,4 @@
-//! All rules, for all agents and runs: events in, firings out. No clock, no I/O, bounded memory.
+//! Runs all rules for all agents and runs: events in, firings out. No clock, no I/O, bounded memory.
 
 use gateway::{Anomalies, AnomalyRule, AnomalySetting};
 
@@ -6,17 +6,17 @@ use super::recent::Recent;
 use super::rules::{self, Evidence, Rule};
 use super::seen::{Agent, Moment, Seen, Subject, What};
 
-/// What is kept for a rule and a subject, at the most. Each agent needs some for the rules that it came near to.
+/// Most states of rules and subjects. Each agent needs some for the rules that it came near to.
 const MAX_STATES: usize = 131_072;
 
-/// A rule's condition holds.
+/// A rule whose condition holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Firing {
     pub(super) rule: AnomalyRule,
     pub(super) subject: Subject,
-    /// Whose call it was.
+    /// The agent that made the call.
     pub(super) agent: Agent,
-    /// In which run.
+    /// The run of the call.
     pub(super) run: std::sync::Arc<str>,
     pub(super) at: Moment,
     /// The record at which it fired.
@@ -41,7 +41,7 @@ impl Detector {
         detector
     }
 
-    /// Takes other settings. A rule that is set differently forgets what it has seen.
+    /// Applies other settings. A rule with a new setting forgets its state.
     pub(super) fn configure(&mut self, settings: &Anomalies) {
         let on = AnomalyRule::ALL.into_iter().map(|rule| (rule, settings.of(rule)));
         let new: Vec<_> = on.filter(|(_, setting)| setting.is_on()).collect();
@@ -58,12 +58,12 @@ impl Detector {
         self.settings = new;
     }
 
-    /// For how long before a moment everything has to have been seen, milliseconds.
+    /// Returns the time that rules look back, milliseconds.
     pub(super) fn memory(&self) -> u64 {
         self.settings.iter().map(|(rule, setting)| rules::memory(*rule, setting)).max().unwrap_or(0)
     }
 
-    /// Takes one event; they come in the order of the log.
+    /// Observes one event. Events come in the order of the log.
     pub(super) fn observe(&mut self, seen: &Seen) -> Vec<Firing> {
         if let What::Acknowledged(rule, subject) = &seen.what {
             self.states.remove(&(*rule, subject.clone()));
@@ -95,7 +95,7 @@ impl Detector {
         firings
     }
 
-    /// What it keeps.
+    /// Returns the number of states.
     #[cfg(test)]
     fn states(&self) -> usize {
         self.states.len()

@@ -1,5 +1,4 @@
-//! What alerts change: doing it, and taking it back. Doing it twice is doing it once, so that it can be done again after a
-//! restart.
+//! Imposes and lifts the measures of alerts. Repeating either changes nothing, so that it can be repeated after a restart.
 
 use std::sync::Arc;
 
@@ -12,16 +11,16 @@ use store::run::Hold;
 
 use runs::Runs;
 
-/// Changes what holds for calls. Failures are for operators.
+/// Changes the terms of calls. Failures are for operators.
 #[async_trait]
 pub(super) trait Enforcement: Send + Sync {
-    /// Does what the alert says, until it says.
+    /// Imposes the alert's measure, until its time.
     async fn impose(&self, alert: &Alert) -> Result<(), String>;
-    /// Takes it back.
+    /// Lifts the measure.
     async fn lift(&self, alert: &Alert) -> Result<(), String>;
 }
 
-/// The daemon's own.
+/// The enforcement of the daemon.
 pub(super) struct AlertActions {
     pub(super) gateway: Arc<Gateway>,
     pub(super) runs: Arc<Runs>,
@@ -30,7 +29,7 @@ pub(super) struct AlertActions {
 #[async_trait]
 impl Enforcement for AlertActions {
     async fn impose(&self, alert: &Alert) -> Result<(), String> {
-        // Also when it is imposed again by a later daemon, whose clock may have been set back.
+        // Bounded also when a later daemon imposes it again, whose clock may have been set back.
         let longest =
             alert.imposed.measure.lasts().map_or(u64::MAX, |lasts| SystemClock.now().0.saturating_add(lasts));
         let until = UnixMillis(alert.imposed.until.unwrap_or(u64::MAX).min(longest));
@@ -65,7 +64,7 @@ impl Enforcement for AlertActions {
             Measure::RequireApproval { .. } => {
                 self.gateway.lift(&alert.id.to_string());
             }
-            // Whoever lifts one puts the agent's others into force again.
+            // The caller then imposes the throttles of the agent's other alerts again.
             Measure::Throttle { .. } => {
                 self.gateway.limits().lift_throttle(&agent(alert));
             }
@@ -79,12 +78,12 @@ impl Enforcement for AlertActions {
     }
 }
 
-/// Whose calls fired the alert.
+/// Returns the agent whose calls fired the alert.
 fn agent(alert: &Alert) -> Agent {
     Agent { principal: alert.principal.clone(), id: alert.agent_id.clone() }
 }
 
-/// Whom the alert is about: an agent's calls in all its runs of this principal, or those in a run.
+/// Returns the scope of an alert: an agent's calls in all its runs of this principal, or the calls in one run.
 fn scope(alert: &Alert) -> MeasureScope {
     match &alert.subject {
         Whom::Run { run_id } => MeasureScope::Run(run_id.clone()),

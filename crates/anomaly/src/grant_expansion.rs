@@ -1,19 +1,20 @@
-//! What is granted to a role or a team is granted to each agent that has it. Who that is shows when an agent calls: before
-//! its next call the rules are told of the grant, once.
+//! Expands grants to roles and teams into grants to agents.
+//!
+//! An agent's role and teams are known only when it calls. So the rules see the grant once, before the agent's next call.
 
 use std::sync::Arc;
 
 use super::recent::Recent;
 use super::seen::{Holder, Moment, Seen, What};
 
-/// Roles and teams whose last grant is remembered, and agents that are known to have heard.
+/// Most roles and teams whose last grant is remembered, and most agents whose grants were shown.
 const MAX_HOLDERS: usize = 1_024;
 const MAX_AGENTS: usize = 16_384;
 
 pub(super) struct GrantExpansion {
-    /// When something was last given to it, and in which record.
+    /// Time and record of the last grant to each.
     given: Recent<Holder, (Moment, u64)>,
-    /// The last record that the rules have been told of for an agent.
+    /// The last record of a grant that the rules saw for each agent.
     told: Recent<Arc<str>, u64>,
     newest: u64,
 }
@@ -23,7 +24,7 @@ impl GrantExpansion {
         Self { given: Recent::new(MAX_HOLDERS), told: Recent::new(MAX_AGENTS), newest: 0 }
     }
 
-    /// What the rules have to see before `seen`: that the agent was given something by its role or by one of its teams.
+    /// Returns the event that the rules have to see before `seen`: a grant to the agent through its role or one of its teams.
     pub(super) fn before(
         &mut self,
         seen: &Seen,

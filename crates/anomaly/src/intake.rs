@@ -1,7 +1,7 @@
-//! From records to what the rules see: an intent and its receipt are put together, and nothing else is kept of either.
+//! Turns records into events for the rules: it joins an intent and its receipt, and keeps no other part of them.
 //!
-//! What stands in a record was written by the daemon and filled by agents: names, paths and arguments become marks of a fixed
-//! size here, and what does not look as expected is passed over.
+//! The daemon writes the records, but agents fill them. So names, paths and arguments become marks of a fixed size here, and
+//! unexpected values are skipped.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use super::recent::Recent;
 use super::seen::{Agent, Denial, Ended, Ending, Holder, Kind, Mark, Seen, Subject, What};
 use super::timeline::Timeline;
 
-/// Calls that are under way, as far as they are remembered.
+/// Most calls under way that are remembered.
 const MAX_OPEN: usize = 16_384;
-/// Runs whose agent is remembered.
+/// Most runs whose agent is remembered.
 const MAX_RUNS: usize = 4_096;
-/// Files of one call that are looked at.
+/// Most files of one call that are considered.
 const MAX_FILES: usize = 64;
 
 /// Reads records in the order of the log.
@@ -29,7 +29,7 @@ pub(super) struct Intake {
     agents: Recent<Arc<str>, Agent>,
 }
 
-/// What an intent says and its receipt does not.
+/// The facts of an intent that its receipt lacks.
 struct Asked {
     input: Option<Mark>,
     files: Vec<Mark>,
@@ -39,7 +39,7 @@ struct Asked {
     not_held: bool,
 }
 
-/// Of a command: those of little risk only read.
+/// The risk of a command. A command of little risk only reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Risk {
     Low,
@@ -52,8 +52,9 @@ impl Intake {
         Self { time: Timeline::default(), open: Recent::new(MAX_OPEN), agents: Recent::new(MAX_RUNS) }
     }
 
-    /// What record `sequence`, written at `millis` since 1970, says in the rules' words. `agent_of` knows the agent of a run
-    /// that was made before reading began.
+    /// Returns the event of record `sequence`, which was written at `millis` since 1970.
+    ///
+    /// `agent_of` finds the agent of a run that was created before reading began.
     pub(super) fn take(
         &mut self,
         sequence: u64,
@@ -151,7 +152,7 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
         Some(Effect::Foreign) | None => Kind::Other,
     };
     let ending = match (outcome.status, reason(event)) {
-        // There is more to come.
+        // The final receipt is still to come.
         (Status::PendingApproval, _) => return None,
         (Status::Succeeded, _) => Ending::Succeeded,
         (
@@ -169,7 +170,7 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
         (_, "PERMISSION_DENIED" | "APPROVAL_DENIED") => Ending::Denied(Denial::Other),
         (Status::Failed | Status::Denied, _) => Ending::Failed,
     };
-    // A patch names its files when it is done.
+    // A patch names its files only in its receipt.
     let patched = outcome.facts.as_ref().and_then(|facts| facts.get("files")).and_then(Value::as_array);
     let patched = patched.into_iter().flatten().filter_map(|file| file.get("path")).filter_map(Value::as_str);
     let mut files = asked.map(|asked| asked.files.clone()).unwrap_or_default();
@@ -184,7 +185,7 @@ fn ended(event: &Event, asked: Option<&Asked>) -> Option<Ended> {
     })
 }
 
-/// A disk that has room again concerns no rule.
+/// Returns the event of a disk's state. No rule uses a disk that has free space again.
 fn disk_space(event: &Event) -> Option<What> {
     match event.details.as_ref()?.get("state")?.as_str()? {
         "over" | "locked" => Some(What::DiskQuota),
@@ -193,7 +194,7 @@ fn disk_space(event: &Event) -> Option<What> {
     }
 }
 
-/// Whom a permission was granted to.
+/// Returns the agent, role or team that was granted a permission.
 fn granted(event: &Event) -> Option<(Agent, What)> {
     let details = event.details.as_ref()?;
     if details.get("ends").and_then(Value::as_bool) == Some(true) {
@@ -209,7 +210,7 @@ fn granted(event: &Event) -> Option<(Agent, What)> {
     Some((agent("".into()), What::GivenTo(holder)))
 }
 
-/// An operator's word on an alert, as the daemon writes it.
+/// Returns the rule and subject of an alert that an operator acknowledged.
 fn acknowledged(event: &Event) -> Option<(AnomalyRule, Subject)> {
     let details = event.details.as_ref()?;
     if details.get("state")?.as_str()? != "acknowledged" {

@@ -36,14 +36,14 @@ pub use deliver::Webhook;
 use deliver::deliver;
 use enforce::AlertActions;
 
-/// Looks for anomalies and posts alerts, once it is spawned.
+/// Detects anomalies and delivers alerts, once it is spawned.
 pub struct Detection {
     watch: watch::Watch,
     webhooks: Vec<Arc<Webhook>>,
     sender: Option<Sender>,
 }
 
-/// Opens the alerts of this daemon, and imposes again what was in force when the last daemon ended.
+/// Opens the alerts of this daemon, and imposes again the measures that were in force when the last daemon ended.
 ///
 /// # Errors
 /// If the store cannot be read, or if there are webhooks and no certificates to verify their servers with.

@@ -1,9 +1,9 @@
-//! A map that keeps what was used last: the bound of everything here that others can fill.
+//! Keeps the most recently used entries in a map. It bounds all memory here that others can fill.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// At most so many entries; the one that was touched longest ago gives way.
+/// A map with at most `most` entries. A new one replaces the one that was touched longest ago.
 pub(super) struct Recent<K, V> {
     entries: HashMap<K, (u64, V)>,
     order: BTreeMap<u64, K>,
@@ -16,7 +16,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         Self { entries: HashMap::new(), order: BTreeMap::new(), touches: 0, most }
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
@@ -26,7 +26,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         self.entries.get(key).map(|(_, value)| value)
     }
 
-    /// The value of a key, which is made when there is none, and which is now the one that was touched last.
+    /// Returns the value of a key, creating it if necessary, and marks it as the most recent.
     pub(super) fn touch(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
         self.touches += 1;
         if !self.entries.contains_key(key) && self.entries.len() >= self.most {
@@ -57,7 +57,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         });
     }
 
-    /// Drops from the end that was touched longest ago, as long as `over` says so.
+    /// Drops entries, the least recent first, as long as `over` accepts them.
     pub(super) fn drop_while(&mut self, mut over: impl FnMut(&K, &V) -> bool) {
         while let Some((_, key)) = self.order.first_key_value()
             && self.get(key).is_none_or(|value| over(key, value))

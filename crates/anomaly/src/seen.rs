@@ -1,4 +1,4 @@
-//! What the rules see of the record: small, parsed once, without a text that an agent could make long.
+//! The events that the rules see: small, parsed once, without a text that an agent could make long.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use gateway::AnomalyRule;
 use sha2::{Digest as _, Sha256};
 use store::alert::Whom;
 
-/// Milliseconds on a line of time that never goes back, see [`super::timeline`].
+/// Milliseconds on a timeline that never goes back, see [`super::timeline`].
 pub(super) type Moment = u64;
 
-/// An agent: a name, and the principal that runs it, since two may use the same name.
+/// An agent: a name, and the principal that runs it, since two principals may use the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Agent {
-    /// Who made its runs; empty where any would do.
+    /// The principal that created its runs; empty where any principal matches.
     pub(crate) principal: Arc<str>,
-    /// Its name.
+    /// The agent's name.
     pub(crate) id: Arc<str>,
 }
 
-/// What a rule counts for, each by itself.
+/// The subject of a rule's count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Subject {
     Agent(Agent),
@@ -36,14 +36,14 @@ impl From<&Subject> for Whom {
     }
 }
 
-/// Who may be granted something beside one agent.
+/// A group of agents that may be granted a permission.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Holder {
     Role(Arc<str>),
     Team(Arc<str>),
 }
 
-/// Stands for a text: the first half of its SHA-256. Nobody can make two of the same.
+/// A stand-in for a text: the first half of its SHA-256. Finding two texts with the same mark is infeasible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Mark([u8; 16]);
 
@@ -60,14 +60,14 @@ impl Mark {
     }
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Its record.
+    /// Sequence number of its record.
     pub(super) sequence: u64,
     pub(super) at: Moment,
     pub(super) agent: Agent,
-    /// Empty where no run is concerned.
+    /// Empty if no run is concerned.
     pub(super) run: Arc<str>,
     pub(super) what: What,
 }
@@ -78,17 +78,17 @@ pub(super) enum What {
     Asked,
     /// A call is over.
     Ended(Ended),
-    /// The agent was granted something.
+    /// The agent was granted a permission.
     Granted,
-    /// Whoever has this role or is of this team was.
+    /// A role or a team was granted a permission.
     GivenTo(Holder),
-    /// It tried to have what it was not given.
+    /// The agent tried to use rights that it was not given.
     Escalated,
-    /// Its run has used up its quota of the disk.
+    /// Its run has used up its disk quota.
     DiskQuota,
-    /// The disk has little room left, whoever took it.
+    /// The disk has little free space, whatever uses it.
     DiskLow,
-    /// An operator has seen the alert of this rule: what came before it counts no more.
+    /// An operator has acknowledged the alert of this rule: earlier events no longer count.
     Acknowledged(AnomalyRule, Subject),
 }
 
@@ -97,22 +97,22 @@ pub(super) enum What {
 pub(super) struct Ended {
     pub(super) kind: Kind,
     pub(super) ending: Ending,
-    /// Of operation and arguments. None: they are not known.
+    /// Mark of operation and arguments. `None`: they are not known.
     pub(super) input: Option<Mark>,
-    /// The files that it was about, if it was about some.
+    /// The files that the call names.
     pub(super) files: Vec<Mark>,
-    /// It was about something that looks like a secret.
+    /// True if the call concerns a probable secret.
     pub(super) secret: bool,
 }
 
-/// What a call was, as far as rules tell calls apart.
+/// The kind of a call, as far as rules distinguish kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The content of a file or of many was read.
+    /// Reads the content of one or more files.
     Read,
-    /// Names, states.
+    /// Reads names or states.
     Look,
-    /// A file was written, or the repository was.
+    /// Writes a file or the repository.
     Change,
     Delete,
     /// A command that may do anything.
@@ -120,32 +120,32 @@ pub(super) enum Kind {
     Other,
 }
 
-/// How it ended.
+/// The ending of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Succeeded,
     Failed,
     Denied(Denial),
-    /// It tried to leave what the run may touch, and did not get there.
+    /// Failed to leave the part of the system that the run may use.
     Escape,
-    /// It came too often: a rate limit or a throttle refused it.
+    /// Refused by a rate limit or a throttle.
     OverLimit,
-    /// It did not come to anything, and the agent is not to blame: cancelled, frozen, a fault of ours.
+    /// Failed without the agent's fault: cancelled, frozen, a fault of the daemon.
     Excused,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Denial {
-    /// The command.
+    /// Denial of the command.
     Command,
-    /// The operation, which the agent's role does not have, or which was denied to or taken from the agent.
+    /// Denial of the operation: the agent's role lacks it, or the agent was denied it or lost it.
     NotHeld,
-    /// What the profile denies, and what a reviewer did not want.
+    /// Denial by another rule of the profile or by a reviewer.
     Other,
 }
 
 impl Seen {
-    /// The call that is over, if one is.
+    /// Returns the call, if this is the end of one.
     pub(super) fn ended(&self) -> Option<&Ended> {
         match &self.what {
             What::Ended(ended) => Some(ended),
@@ -163,7 +163,7 @@ impl Ended {
         matches!(self.ending, Ending::Denied(_) | Ending::Escape)
     }
 
-    /// It ran something: a command that was not refused, however it ended.
+    /// Returns true for a command that ran, however it ended.
     pub(super) fn ran_command(&self) -> bool {
         self.kind == Kind::Command && matches!(self.ending, Ending::Succeeded | Ending::Failed)
     }

@@ -1,7 +1,6 @@
-//! The alerts that there are: which firing is a new one, what is still to be done for each, and a bound on all of them.
+//! Holds the alerts: decides which firing is a new one and which steps each alert still needs, and bounds their number.
 //!
-//! No I/O: whoever changes something takes what has changed, and stores it together with the place in the log up to which it
-//! is true.
+//! It makes no I/O. The caller takes the changes and stores them together with the position in the log up to which they are right.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,12 +10,12 @@ use store::alert::{Acknowledged, Alert, Delivery, DeliveryState, Imposed, Impose
 
 use super::detector::Firing;
 
-/// Alerts that are kept. Beyond them the least important go.
+/// Most alerts that are kept. Beyond that the least important are removed.
 pub(super) const MAX_ALERTS: usize = 10_000;
-/// Alerts that may wait for one webhook.
+/// Most alerts that may wait for one webhook.
 pub(super) const MAX_DUE: usize = 1_000;
 
-/// A webhook, as far as the table has to know it.
+/// The facts of a webhook that the table needs.
 #[derive(Debug, Clone)]
 pub(super) struct Listener {
     pub(super) name: String,
@@ -26,13 +25,13 @@ pub(super) struct Listener {
 #[derive(Debug, Default)]
 pub(super) struct AlertTable {
     alerts: BTreeMap<AlertId, Alert>,
-    /// The alert that further firings belong to.
+    /// The alert to which further firings of a rule and a subject belong.
     current: HashMap<(String, Whom), AlertId>,
     changed: BTreeSet<AlertId>,
     removed: Vec<AlertId>,
 }
 
-/// What has to be stored.
+/// The changes to store.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) alerts: Vec<Alert>,
@@ -46,7 +45,7 @@ impl Changes {
 }
 
 impl AlertTable {
-    /// With what was stored.
+    /// Returns a table of the stored alerts.
     pub(super) fn new(stored: Vec<Alert>) -> Self {
         let mut table = Self::default();
         for alert in stored {
@@ -58,8 +57,9 @@ impl AlertTable {
         table
     }
 
-    /// A rule fired at a record of `at`. The alert, when it is a new one: one for a rule, a subject and a window, or for as
-    /// long as what it imposed holds.
+    /// Handles a rule that fired at a record of `at`. Returns the alert if it is a new one.
+    ///
+    /// There is one alert for a rule, a subject and a window, or for as long as its measure is in force.
     pub(super) fn fire(
         &mut self,
         firing: &Firing,
@@ -119,7 +119,8 @@ impl AlertTable {
         Some(alert)
     }
 
-    /// What is settled goes first, of that what was acknowledged, then what matters least, then what is oldest.
+    /// Removes one alert if there are too many: first settled ones, of these acknowledged ones, then the least severe, then the
+    /// oldest.
     fn make_room(&mut self, now: u64) {
         if self.alerts.len() < MAX_ALERTS {
             return;
@@ -139,7 +140,7 @@ impl AlertTable {
         }
     }
 
-    /// The alert that waits longest for a webhook gives way when too many do.
+    /// Gives up the oldest waiting delivery of a webhook if too many wait.
     fn make_way(&mut self, webhook: &str) {
         let waits = |alert: &&Alert| {
             alert.deliveries.iter().any(|d| d.webhook == webhook && d.state == DeliveryState::Due)
@@ -157,12 +158,12 @@ impl AlertTable {
         self.alerts.get(&id)
     }
 
-    /// All of them, newest first.
+    /// Returns all alerts, newest first.
     pub(super) fn newest(&self) -> impl Iterator<Item = &Alert> {
         self.alerts.values().rev()
     }
 
-    /// Changes one. None: it has gone.
+    /// Changes an alert. `None`: it has been removed.
     pub(super) fn change(&mut self, id: AlertId, how: impl FnOnce(&mut Alert)) -> Option<Alert> {
         let alert = self.alerts.get_mut(&id)?;
         how(alert);
@@ -183,7 +184,7 @@ impl AlertTable {
         Some(alert.clone())
     }
 
-    /// An operator has seen it: further firings are another alert. None: it has gone, or was seen before.
+    /// Acknowledges an alert: further firings raise another one. `None`: it has been removed, or was acknowledged before.
     pub(super) fn acknowledge(&mut self, id: AlertId, word: Acknowledged) -> Option<Alert> {
         let alert = self.alerts.get_mut(&id).filter(|alert| alert.acknowledged.is_none())?;
         alert.acknowledged = Some(word);
@@ -198,13 +199,13 @@ impl AlertTable {
         Some(alert.clone())
     }
 
-    /// The next one that is not in the audit log yet, or whose measure is due.
+    /// Returns the alerts that are not in the audit log yet, or whose measure is due.
     pub(super) fn unfinished(&self) -> Vec<AlertId> {
         let unfinished = |alert: &&Alert| !alert.recorded || alert.imposed.state == ImposedState::Due;
         self.alerts.values().filter(unfinished).map(|alert| alert.id).collect()
     }
 
-    /// The next delivery for a webhook, and when it is due. What is not on record yet is told to nobody.
+    /// Returns the next delivery for a webhook, and its time. Unrecorded alerts are not delivered.
     pub(super) fn next_delivery(&self, webhook: &str) -> Option<(u64, &Alert)> {
         self.alerts
             .values()
@@ -215,7 +216,7 @@ impl AlertTable {
             .min_by_key(|(at, alert)| (*at, alert.id))
     }
 
-    /// Takes what has to be stored.
+    /// Takes the changes to store.
     pub(super) fn take_changes(&mut self) -> Changes {
         let changed = std::mem::take(&mut self.changed);
         Changes {
@@ -224,7 +225,7 @@ impl AlertTable {
         }
     }
 
-    /// Gives back what could not be stored.
+    /// Returns changes that could not be stored to the table.
     pub(super) fn return_changes(&mut self, changes: Changes) {
         self.changed.extend(changes.alerts.into_iter().map(|alert| alert.id));
         self.removed.extend(changes.removed);

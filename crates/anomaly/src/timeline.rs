@@ -1,8 +1,8 @@
-//! Time as the rules have it: that of the records, made to never go back.
+//! The clock of the rules: the records' times, made to never go back.
 //!
-//! The wall clock may jump. A step back counts as no time, a step forward as the time that it claims: the first can make a
-//! window longer by as much as it was, the second empties windows early. Neither makes anything fire by itself, and neither
-//! lasts: differences count, not the time of day.
+//! The wall clock may jump. A step back counts as no time, and a step forward as the time that it claims. The first can lengthen a
+//! window by the same amount, the second empties windows early. Neither fires a rule by itself, and neither has a lasting effect:
+//! only differences count.
 
 use super::seen::Moment;
 
@@ -13,7 +13,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// The moment of a record that says it was written at `millis`.
+    /// Returns the moment of a record that was written at `millis`.
     pub(super) fn at(&mut self, millis: u64) -> Moment {
         let passed = self.last.map_or(0, |last| millis.saturating_sub(last));
         self.last = Some(millis);

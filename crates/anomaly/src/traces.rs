@@ -1,9 +1,9 @@
-//! What agents do that mean no harm, and how often that is taken for harm.
+//! Replays calls of harmless agents, and counts how often a rule fires at them.
 //!
-//! `testdata/*.jsonl` holds a call a line, generated after what coding agents do: one that reads, searches, edits, tests, fixes
-//! and commits; a slow one; a reviewer in a pipeline; one in a loop of compiling and failing; one that moves files; one that is
-//! fast from the first moment; one that guesses; one that works on a service with secrets beside it; one whose role only reads and
-//! that would rather change something; one under tight limits whose client backs off.
+//! `testdata/*.jsonl` has one call a line, generated after the behaviour of coding agents: one that reads, searches, edits, tests,
+//! fixes and commits; a slow one; a reviewer in a pipeline; one in a loop of compiling and failing; one that moves files; one that
+//! is fast from the first moment; one that guesses; one that works on a service with secrets beside it; one whose role only reads
+//! and that would rather change something; one under tight limits whose client backs off.
 
 use audit::{Decision, Event, Kind, Outcome, Status, Verdict};
 use gateway::Anomalies;
@@ -30,7 +30,7 @@ const TRACES: [(&str, &str); 10] = [
 /// Rules that the shipped policy names as good candidates for more than an alert.
 const FIT_TO_ENFORCE: [&str; 4] = ["escape_attempts", "permission_escalation", "rate_limit_abuse", "loop"];
 
-/// Alerts that a thousand calls without harm may raise.
+/// Most alerts that a thousand harmless calls may raise.
 const BOUND: f64 = 2.0;
 
 /// A call.
@@ -52,7 +52,7 @@ struct Call {
 }
 
 impl Call {
-    /// Intent and receipt, as the daemon writes them.
+    /// Returns intent and receipt, as the daemon writes them.
     fn events(&self, run: &str, number: usize) -> [Event; 2] {
         let common = |kind| {
             Event::new(kind)
@@ -80,7 +80,7 @@ impl Call {
     }
 }
 
-/// Calls, and the rules that raise alerts under what ships.
+/// Returns the number of calls, and the rules that raise alerts under the default settings.
 fn judge(name: &str, trace: &str) -> (usize, Vec<String>) {
     let settings = Anomalies::default();
     let (mut intake, mut detector, mut table) =

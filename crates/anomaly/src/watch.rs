@@ -1,8 +1,8 @@
-//! The one task that reads the audit stream for the rules. Nobody waits for it: while it is slow or broken calls go on, and
-//! alerts come later.
+//! Reads the audit stream for the rules, in one task. No call waits for it: while it is slow or broken, calls go on and alerts come
+//! later.
 //!
-//! At start it reads again as much of the log as the rules remember, so that they know what they knew, and fires for
-//! what comes behind the stored position only.
+//! At start it reads as much of the log again as the rules remember, which restores their state. It fires only for records after
+//! the stored position.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use super::grant_expansion::GrantExpansion;
 use super::intake::Intake;
 use super::seen::Agent;
 
-/// Until what could not be done is tried again, and what is over is said to be.
+/// Time between retries of failed steps, and between checks for measures that are over.
 const TICK: Duration = Duration::from_secs(2);
-/// How long records may wait for company: a rule looks at seconds and minutes.
+/// Time that records may wait for more: a rule looks at seconds and minutes.
 const LINGER: Duration = Duration::from_millis(20);
-/// Until the log is read again after that failed.
+/// Time before a retry after a failure to read the log.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Ticks without an alert after which the position is stored by itself.
 const POSITION: u32 = 5;
-/// However long a rule remembers, more is not read again at start.
+/// Most milliseconds of the log that are read again at start, however long a rule remembers.
 const MAX_MEMORY: u64 = 24 * 3600 * 1_000;
 
 pub(super) struct Watch {
@@ -67,7 +67,7 @@ impl Watch {
         let mut grants = GrantExpansion::new();
         let head = self.audit.head().map_or(0, |head| head.sequence);
         let memory = detector.memory().min(MAX_MEMORY);
-        // What was missed is caught up with as far as a rule remembers, and not from the beginning of the log.
+        // Catches up with missed records as far as a rule remembers, and not from the beginning of the log.
         let known = self.alerts.position().max(self.beginning(head, memory).await);
         let after = self.beginning(known, memory).await;
         let mut follow = self.audit.read_after(after, true).lingering(LINGER);
@@ -116,7 +116,7 @@ impl Watch {
                 caught_up |= record.sequence >= head;
             }
             quiet = 0;
-            // That one happened again can wait for the next tick: it is counted again when that does not come.
+            // Further occurrences can wait for the next tick: after a crash they are counted again.
             if caught_up && raised {
                 self.alerts.finish().await;
                 raised = false;
@@ -124,8 +124,9 @@ impl Watch {
         }
     }
 
-    /// Behind which record to begin, so that everything within `memory` milliseconds before record `known` is read. The log is
-    /// searched by time; where it was cut at its beginning, from there.
+    /// Returns the record after which to begin, so that everything within `memory` milliseconds before record `known` is read.
+    ///
+    /// Searches the log by time. If the log's beginning was removed, starts at what is left.
     async fn beginning(&self, known: u64, memory: u64) -> u64 {
         let directory = self.audit.directory().to_owned();
         let time_of = move |sequence: u64| -> Option<u64> {
@@ -156,7 +157,7 @@ impl Watch {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 fn millis(time: Time) -> u64 {
     let seconds = u64::try_from(time.unix_seconds()).unwrap_or(0);
     seconds.saturating_mul(1_000).saturating_add((time.subsecond_nanos() / 1_000_000).into())

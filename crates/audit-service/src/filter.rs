@@ -1,4 +1,4 @@
-//! Which records a client means: the same for queries, streams and exports.
+//! Filters records for a client: the same way for queries, streams and exports.
 
 use audit::{Event, Record, Time, Verdict};
 use refusal::Refusal;
@@ -6,11 +6,11 @@ use wire::v1::EventFilter;
 
 /// Longest text of a filter, bytes.
 const LONGEST: usize = 256;
-/// How many kinds a filter may name.
+/// Most kinds that a filter may name.
 const KINDS: usize = 32;
 const STATUSES: [&str; 4] = ["succeeded", "failed", "denied", "interrupted"];
 
-/// A filter that was checked. What is not given matches everything.
+/// A checked filter. A missing field matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     pub(crate) run: Option<String>,
@@ -29,7 +29,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Checks what a client sent.
+    /// Checks the filter that a client sent.
     pub fn from_wire(wire: EventFilter) -> Result<Self, Refusal> {
         if wire.kinds.len() > KINDS {
             return Err(Refusal::invalid("filter.kinds", format!("at most {KINDS}")));
@@ -57,7 +57,7 @@ impl Filter {
         })
     }
 
-    /// Whether a record, which stands on `line`, is meant.
+    /// Returns true if the filter matches a record, whose text is `line`.
     pub fn matches(&self, record: &Record, line: &str) -> bool {
         let event = &record.event;
         let same =
@@ -78,22 +78,22 @@ impl Filter {
     }
 }
 
-/// When a record was written, nanoseconds since 1970.
+/// Returns when a record was written, nanoseconds since 1970.
 pub(crate) fn time_of(record: &Record) -> i64 {
     nanos_of(record.time)
 }
 
-/// A record's time, nanoseconds since 1970.
+/// Returns a record's time, nanoseconds since 1970.
 pub(crate) fn nanos_of(time: Time) -> i64 {
     nanos(time.unix_seconds(), i32::try_from(time.subsecond_nanos()).unwrap_or(0))
 }
 
-/// How a call ended, as it stands in the log.
+/// Returns how a call ended, as written in the log.
 pub(crate) fn status_of(event: &Event) -> Option<&'static str> {
     status_name(event.outcome.as_ref()?.status)
 }
 
-/// A status as it stands in the log. One of a later version has no name.
+/// Returns the name of a status in the log. A status of a later version has none.
 pub(crate) fn status_name(status: audit::Status) -> Option<&'static str> {
     use audit::Status::{Denied, Failed, Interrupted, PendingApproval, Succeeded};
     Some(match status {
@@ -106,7 +106,7 @@ pub(crate) fn status_name(status: audit::Status) -> Option<&'static str> {
     })
 }
 
-/// The stable reason of an end, or of a refusal. Why something is allowed is a sentence, and none.
+/// Returns the stable reason of an end, or of a refusal. The reason for allowing something is a free text, and does not count.
 pub(crate) fn reason_of(event: &Event) -> Option<&str> {
     if let Some(outcome) = &event.outcome {
         return outcome.reason.as_deref();
@@ -126,7 +126,7 @@ fn text(field: &'static str, text: String) -> Result<Option<String>, Refusal> {
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
-/// A text to be found in a line, where it stands as JSON writes it.
+/// A text to find in a line, in its JSON form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Needle(Vec<u8>);
 

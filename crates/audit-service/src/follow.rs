@@ -1,8 +1,7 @@
-//! Reading the log for a subscriber: first what is there, then what comes, nothing skipped and nothing twice.
+//! Reads the log for a subscriber: first the existing records, then new ones, each exactly once and without gaps.
 //!
-//! A subscriber reads at its own pace and only up to the durable head, so that a slow one costs the writer nothing and
-//! none sees a record that a crash could take back: near the head what the writer left for all, further behind the
-//! segments.
+//! A subscriber reads at its own pace and only up to the durable head. So a slow one costs the writer nothing, and none sees a
+//! record that a crash could take back. Near the head it reads the tail that all subscribers share, and farther back the segments.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,15 +14,15 @@ use tokio::sync::watch;
 
 use crate::tail::{Line, Tail};
 
-/// Records read in one go.
+/// Most records that are read at once.
 const BATCH: u64 = 256;
 
-/// A subscriber's place in the log.
+/// A subscriber's position in the log.
 pub struct Follow {
     directory: PathBuf,
     next: u64,
     tail: Arc<Tail>,
-    /// For what the tail does not have.
+    /// Reads records that are no longer in the tail.
     reader: Option<Reader>,
     waits: bool,
     linger: Duration,
@@ -43,13 +42,13 @@ impl Follow {
         Self { directory, next, tail, reader: None, waits: follow, linger, head }
     }
 
-    /// Lets what comes wait for company for so long, so that many records wake the follower once.
+    /// Waits so long after a first new record for more, so that many records wake the subscriber once.
     #[must_use]
     pub fn lingering(self, time: Duration) -> Self {
         Self { linger: time, ..self }
     }
 
-    /// The next records, waiting for some when following; `None` at the end.
+    /// Returns the next records; waits for some when following. `None`: the log has ended.
     pub async fn next(&mut self) -> Result<Option<Vec<Arc<Line>>>, Refusal> {
         loop {
             let head = self.head.borrow_and_update().map_or(0, |head| head.sequence);

@@ -1,7 +1,7 @@
-//! Checkpoints sent elsewhere: what is kept out of this host's reach proves later that nothing was written anew.
+//! Sends checkpoints elsewhere. A checkpoint out of this host's reach proves later that the log was not rewritten.
 //!
-//! A newer checkpoint says all that an older one said, so only the last one is ever sent, and a receiver that is slow or
-//! gone costs nothing but itself: the writer never waits.
+//! A newer checkpoint covers all that an older one covers, so only the last one is ever sent. A slow or missing receiver delays
+//! only itself: the writer never waits.
 
 #![expect(clippy::disallowed_methods, reason = "the checkpoint file that the configuration names")]
 
@@ -18,20 +18,21 @@ use webhook::{Endpoint, Failed, Sender, backoff};
 
 use crate::thread::Signed;
 
-/// Between attempts to append one checkpoint: the first, and the longest.
+/// First and longest pause between attempts to append one checkpoint.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 #[derive(Debug)]
 pub struct Couriers {
-    /// Each is appended to this file, an empty line between.
+    /// File to which each checkpoint is appended, with an empty line between.
     pub file: Option<PathBuf>,
-    /// Each is posted there, signed.
+    /// Webhook to which each checkpoint is posted, signed.
     pub webhook: Option<(Endpoint, Sender)>,
 }
 
 impl Couriers {
-    /// Delivers until the log is closed and its last checkpoint is delivered. Ends when it cannot be then. Neither waits
-    /// for the other.
+    /// Delivers until the log is closed and its last checkpoint is delivered. Ends without that delivery if it fails then.
+    ///
+    /// File and webhook do not wait for each other.
     pub async fn run(self, checkpoints: watch::Receiver<Option<Signed>>) {
         let Self { file, webhook } = self;
         let appended = follow(file, checkpoints.clone(), async |file, (checkpoint, _), newer| {
@@ -45,7 +46,7 @@ impl Couriers {
     }
 }
 
-/// Has each checkpoint delivered there, if there is a place, until that says that nothing more is wanted.
+/// Delivers each checkpoint to a place, if there is one, until `deliver` returns false.
 async fn follow<P>(
     place: Option<P>,
     mut checkpoints: watch::Receiver<Option<Signed>>,
@@ -65,8 +66,8 @@ async fn follow<P>(
     }
 }
 
-/// Tries until it succeeds, a newer one is there, the log is closed, or it has been tried as often as it may be. False:
-/// nothing more is wanted there.
+/// Retries until it succeeds, a newer checkpoint exists, the log is closed, or all attempts are used up. Returns false if the
+/// receiver accepts no further checkpoints.
 async fn post(
     endpoint: &Endpoint,
     sender: &Sender,
@@ -106,7 +107,7 @@ fn message((checkpoint, key): &Signed) -> Vec<u8> {
     json!({ "type": "audit.checkpoint", "timestamp": now, "data": data }).to_string().into_bytes()
 }
 
-/// Waits before the next attempt. False: a newer checkpoint is there, which the caller sees again, or the log is closed.
+/// Waits before the next attempt. Returns false if a newer checkpoint exists, which the caller sees again, or if the log is closed.
 async fn rest(pause: Duration, newer: &mut watch::Receiver<Option<Signed>>) -> bool {
     tokio::select! {
         () = tokio::time::sleep(pause) => true,
@@ -119,7 +120,7 @@ async fn rest(pause: Duration, newer: &mut watch::Receiver<Option<Signed>>) -> b
     }
 }
 
-/// Tries until it succeeds, a newer one is there, or the log is closed.
+/// Retries until it succeeds, a newer checkpoint exists, or the log is closed.
 async fn deliver(file: &Path, checkpoint: Checkpoint, newer: &mut watch::Receiver<Option<Signed>>) {
     let mut pause = PAUSES.0;
     loop {
@@ -138,7 +139,7 @@ async fn deliver(file: &Path, checkpoint: Checkpoint, newer: &mut watch::Receive
     }
 }
 
-/// One write, so that a reader finds whole checkpoints.
+/// Appends with one write, so that a reader finds whole checkpoints.
 fn append(path: &Path, note: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).mode(0o644).open(path)?;
     let text = if file.metadata()?.len() == 0 { note.to_owned() } else { format!("\n{note}") };

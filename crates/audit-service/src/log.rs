@@ -1,4 +1,4 @@
-//! The daemon's side of the audit log: one thread owns the writer, everybody else hands it events.
+//! Runs the audit log in the daemon: one thread owns the writer, and all others send it events.
 //!
 //! ```text
 //!  record(event) ──► bounded queue ──► writer thread ──one write, one fdatasync──► log
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Invariants:
-//! * an event that was taken is written, in order, sooner or later: while the disk fails it waits, and the log is
-//!   opened again every second;
-//! * while it waits, or its disk has room for nothing but the ends of what is under way, [`AuditLog::check`] refuses: no sink, no
-//!   call;
-//! * a full queue makes callers wait; nothing is dropped.
+//! * an accepted event is written, in order, sooner or later: while the disk fails it waits, and the writer tries to open the log
+//!   again every second;
+//! * meanwhile [`AuditLog::check`] refuses, so that no call begins without a log. It also refuses while the disk has space for
+//!   nothing but the ends of calls under way;
+//! * a full queue makes callers wait; no event is dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,26 +27,25 @@ use crate::index::Index;
 use crate::tail::{Line, Tail};
 use crate::thread::{self, Entry, Job, Own, Signed, Signing, Told, Unavailable};
 
-/// How long what is left at an orderly stop may wait for a disk that fails.
+/// Longest time that events wait for a failing disk at an orderly stop.
 pub const LAST_WAIT: std::time::Duration = thread::LAST_WAIT;
 
-/// Until a disk that has just failed for want of room is known to be full.
+/// Time after which a failure for lack of space is known as a full disk.
 const NOTICED: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// Events that may wait for the writer.
+/// Most events that may wait for the writer.
 const QUEUE: usize = 4_096;
 
-/// How the log is written and signed.
+/// Settings for writing and signing the log.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// When a segment is full.
+    /// Limits at which a segment is full.
     pub limits: Limits,
-    /// The file of the key that signs checkpoints, and the number of records after which one is due. `None`: nothing is
-    /// signed.
+    /// The file of the key that signs checkpoints, and the number of records after which one is due. `None`: the log is not signed.
     pub signing: Option<(PathBuf, u64)>,
 }
 
-/// Why the log cannot be had.
+/// The reason why the log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -64,27 +63,27 @@ pub struct AuditLog {
     queue: mpsc::Sender<Job>,
     head: watch::Receiver<Option<Head>>,
     available: watch::Receiver<bool>,
-    /// The state disk has no room for more calls.
+    /// True while the state disk has no space for further calls.
     full: watch::Receiver<bool>,
-    /// Events that the queue has taken.
+    /// Number of events that the queue has accepted.
     taken: AtomicU64,
-    /// Events of those that are on disk.
+    /// Number of these events that are on disk.
     written: watch::Receiver<u64>,
     checkpoints: watch::Receiver<Option<Signed>>,
     /// Held while segments are compressed or removed, and while all of them are read.
     tidying: Mutex<()>,
     directory: PathBuf,
-    /// For all who follow the log.
+    /// The last records, for all subscribers.
     tail: Arc<Tail>,
     redactor: Redactor,
-    /// Set, and the thread woken, when somebody waits for what is in the queue.
+    /// Set, with a wake-up of the thread, when a caller waits for queued events.
     hurry: Arc<AtomicBool>,
     thread: std::thread::Thread,
 }
 
 impl AuditLog {
-    /// Opens the log in `directory` and starts its writer. The thread ends when the last handle is gone; join it to
-    /// know that everything is on disk.
+    /// Opens the log in `directory` and starts its writer. The thread ends when the last handle is dropped; join it to know that
+    /// everything is on disk.
     pub fn open(
         directory: &Path,
         settings: Settings,
@@ -100,7 +99,7 @@ impl AuditLog {
             Some((key, every)) => {
                 let signer = writer.signer(&key)?;
                 tracing::info!(key = %signer.verifier_key(), "the audit log's checkpoints are signed with this key");
-                // What a repair left, and what an earlier daemon could not sign any more.
+                // Signs the records of a repair, and those that an earlier daemon could not sign.
                 let key = signer.verifier_key().to_string();
                 latest.send_replace(writer.checkpoint(&signer)?.map(|checkpoint| (checkpoint, key)));
                 Some(Signing { signer, every, latest })
@@ -139,7 +138,7 @@ impl AuditLog {
         Ok((log, opened, join))
     }
 
-    /// The same log on a disk that may be `full`.
+    /// Returns the same log, on a disk that may be `full`.
     #[must_use]
     pub fn on(self, full: watch::Receiver<bool>) -> Self {
         Self { full, ..self }
@@ -152,8 +151,10 @@ impl AuditLog {
         answer.await.map_err(|_| Unavailable)?
     }
 
-    /// The same of what makes room on the disk: where that is full, the event is taken and written as soon as there is room, and
-    /// whoever makes it need not wait.
+    /// Records the removal of data that frees space on the disk.
+    ///
+    /// If the disk is full, the event is accepted and written once there is space, and the caller need not wait before it frees
+    /// some.
     pub async fn record_removal(&self, event: Event) -> Result<(), Unavailable> {
         let is_full = || {
             let mut full = self.full.clone();
@@ -165,14 +166,14 @@ impl AuditLog {
             answer = answer => answer.map_err(|_| Unavailable)?.map(drop),
             true = is_full() => return Ok(()),
         };
-        // The log noticed first that there is no room. It has the event all the same.
+        // The log noticed the lack of space first. It has accepted the event all the same.
         if recorded.is_err() && tokio::time::timeout(NOTICED, is_full()).await.is_ok_and(|full| full) {
             return Ok(());
         }
         recorded
     }
 
-    /// Records an event without waiting for the disk. Waits only for room in the queue.
+    /// Records an event without waiting for the disk. Waits only for space in the queue.
     pub async fn enqueue(&self, event: Event) -> Result<(), Unavailable> {
         self.send(event, None).await
     }
@@ -192,19 +193,19 @@ impl AuditLog {
         Ok(())
     }
 
-    /// Signs everything up to here and gives the last checkpoint with its key, which may be an earlier one when nothing came since.
+    /// Signs everything up to here. Returns the last checkpoint with its key: an earlier one if the log has not grown since.
     pub async fn checkpoint(&self) -> Result<Signed, Unavailable> {
         self.own(Own::Checkpoint).await?;
         self.checkpoints.borrow().clone().ok_or(Unavailable)
     }
 
-    /// Goes over to a new key, for which the old one vouches, and gives the first checkpoint that it signed.
+    /// Changes to a new key, for which the old one vouches. Returns the first checkpoint that the new key signed.
     pub async fn rotate(&self) -> Result<Signed, Unavailable> {
         self.own(Own::Rotate).await?;
         self.checkpoint().await
     }
 
-    /// Puts on record that the oldest segments go.
+    /// Records the removal of the oldest segments.
     pub(crate) async fn remove(&self, removal: Removal) -> Result<(), Unavailable> {
         self.own(Own::Remove(Box::new(removal))).await
     }
@@ -223,24 +224,23 @@ impl AuditLog {
         self.checkpoints.clone()
     }
 
-    /// Records up to this one were removed: nobody is shown them any more.
+    /// Forgets removed records up to this one, so that no subscriber gets them.
     pub(crate) fn forget(&self, last: u64) {
         self.tail.forget(last);
     }
 
-    /// While this is held no segment is compressed or removed.
+    /// Keeps all segments from being compressed or removed while the guard is held.
     pub async fn hold_segments(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.tidying.lock().await
     }
 
-    /// Has the thread write what it has, instead of waiting for more.
+    /// Has the thread write the queued events now.
     fn hurry(&self) {
         self.hurry.store(true, Ordering::Release);
         self.thread.unpark();
     }
 
-    /// Waits until everything that was taken before is on disk, or until the disk fails: whoever has had an answer
-    /// finds its records.
+    /// Waits until all accepted events are on disk, or until the disk fails. A client that has its answer then finds its records.
     pub async fn settle(&self) {
         let taken = self.taken.load(Ordering::Acquire);
         let (mut written, mut available) = (self.written.clone(), self.available.clone());
@@ -251,12 +251,12 @@ impl AuditLog {
         }
     }
 
-    /// Whether events reach the disk.
+    /// Returns true if events reach the disk.
     pub fn is_available(&self) -> bool {
         *self.available.borrow()
     }
 
-    /// Whether anything new may begin.
+    /// Returns an error if no new call may begin.
     pub fn check(&self) -> Result<(), Refusal> {
         if !self.is_available() {
             return Err(Unavailable.into());
@@ -271,7 +271,7 @@ impl AuditLog {
         Ok(())
     }
 
-    /// Resolves when [`Self::check`] says something else than that things may begin, or may not.
+    /// Waits until [`Self::check`] no longer has the result `admits`.
     pub async fn changed_from(&self, admits: bool) {
         let (mut available, mut full) = (self.available.clone(), self.full.clone());
         while (*available.borrow_and_update() && !*full.borrow_and_update()) == admits {
@@ -283,12 +283,12 @@ impl AuditLog {
         }
     }
 
-    /// The last durable record.
+    /// Returns the last durable record.
     pub fn head(&self) -> Option<Head> {
         *self.head.borrow()
     }
 
-    /// Reads the log after `sequence`; with `follow` it goes on for ever.
+    /// Reads the log after `sequence`; with `follow`, forever.
     pub fn read_after(&self, sequence: u64, follow: bool) -> Follow {
         Follow::new(&self.directory, self.tail.clone(), sequence, follow, self.head.clone())
     }
@@ -302,7 +302,7 @@ impl AuditLog {
         &self.directory
     }
 
-    /// Hides secrets in what is shown to reviewers and kept beside the log.
+    /// Returns the redactor, which hides secrets in reviews and in data beside the log.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }

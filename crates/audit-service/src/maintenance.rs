@@ -1,4 +1,4 @@
-//! What the log needs from time to time: a checkpoint, and old segments compressed or removed.
+//! Maintains the log at intervals: makes checkpoints, and compresses or removes old segments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::log::AuditLog;
 
-/// Old segments are looked for this often, or more often when they grow old sooner.
+/// Time between checks for old segments; shorter if they become old sooner.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How often, and what becomes of what is old.
+/// Intervals, and the policy for old segments.
 #[derive(Debug, Clone)]
 pub struct Maintenance {
-    /// Between two checkpoints of a log that grows.
+    /// Time between two checkpoints of a growing log.
     pub checkpoint_interval: Duration,
-    /// What becomes of old segments.
+    /// Ages at which segments are compressed or removed.
     pub policy: Policy,
 }
 
 impl Maintenance {
-    /// Until `stop`. Only records up to the one that `released` names are removed: no start needs them.
+    /// Runs until `stop`. Removes only records up to the one that `released` returns: no start needs them.
     pub async fn run<F: Future<Output = u64>>(
         self,
         log: Arc<AuditLog>,
@@ -37,7 +37,7 @@ impl Maintenance {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                // What goes wrong is said by the thread; the next tick tries again.
+                // The thread logs its failures; the next tick retries.
                 _ = sign.tick() => { let _ = log.checkpoint().await; }
                 _ = tidy.tick() => {
                     let released = released().await;

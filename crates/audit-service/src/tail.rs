@@ -1,20 +1,19 @@
-//! The end of the log, kept for all who follow it.
+//! Keeps the end of the log for all subscribers.
 //!
-//! What the writer has made durable it leaves here, so that whoever follows the log near its head neither reads nor
-//! proves again what this process wrote a moment ago. Those that are further behind read the segments. What is kept is
-//! bounded, and nobody waits for a slow one.
+//! The writer puts durable records here. So a subscriber near the log's head neither reads nor verifies records that this process
+//! wrote a moment ago. A subscriber farther back reads the segments. The tail is bounded, and does not wait for slow subscribers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use audit::Record;
 
-/// How many records the tail keeps.
+/// Most records that the tail keeps.
 const RECORDS: usize = 12_288;
-/// Bytes of their lines.
+/// Most bytes of their lines.
 const BYTES: usize = 8 * 1024 * 1024;
 
-/// A record and the line that it stands on, without its line feed.
+/// A record and its line, without the line feed.
 #[derive(Debug, Clone)]
 pub struct Line {
     pub record: Record,
@@ -31,7 +30,7 @@ struct Recent {
     bytes: usize,
 }
 
-/// A line, and at which byte of its segment it begins.
+/// A line, and the byte of its segment at which it begins.
 #[derive(Debug, Clone)]
 pub(crate) struct Placed {
     pub(crate) line: Arc<Line>,
@@ -63,8 +62,7 @@ impl Recent {
 }
 
 impl Tail {
-    /// Adds durable records, before anybody is told that they are there. They are one after the other in their segment,
-    /// from its byte `place`.
+    /// Adds durable records, before subscribers learn of them. They are adjacent in their segment, from its byte `place`.
     pub(crate) fn push(&self, lines: &[Arc<Line>], mut place: u64) {
         let mut recent = self.recent();
         for line in lines {
@@ -73,7 +71,7 @@ impl Tail {
         }
     }
 
-    /// Forgets what was removed from the log.
+    /// Forgets records that were removed from the log.
     pub(crate) fn forget(&self, last: u64) {
         let mut recent = self.recent();
         while recent.lines.front().is_some_and(|first| first.sequence() <= last) {
@@ -82,7 +80,7 @@ impl Tail {
         }
     }
 
-    /// The records from `next` to `last`, as far as they are here and no more than `most`. `None`: read the segments.
+    /// Returns at most `most` of the records from `next` to `last`, as far as they are here. `None`: read the segments.
     pub(crate) fn from(&self, next: u64, last: u64, most: usize) -> Option<Vec<Placed>> {
         let recent = self.recent();
         let first = recent.lines.front()?.sequence();

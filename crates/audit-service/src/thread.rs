@@ -1,5 +1,4 @@
-//! The thread that owns the writer: batches what waits, signs what was written, and brings the log back after the disk has
-//! failed.
+//! Owns the writer, in one thread: writes events in batches, signs them, and reopens the log after the disk has failed.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -16,25 +15,25 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::tail::{Line, Tail};
 
-/// Events of one group commit.
+/// Most events of one group commit.
 const BATCH: usize = 512;
 
-/// How long events that nobody waits for may wait for company: a group commit of many calls that only read.
+/// Time that events without a waiting caller are collected, for a group commit of many calls that only read.
 const LINGER: Duration = Duration::from_millis(10);
 
-/// Between attempts to open a failed log again.
+/// Time between attempts to reopen a failed log.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long what is left at the end may wait for a disk that fails.
+/// Longest time that the last events may wait for a failing disk.
 pub(crate) const LAST_WAIT: Duration = Duration::from_secs(20);
 
-/// One event, and who waits for it.
+/// One event, and the channel of a caller that waits for it.
 pub(crate) struct Entry {
     pub(crate) event: Event,
     pub(crate) written: Option<oneshot::Sender<Result<Arc<Line>, Unavailable>>>,
 }
 
-/// The log cannot be written now.
+/// The error that the log cannot be written now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable;
 
@@ -47,61 +46,61 @@ impl From<Unavailable> for Refusal {
     }
 }
 
-/// What the queue takes.
+/// A job in the queue.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all are records, and one allocation less for each counts"
 )]
 pub(crate) enum Job {
     Record(Entry),
-    /// To be done by the log itself, between two batches.
+    /// A task of the log itself, done between two batches.
     Own(Own, oneshot::Sender<Result<(), Unavailable>>),
 }
 
-/// What the log does with itself.
+/// A task of the log itself.
 pub(crate) enum Own {
-    /// Sign what is there.
+    /// Sign the written records.
     Checkpoint,
-    /// Go over to a new key.
+    /// Change to a new key.
     Rotate,
-    /// Put a removal on record.
+    /// Record a removal.
     Remove(Box<Removal>),
 }
 
 /// A checkpoint, and the public key that signed it.
 pub type Signed = (Checkpoint, String);
 
-/// How the log is written and signed.
+/// Settings and state of the signing.
 pub(crate) struct Signing {
     pub(crate) signer: Signer,
-    /// A checkpoint is due after so many records.
+    /// Number of records after which a checkpoint is due.
     pub(crate) every: u64,
-    /// The last one, for whoever sends it elsewhere.
+    /// The last checkpoint, for its couriers.
     pub(crate) latest: watch::Sender<Option<Signed>>,
 }
 
 pub(crate) struct Told {
     pub(crate) head: watch::Sender<Option<Head>>,
     pub(crate) available: watch::Sender<bool>,
-    /// How many events are on disk since the start.
+    /// Number of events on disk since the start.
     pub(crate) written: watch::Sender<u64>,
-    /// The last records, for who follows the log.
+    /// The last records, for all subscribers.
     pub(crate) tail: Arc<Tail>,
 }
 
 pub(crate) struct Thread {
-    /// `None` while the log could not be opened again.
+    /// `None` while the log could not be reopened.
     writer: Option<Writer>,
     directory: PathBuf,
     limits: Limits,
-    /// `None`: nothing is signed.
+    /// `None`: the log is not signed.
     signing: Option<Signing>,
-    /// Taken and not yet done.
+    /// Accepted tasks that are not done yet.
     own: Vec<(Own, oneshot::Sender<Result<(), Unavailable>>)>,
-    /// Taken and not yet written, oldest first. Longer than a batch only while the disk fails.
+    /// Accepted events that are not written yet, oldest first. Longer than a batch only while the disk fails.
     waiting: VecDeque<Entry>,
     told: Told,
-    /// Somebody waits: what is there is to be written now.
+    /// Set by a caller that waits: write the queued events now.
     hurry: Arc<AtomicBool>,
 }
 
@@ -119,7 +118,7 @@ impl Thread {
         Self { writer, directory, limits, signing, own, waiting, told, hurry }
     }
 
-    /// Writes until the last handle is gone. What cannot be written even then is said in the daemon's log.
+    /// Writes until the last handle is dropped. Logs how many events even then cannot be written.
     pub(crate) fn run(mut self, mut entries: mpsc::Receiver<Job>) {
         while let Some(job) = entries.blocking_recv() {
             let until = Instant::now() + LINGER;
@@ -127,7 +126,7 @@ impl Thread {
             self.take(&mut entries);
             while self.may_linger() {
                 let Some(rest) = until.checked_duration_since(Instant::now()) else { break };
-                // Ended early by whoever waits for the disk.
+                // A caller that waits for the disk ends the pause early.
                 std::thread::park_timeout(rest);
                 self.take(&mut entries);
                 if self.hurry.swap(false, Ordering::AcqRel) || entries.is_closed() {
@@ -154,7 +153,7 @@ impl Thread {
         }
     }
 
-    /// What waits in the queue, up to a batch.
+    /// Takes queued jobs, up to a batch.
     fn take(&mut self, entries: &mut mpsc::Receiver<Job>) {
         while self.waiting.len() < BATCH {
             let Ok(job) = entries.try_recv() else { break };
@@ -169,14 +168,14 @@ impl Thread {
         }
     }
 
-    /// Nobody waits for what is there, and more may come.
+    /// Returns true if no caller waits for the taken events, and there is space for more.
     fn may_linger(&self) -> bool {
         self.waiting.len() < BATCH
             && self.own.is_empty()
             && self.waiting.iter().all(|entry| entry.written.is_none())
     }
 
-    /// What the log has to do with itself: what was asked for, and a checkpoint when one is due.
+    /// Does the requested tasks, and makes a checkpoint if one is due.
     fn do_own(&mut self) {
         for (own, done) in std::mem::take(&mut self.own) {
             let result = self.do_one(own);
@@ -257,7 +256,7 @@ impl Thread {
         }
     }
 
-    /// Tells everyone who waits; their events stay and will be written.
+    /// Reports the failure to all waiting callers; their events stay and will be written.
     fn fail(&mut self) {
         self.writer = None;
         self.told.available.send_replace(false);
@@ -279,7 +278,7 @@ impl Thread {
                 return;
             }
         };
-        // A batch whose fsync failed may be on disk all the same, in whole or in part: those are not written twice.
+        // A batch whose fsync failed may be on disk all the same, in whole or in part: these events are not written twice.
         let acknowledged = self.told.head.borrow().map_or(0, |head| head.sequence);
         let survived = match survived(&self.directory, acknowledged, opened.head) {
             Ok(survived) => survived.min(self.waiting.len()),
@@ -306,8 +305,9 @@ pub(crate) fn lines(records: Vec<Record>, text: &[u8]) -> Vec<Arc<Line>> {
     records.into_iter().zip(texts).map(line).collect()
 }
 
-/// How many events of ours came after record `acknowledged`, up to `head`. An attempt to open the log that failed may
-/// have left the record of its repair among them.
+/// Returns how many of the daemon's events came after record `acknowledged`, up to `head`.
+///
+/// The record of a repair may be among them, from a failed attempt to open the log.
 fn survived(directory: &Path, acknowledged: u64, head: Option<Head>) -> Result<usize, ReadError> {
     let head = head.map_or(0, |head| head.sequence);
     let mut reader = Reader::from(directory, acknowledged);

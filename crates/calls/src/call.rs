@@ -1,4 +1,4 @@
-//! The story of a call: admit, record, execute, close.
+//! Makes a call, from the request to the answer: admit, record, execute, close.
 //!
 //! ```text
 //!  request ─► decode ─► admit ──refuse──────────────────────────────► receipt ─► answer
@@ -9,10 +9,12 @@
 //!             a former daemon's intent ─► resume ┘
 //! ```
 //!
-//! Invariants: one intent and one receipt for each call, refused ones included; the intent of a call with an effect is
-//! durable before the effect, which the host lane prepares meanwhile, its receipt before the answer; nothing is executed
-//! without a permit. A client that goes away leaves nothing half done: its call goes on in a task of its own. One that breaks
-//! has its receipt as well.
+//! Invariants:
+//! - Each call has one intent and one receipt, also a call that is refused or that panics.
+//! - The intent of a call with an effect is durable before the effect. The host lane prepares the effect meanwhile.
+//! - The receipt is durable before the answer is sent.
+//! - The executor runs no operation without a permit.
+//! - A client that disconnects leaves nothing half done: its call goes on in a task.
 
 mod access;
 mod asked;
@@ -68,7 +70,7 @@ use record::{Journal, Times};
 use slot::Slot;
 use standstill::Standstill;
 
-/// Makes a call, or finds it made already, and waits for what is to be said of it.
+/// Makes a call, or finds the one that the same request began, and waits for its answer.
 pub async fn call(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
@@ -77,7 +79,7 @@ pub async fn call(
     make(calls, principal, request, Client::default()).await
 }
 
-/// As [`call`], for a client that waits until `deadline` at most.
+/// Makes a call as [`call`] does, for a client that waits until `deadline` at most.
 pub async fn call_until(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
@@ -87,7 +89,7 @@ pub async fn call_until(
     make(calls, principal, request, Client { deadline, ..Client::default() }).await
 }
 
-/// As [`call`], for a download: what is read goes to `output`.
+/// Makes a call as [`call`] does, for a download: the bytes that are read go to `output`.
 pub async fn download(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
@@ -109,7 +111,7 @@ async fn make(
         Lookup::Call(call) => (call, None),
         Lookup::New(call, task) => (call, Some(task)),
     };
-    // A client that goes away takes this future with it, and leaves the story to a task.
+    // A client that disconnects drops this future; the task then goes on alone.
     let leaves = options.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
     let settled = call.settled(options.wait_for_approval);
     let Answer { response, refusal, .. } = match task {
@@ -124,12 +126,12 @@ async fn make(
     refusal.map_or(Ok(response), Err)
 }
 
-/// The operation that a request asks for under a profile's limits, without making a call of it.
+/// Returns the operation that a request asks for under a profile's limits, without making a call of it.
 pub fn operation(request: CallRequest, limits: &Limits, policy: &Policy) -> Result<Operation, Refusal> {
     decode::decode(request, limits, policy).operation
 }
 
-/// Who calls in a run.
+/// Returns the caller that the gateway judges: the principal, with the run's agent and role.
 fn caller(principal: &Principal, run: RunId, spec: &Spec) -> Caller {
     Caller {
         principal: principal.name.clone(),
@@ -139,21 +141,21 @@ fn caller(principal: &Principal, run: RunId, spec: &Spec) -> Caller {
     }
 }
 
-/// Whether a request names an agent that is not the run's.
+/// Returns true if a request names an agent that is not the run's.
 fn is_for_another(named: &str, spec: &Spec) -> bool {
     !named.is_empty() && named != spec.agent_id
 }
 
-/// The client of a call, while it is there.
+/// The connected client of a call.
 #[derive(Default)]
 struct Client {
-    /// The place of a download.
+    /// The sink of a download.
     download: Option<Arc<dyn OutputSink>>,
-    /// When it stops waiting for its answer.
+    /// The moment at which the client stops waiting for its answer.
     deadline: Option<Instant>,
-    /// It waits for people.
+    /// The client waits for reviewers' decisions.
     waits_for_approval: bool,
-    /// It wants a refusal in place of a wait for a reviewer of another call.
+    /// The client wants a refusal instead of a wait for the reviewer of another call.
     refuses_awaiting: bool,
 }
 
@@ -170,11 +172,11 @@ struct Admitted {
     run: Arc<Run>,
     permit: Permit,
     room: Slot,
-    /// Its run may stand still for it until it is over.
+    /// The hold that may keep the run frozen until the call is over.
     still: Standstill,
 }
 
-/// What came of an operation of a process, whose own use is counted when it ends.
+/// Wraps the outcome of an operation of a process. The process's own usage is counted when it ends.
 fn finished(outcome: Outcome) -> Finished {
     let usage = Usage::default();
     let bytes_out = match &outcome {
@@ -184,18 +186,18 @@ fn finished(outcome: Outcome) -> Finished {
     Finished { outcome, bound: Bound::default(), usage, bytes_in: 0, bytes_out }
 }
 
-/// What a refused or executed call comes to.
+/// The end of a refused or executed call.
 enum Close {
     Executed(Box<Finished>),
-    /// What a process that was started before was asked for.
+    /// The answer of a process that an earlier call started.
     Accessed(Box<ProcessView>),
     Refused(Refusal),
-    /// Something of ours broke on the way.
+    /// The daemon failed on the way.
     Broken(Refusal),
 }
 
 impl Close {
-    /// Bytes that the command wrote beyond those that are kept.
+    /// Returns the number of bytes that the command wrote beyond the `kept` ones.
     fn output_beyond(&self, kept: [u64; 2]) -> u64 {
         let Self::Executed(finished) = self else { return 0 };
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
@@ -228,7 +230,7 @@ impl CallTask {
         self.end(made.ok(), &form, journal, times).await;
     }
 
-    /// Those of the run's profile. Of a run that is gone no call is made, whatever they say.
+    /// Returns the limits of the run's profile. A run that is gone has the defaults: it gets no further call anyway.
     fn limits(&self) -> Limits {
         let run = self.calls.runs.living_run(self.call.run);
         let policy = self.calls.gateway.policy();
@@ -236,10 +238,10 @@ impl CallTask {
         profile.unwrap_or_default()
     }
 
-    /// The receipt, the answer, and what is kept. `made` is nothing when the call broke.
+    /// Writes the receipt, gives the answer and keeps the outcome. `made` is `None` when the call panicked.
     async fn end(self, made: Option<Close>, form: &ResponseFormat, mut journal: Journal, mut times: Times) {
         if self.call.answer().suspended {
-            // Its intent stays open, and its receipt comes with the next daemon.
+            // Its intent stays open; the next daemon writes its receipt.
             return;
         }
         let id = self.call.id;
@@ -259,10 +261,10 @@ impl CallTask {
         let kept = self.call.output.kept();
         journal.kept(kept);
         let unkept = close.output_beyond(kept);
-        // Before the receipt: an answer that no message holds fails the call.
+        // Before the receipt: an answer that is too large for a message fails the call.
         let facts = self.facts(form, times.execution);
         let mut response = form.respond(self.call.answer().response, &mut close, facts);
-        // A refusal of a call that had no intent yet has both written now.
+        // A call that is refused before it has an intent gets both records now.
         let recorded = journal.close(&self.calls.audit, &close, &mut times).await;
         response.output_not_kept_bytes = unkept;
         response.timings = Some(Timings {
@@ -291,7 +293,7 @@ impl CallTask {
         {
             lanes.answered();
         }
-        // Not before receipt and outcome are kept. When they could not be, the next daemon closes the call.
+        // Only after receipt and outcome are kept. If they could not be, the next daemon closes the call.
         if let Some(approval) = journal.approval_id().filter(|_| recorded.is_ok()) {
             self.calls.approvals.done(approval).await;
         }
@@ -305,7 +307,7 @@ impl CallTask {
         }
     }
 
-    /// Until there is a permit and room for the call, or there is none.
+    /// Waits until the call has a permit and a slot, or is refused.
     async fn admit(
         &self,
         decoded: Decoded,
@@ -315,11 +317,11 @@ impl CallTask {
         let run = match self.calls.runs.living_run(self.call.run) {
             Ok(run) => run,
             Err(gone) => {
-                // Whose it was is known of one that has ended, too.
+                // A run that has ended still has its owner on record.
                 if let Ok(ended) = self.calls.runs.get(self.call.run) {
                     journal.caller(&self.caller(&ended.spec));
                 }
-                // A call that is wrong in itself is told that first.
+                // A malformed request is refused as malformed first.
                 return Err(decoded.operation.err().unwrap_or(gone));
             }
         };
@@ -330,13 +332,13 @@ impl CallTask {
             journal.caller(&caller);
         }
         let patience = Patience::new(&self.client, decoded.limit, &self.limits());
-        // Refused before policy, and on record with whoever asked for it.
+        // Refused before the policy is asked, but recorded with its caller.
         let operation = decoded.operation?;
         self.check_agent(&decoded.agent_id, &spec)?;
         self.calls.runs.check_deny_list(&spec, self.calls.gateway.policy().profile(&spec.profile))?;
-        // While a reviewer is asked, others may be asked as well.
+        // While a reviewer decides on one call, further calls may ask as well.
         run.check_asking()?;
-        // The container has a directory of this name all the same.
+        // Checked here, since the container has this directory even without a package.
         if spec.pkg_path.is_none() && operation.paths().iter().any(|path| path.mount() == Mount::Pkg) {
             return Err(Refusal::new(Reason::SandboxViolation, "this run has no @pkg").with("mount", "@pkg"));
         }
@@ -386,8 +388,9 @@ impl CallTask {
         }
     }
 
-    /// What is true of a call that nobody cancelled and whose worker was ended with the run, or with the daemon: it is not started
-    /// again.
+    /// Returns the failure of a call that was not cancelled, but whose worker was ended with the run or with the daemon.
+    ///
+    /// Such a call is not started again.
     fn cut_off(&self, run: &Run, failure: &ToolFailure) -> Option<ToolFailure> {
         if failure.reason != Reason::Cancelled || self.call.cancel.is_cancelled() {
             return None;
@@ -407,7 +410,7 @@ impl CallTask {
         Some(ToolFailure::new(Reason::Cancelled, message))
     }
 
-    /// The agent that a request names must be the run's own.
+    /// Refuses a request that names an agent other than the run's, and records the attempt.
     fn check_agent(&self, named: &str, spec: &Spec) -> Result<(), Refusal> {
         if !is_for_another(named, spec) {
             return Ok(());
@@ -421,24 +424,24 @@ impl CallTask {
         caller(&self.principal, self.call.run, spec)
     }
 
-    /// Whether the run's profile has processes that stay.
+    /// Returns true if the run's profile allows background processes.
     fn has_processes(&self, run: &Run) -> bool {
         let policy = self.calls.gateway.policy();
         let verdict = policy.profile(&run.spec().profile).and_then(|profile| profile.operation("process"));
         verdict.is_some_and(|(_, verdict)| verdict < gateway::Verdict::Deny)
     }
 
-    /// A call that may be executed without asking anybody.
+    /// Returns the admission of a call that needs no reviewer.
     fn admitted(&self, run: Arc<Run>, permit: Permit, room: Slot) -> Admitted {
         Admitted { run, permit, room, still: Standstill::none(&self.calls, self.call.run) }
     }
 
-    /// Only dialects tell them.
+    /// Returns the facts of the call that dialects show to their models. A typed answer has none.
     fn facts(&self, form: &ResponseFormat, execution: Duration) -> Facts {
         if form.is_dialect() { facts::of(&self.calls, &self.call, execution) } else { Facts::default() }
     }
 
-    /// Where the output goes.
+    /// Returns the sink for the output of an operation.
     fn output(&self, operation: &Operation) -> Result<Arc<dyn OutputSink>, ToolFailure> {
         match &self.client.download {
             _ if !operation.is_download() => Ok(Arc::new(self.call.output.clone())),
@@ -450,7 +453,7 @@ impl CallTask {
         }
     }
 
-    /// Spends the permit in its lane. A run that stood still for the call goes on afterwards.
+    /// Executes the permit in its lane. Then it releases the run if it was frozen for this call.
     async fn execute(
         &self,
         admitted: Admitted,
@@ -538,7 +541,7 @@ impl CallTask {
         if let Some(command) = command
             && let Some(left) = ops::not_ended(command)
         {
-            // Nothing may run on unseen: a command that cannot be ended costs the run its container.
+            // No process may run on unobserved: a command that cannot be ended costs the run its container.
             run.fail(format!("{left} processes of a command could not be ended")).await;
         }
         Close::Executed(Box::new(finished))

@@ -1,7 +1,7 @@
-//! Who tried what only others may: on record, so that anomaly detection and auditors see it.
+//! Records attempts to do something that the caller may not do, so that anomaly detection and auditors see them.
 //!
-//! An attempt costs whoever makes it nothing, and a record costs a place on disk. So each principal, address and run has a number
-//! of records a minute; what is beyond is counted, and the count stands in the next record.
+//! An attempt costs its maker nothing, but a record costs space on disk. So each principal, address and run has a number of records
+//! a minute. Further attempts are only counted, and the next record has the count.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,32 +13,32 @@ use audit_service::AuditLog;
 use identity::{Principal, RunId};
 use serde_json::json;
 
-/// Records of one principal, address and run within [`WINDOW`].
+/// Most records of one principal, address and run within [`WINDOW`].
 const MOST: u32 = 30;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Of those, as many are kept apart; those beyond share one place.
+/// Most combinations that are counted separately; further ones share one counter.
 const APART: usize = 1_024;
 
-/// What was tried.
+/// The kind of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// To call a method that needs a role.
+    /// Calling a method that needs a role.
     Method,
-    /// To call a method with a run's token that is not for the run's tools.
+    /// Calling a method that run tokens may not call, with a run's token.
     MethodWithToken,
-    /// To use another run with a run's token.
+    /// Using another run with a run's token.
     OtherRun,
-    /// To act for another agent than the run's.
+    /// Acting for an agent other than the run's.
     OtherAgent,
-    /// To get in with a token that is none.
+    /// Connecting with an invalid token.
     BadToken,
     ExpiredToken,
     RevokedToken,
-    /// To get in with a token from an address for which it is not, or where no token counts.
+    /// Using a token from an address for which it is not valid, or where no token is accepted.
     TokenElsewhere,
-    /// To call a method with an API token that no such token opens.
+    /// Calling a method that no API token opens, with an API token.
     MethodWithApiToken,
-    /// To get in with a client certificate that is none, or with none where one is needed.
+    /// Connecting with an invalid client certificate, or with none where one is needed.
     BadCertificate,
 }
 
@@ -79,7 +79,7 @@ impl Escalations {
         Self { audit, counted: Mutex::default() }
     }
 
-    /// Records an attempt, without waiting for it. `target` is what it aimed at, such as a method.
+    /// Records an attempt, without waiting for the log. `target` is the object of the attempt, such as a method.
     pub fn report(&self, principal: &Principal, run: Option<RunId>, attempt: Attempt, target: &str) {
         let who = (principal.name.clone(), principal.address, run.or(principal.run));
         let Some(left_out) = self.admit(who, Instant::now()) else { return };
@@ -104,7 +104,7 @@ impl Escalations {
         });
     }
 
-    /// How many were left out before this one; `None` when this one is left out, too.
+    /// Returns how many attempts were left out since the last record. `None`: this one is left out as well.
     fn admit(&self, who: Who, now: Instant) -> Option<u64> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.len() >= APART && !counted.contains_key(&who) {

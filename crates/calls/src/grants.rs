@@ -1,8 +1,8 @@
-//! Permissions that operators give and take: recorded, kept, in force, in this order.
+//! Changes the permissions that operators give and take: records a change, keeps it, puts it into force, in this order.
 //!
-//! A change is on record before it counts, and it counts before it is answered. One that cannot be kept is the stricter way
-//! all the same: what it gives is taken back, on record as well, so that the log says what holds; what it takes is in force, and
-//! is tried to be kept again until it is.
+//! A change is on record before it counts, and it counts before the operator gets the answer. A change that cannot be kept takes
+//! the stricter way. A grant is withdrawn, on record as well, so that the log says which permissions hold. A revocation is in
+//! force, and the daemon retries until it is kept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use store::{Store, StoreError};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// Characters of a reason.
+/// Most characters of a reason.
 const MAX_REASON: usize = 1_000;
-/// Between attempts to keep what could not be kept.
+/// Time between attempts to keep a change.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Who changes something that nobody asked for.
+/// Principal of changes that the daemon makes itself.
 const DAEMON: &str = "cofferd";
 
 /// The permissions of this daemon.
@@ -30,18 +30,19 @@ pub struct Grants {
     store: Store,
     audit: Arc<AuditLog>,
     gateway: Arc<Gateway>,
-    /// One change at a time: the last one on record is the one in force. With what takes, is in force and could not be kept.
+    /// One change at a time: the last one on record is the one in force. Holds revocations that are in force and could not be kept
+    /// yet.
     changing: Mutex<Vec<Permission>>,
 }
 
 impl Grants {
-    /// With those that the store has, which are in force from here on.
+    /// Opens the permissions of the store and puts them into force.
     pub fn open(store: Store, audit: Arc<AuditLog>, gateway: Arc<Gateway>) -> Result<Arc<Self>, StoreError> {
         gateway.set_permissions(Permissions::of(store.permissions_in_force(now())?));
         Ok(Arc::new(Self { store, audit, gateway, changing: Mutex::default() }))
     }
 
-    /// Gives or takes. The permission has everything but its id and its time.
+    /// Grants or revokes. The permission has all fields but its id and its time.
     pub async fn add(&self, permission: Permission) -> Result<Permission, Refusal> {
         let mut owed = self.changing.lock().await;
         let now = now();
@@ -94,7 +95,7 @@ impl Grants {
         let ended = Ended { by: principal.to_owned(), at: now, reason: reason.to_owned() };
         let permission = Permission { ended: Some(ended), ..permission };
         match effect {
-            // What ends a grant takes.
+            // The end of a grant is in force even if it cannot be kept, like a revocation.
             Effect::Grant => {
                 self.record(&permission, Effect::Revocation, principal, reason).await?;
                 self.gateway.set_permissions(before.without(&id));
@@ -109,7 +110,7 @@ impl Grants {
         Ok(permission)
     }
 
-    /// So many permissions, newest first, behind the one named.
+    /// Returns the `most` newest permissions, newest first; with `before`, those older than the named one.
     pub async fn list(
         &self,
         before: Option<String>,
@@ -146,7 +147,7 @@ impl Grants {
         self.audit.record(event).await.map(drop).map_err(Refusal::from)
     }
 
-    /// Keeps what gives: a grant, or the end of a revocation. Where that fails, the log says that it never held.
+    /// Keeps a grant, or the end of a revocation. If that fails, the log says that it never held.
     async fn keep_gift(&self, permission: &Permission, owed: &mut Vec<Permission>) -> Result<(), Refusal> {
         if self.keep(permission, owed).await {
             return Ok(());
@@ -161,7 +162,7 @@ impl Grants {
         ))
     }
 
-    /// Keeps what takes, which is in force already.
+    /// Keeps a revocation, or the end of a grant, which is in force already.
     async fn keep_taken(&self, permission: &Permission, owed: &mut Vec<Permission>) -> Result<(), Refusal> {
         if self.keep(permission, owed).await {
             return Ok(());
@@ -173,7 +174,7 @@ impl Grants {
         ))
     }
 
-    /// Whether it is in the store, where it stands in place of whatever was owed of the same permission.
+    /// Stores the permission, in place of an owed change of the same permission. Returns true if it is stored.
     async fn keep(&self, permission: &Permission, owed: &mut Vec<Permission>) -> bool {
         let (kept, now) = (permission.clone(), now());
         let kept = self.store.with(move |store| store.put_permission(&kept, now)).await;
@@ -186,7 +187,7 @@ impl Grants {
         kept.is_ok()
     }
 
-    /// Tries again to keep what takes and could not be kept, until `stop` and once more then.
+    /// Retries to keep owed changes, until `stop` and once more then.
     pub async fn keep_owed(&self, stop: CancellationToken) {
         let mut stopping = false;
         while !stopping {
@@ -208,7 +209,7 @@ impl Grants {
     }
 }
 
-/// The gateway's clock is the system's.
+/// Returns the time of the system's clock, which is the gateway's.
 pub fn now() -> UnixMillis {
     SystemClock.now()
 }

@@ -45,11 +45,11 @@ pub struct Calls {
     pub runs: Arc<Runs>,
     /// Calls under way and lately finished.
     pub table: CallTable,
-    /// What commands wrote.
+    /// The output of commands.
     pub spool: Arc<Spool>,
-    /// What outlives its call.
+    /// Background processes, which outlive their calls.
     pub processes: Processes,
-    /// Room on the disk that has all of that.
+    /// Limits on the disk space of all of that.
     pub quotas: Arc<Quotas>,
     pub store: Store,
     /// MCP servers that the policy names.
@@ -58,6 +58,6 @@ pub struct Calls {
     pub tasks: TaskTracker,
     /// Cancelled when the daemon stops.
     pub stop: CancellationToken,
-    /// What becomes of runs at an orderly stop.
+    /// The fate of runs at an orderly stop.
     pub on_stop: OnStop,
 }

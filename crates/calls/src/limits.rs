@@ -1,12 +1,13 @@
-//! The gateway's counters, kept over a restart, and shown.
+//! Keeps the gateway's counters over a restart, and shows them.
 //!
-//! The audit log has an intent for each call that was counted, durable before any effect: it is the truth, and nothing is
-//! written on a call's path for the limits' sake. So that a start need not read a day of it, the counters are copied to
-//! `limits.json` now and then and at an orderly stop; the start takes the copy and counts the intents behind it. What a
-//! crash can lose is what the log itself can lose: calls that only read of the last 10 ms. It is never more than that,
-//! and on the other side a call that was under way when the copy was made may be counted twice.
+//! The audit log is the truth: it has an intent for each call that was counted, durable before any effect. So the limits write
+//! nothing on a call's path. A start need not read a day of the log, because the counters are copied to `limits.json` now and then
+//! and at an orderly stop. The start reads the copy and counts the intents after it.
 //!
-//! Throttles are in the same copy. Each is on record before it is in force, so that it is found behind the copy as well.
+//! A crash loses at most the calls that the log itself can lose: those of the last 10 ms that only read. On the other side, a call
+//! that was under way when the copy was made may be counted twice.
+//!
+//! Throttles are in the same copy. Each is on record before it is in force, so that a start finds those after the copy, too.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own counters")]
 
@@ -32,9 +33,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use beside::Queued;
 pub use show::{show, throttle_agent};
 
-/// Between copies. At 10,000 calls a second the log behind one is read in seconds.
+/// Time between copies. At 10,000 calls a second the log after one is read in seconds.
 const COPY: Duration = Duration::from_secs(30);
-/// A copy that is larger is none of ours.
+/// Most bytes of a copy. The daemon writes no larger one.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// The file's content.
@@ -42,7 +43,7 @@ const MAX_BYTES: u64 = 1 << 30;
 struct Copy {
     counters: KeptCounters,
     throttles: Vec<(Agent, Throttle)>,
-    /// When it was made.
+    /// The time at which it was made.
     at: UnixMillis,
 }
 
@@ -51,16 +52,16 @@ pub struct Limits {
     gateway: Arc<Gateway>,
     audit: Arc<AuditLog>,
     path: PathBuf,
-    /// The calls that run. Nothing of them survives a daemon.
+    /// The calls that run. No entry survives a daemon.
     places: Places,
-    /// The calls that wait beside an approval. Nothing of them survives a daemon.
+    /// The calls that wait beside an approval. No entry survives a daemon.
     beside: Arc<beside::Waiting>,
-    /// A throttle is on record and in force, or neither, whenever a copy is made.
+    /// Held while a throttle is recorded and put into force: a copy contains both or neither.
     changing: Mutex<()>,
 }
 
 impl Limits {
-    /// Takes up what an earlier daemon has counted. A copy that cannot be read is made good by reading the whole log.
+    /// Restores the counters of an earlier daemon. Reads the whole log if the copy cannot be read.
     pub async fn open(
         gateway: Arc<Gateway>,
         audit: Arc<AuditLog>,
@@ -110,12 +111,12 @@ impl Limits {
         }))
     }
 
-    /// The counters.
+    /// Returns the gateway's counters.
     pub(crate) fn counters(&self) -> &Counters {
         self.gateway.limits()
     }
 
-    /// Throttles an agent: on record first, then in force. `cause` says why, such as an alert and its id.
+    /// Throttles an agent: on record first, then in force. `cause` is the reason, such as an alert and its id.
     pub(crate) async fn throttle(
         &self,
         agent: &Agent,
@@ -143,7 +144,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Copies the counters now and then.
+    /// Copies the counters now and then, until `stop`.
     pub async fn keep(&self, stop: CancellationToken) {
         let mut last = None;
         loop {
@@ -151,7 +152,7 @@ impl Limits {
                 () = tokio::time::sleep(COPY) => {}
                 () = stop.cancelled() => return,
             }
-            // Without a record there was no call.
+            // Without a new record there was no call.
             let head = self.audit.head().map(|head| head.sequence);
             if head != last {
                 self.copy().await;
@@ -160,7 +161,7 @@ impl Limits {
         }
     }
 
-    /// Copies the counters. Should it fail, the start reads more of the log.
+    /// Copies the counters. If that fails, the start reads more of the log.
     pub async fn copy(&self) {
         let changing = self.changing.lock().await;
         let (gateway, audit, path) = (self.gateway.clone(), self.audit.clone(), self.path.clone());
@@ -185,13 +186,13 @@ impl Limits {
     }
 }
 
-/// The record's principal is who did it; whose agent it is stands in the details.
+/// Returns the record of a throttle. Its principal is the operator; the agent's principal is in the details.
 fn event(agent: &Agent, mut details: serde_json::Value, by: &str) -> Event {
     details["agent_principal"] = agent.principal.as_str().into();
     Event::new(Kind::AgentThrottled).agent(&agent.id).details(details).principal(by)
 }
 
-/// The call that was counted when this was recorded: what a rule let through, or wanted consent for.
+/// Returns the call that a record's intent counted: one that a rule allowed, or sent to a reviewer.
 fn intent(sequence: u64, at: UnixMillis, event: &Event) -> Option<Counted<'_>> {
     let admitted = matches!(event.decision.as_ref()?.outcome, Verdict::Allow | Verdict::Ask);
     (event.kind == Kind::CallIntent && admitted).then_some(())?;
@@ -210,7 +211,7 @@ fn moment(time: audit::Time) -> UnixMillis {
     UnixMillis(seconds.saturating_mul(1_000).saturating_add(u64::from(time.subsecond_nanos() / 1_000_000)))
 }
 
-/// Does again what a record of the moment `at` says was done.
+/// Repeats the change of a throttle that a record of the time `at` describes.
 fn again(counters: &Counters, event: &Event, at: UnixMillis) {
     let (Some(id), Some(details)) = (&event.agent_id, &event.details) else { return };
     let Some(principal) = details.get("agent_principal").and_then(serde_json::Value::as_str) else { return };

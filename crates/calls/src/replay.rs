@@ -1,12 +1,12 @@
-//! `ReplayPolicy`: recorded calls, judged by a proposed policy.
+//! Judges recorded calls by a proposed policy: `ReplayPolicy`.
 //!
 //! ```text
 //!  audit log ─ intents ─ restore the operation ─┬─ judged by the same code as a call ─ compared with the recorded verdict
-//!                                               └─ not to be judged, and why
+//!                                               └─ not judged, with the reason
 //! ```
 //!
-//! The log has no contents of files, no long arguments and no secrets. What it lacks is put in place only where a verdict
-//! rests on its size alone; where a verdict may rest on what it said, the call is counted as not judged.
+//! The log has no contents of files, no long arguments and no secrets. A placeholder replaces them only if the verdict depends on
+//! their size alone. If a verdict may depend on the missing text, the call is counted as not judged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use wire::v1;
 
-/// Files of a proposed policy.
+/// Most files of a proposed policy.
 const MAX_FILES: usize = 256;
 const DEFAULT_CALLS: u32 = 10_000;
 const MAX_CALLS: u32 = 100_000;
-/// Records that are looked at for one answer.
+/// Most records that are read for one answer.
 const MAX_RECORDS: u64 = 1_000_000;
-/// Changes that are listed, and characters of each one's input.
+/// Most changes that are listed, and most characters of each one's input.
 const MAX_CHANGES: usize = 1_000;
 const MAX_INPUT: usize = 500;
-/// Runs whose profile is remembered while the log is read.
+/// Most runs whose profile is remembered while the log is read.
 const MAX_RUNS: usize = 100_000;
-/// Bytes that a text may have had for another to stand in its place.
+/// Most bytes of a text that a placeholder may replace.
 const MAX_SIZE: usize = 8 << 20;
-/// How redaction begins its marks, `audit/FORMAT.md`.
+/// The beginning of redaction's marks, see `audit/FORMAT.md`.
 const MARK: &str = "[redacted:";
 
 /// Judges recorded calls by proposed policies, one replay at a time.
@@ -46,7 +46,7 @@ pub struct Replays {
     turn: Semaphore,
 }
 
-/// Why a call cannot be judged.
+/// The reason why a call cannot be judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unjudged {
     /// Arguments that matter were cut.
@@ -128,9 +128,9 @@ async fn proposed(files: Vec<v1::PolicyFile>) -> Result<Policy, Refusal> {
 struct Replay<'a> {
     replays: &'a Replays,
     policy: Policy,
-    /// Only calls of this run.
+    /// The run whose calls are judged; `None` means all runs.
     only: Option<String>,
-    /// The profile of each run that the log has told of.
+    /// The profile of each run that the log has shown so far.
     profiles: HashMap<String, String>,
     response: v1::ReplayPolicyResponse,
 }
@@ -217,18 +217,18 @@ impl Replay<'_> {
         }))
     }
 
-    /// The profile of a run, from its record or from the log.
+    /// Returns the profile of a run, from its record or from the log.
     fn profile(&self, run: &str) -> Option<String> {
         let record = RunId::parse(run).ok().and_then(|id| self.replays.runs.get(id).ok());
         record.map(|record| record.spec.profile).or_else(|| self.profiles.get(run).cloned())
     }
 }
 
-/// The operation that was recorded, or one that is judged like it.
+/// Returns the operation that was recorded, or one that a policy judges like it.
 fn restore(name: &str, input: &Value) -> Result<Operation, Unjudged> {
     let base = name.split('.').next().unwrap_or_default();
     let mut input = input.clone();
-    // Nothing is judged by the arguments of an upstream server's tool.
+    // No rule looks at the arguments of an upstream server's tool.
     if let ("mcp", Some(fields)) = (base, input.as_object_mut()) {
         fields.remove("arguments");
     }
@@ -241,7 +241,7 @@ fn restore(name: &str, input: &Value) -> Result<Operation, Unjudged> {
     Operation::parse_within(request, CommandLimits::WIDEST).map_err(|_| Unjudged::Unreadable)
 }
 
-/// A patch of the same files, of the same size. Which files it changes and how large it is, is all that counts.
+/// Returns a patch of the same files and the same size. A verdict depends on nothing else.
 fn patch_of(input: &Value) -> Result<Value, Unjudged> {
     if let Some(path) = input["updateFrontmatter"]["path"].as_str() {
         return Ok(json!({ "updateFrontmatter": { "path": path, "currentNodeId": "x" } }));
@@ -263,9 +263,9 @@ fn patch_of(input: &Value) -> Result<Value, Unjudged> {
     Ok(json!({ "envelope": envelope + "*** End Patch\n" }))
 }
 
-/// Puts something in place of what the record lacks, where a verdict rests on nothing but its size.
+/// Puts placeholders in place of text that the record lacks, if a verdict depends only on its size.
 fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
-    // Nothing is judged by what is written, searched for, or set: by where, how much, and which names.
+    // Rules look at places, sizes and names, and not at the text that is written, searched for, or set.
     let counts = !matches!(
         (operation, key),
         ("write" | "edit", "content" | "oldStr" | "newStr" | "text")
@@ -279,14 +279,14 @@ fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
             let bytes =
                 fields.get("bytes").and_then(Value::as_u64).and_then(|bytes| usize::try_from(bytes).ok());
             match bytes.filter(|bytes| !counts && *bytes <= MAX_SIZE) {
-                // What is put in differs from what was there.
+                // The new text differs from the old one, as in every edit.
                 Some(bytes) => *value = if key == "newStr" { "y" } else { "x" }.repeat(bytes).into(),
                 None => return Err(Unjudged::Cut),
             }
             Ok(())
         }
         Value::Object(fields) => fields.iter_mut().try_for_each(|(name, value)| {
-            // Values of variables have the variables' names.
+            // The fields of `env` are variables, so their values keep the key `env`.
             let key = if key == "env" { "env" } else { name.as_str() };
             fill(operation, key, value)
         }),
@@ -295,14 +295,14 @@ fn fill(operation: &str, key: &str, value: &mut Value) -> Result<(), Unjudged> {
     }
 }
 
-/// The entry of a content in the record, or of a long text.
+/// Returns true if these are the fields that the record has in place of a content or a long text.
 fn is_cut(fields: &serde_json::Map<String, Value>) -> bool {
     let has =
         |names: &[&str]| fields.len() == names.len() && names.iter().all(|name| fields.contains_key(*name));
     has(&["bytes", "sha256"]) || has(&["preview", "bytes", "sha256"])
 }
 
-/// A verdict as the API has it.
+/// Returns a verdict as the API has it.
 pub fn verdict(verdict: gateway::Verdict) -> v1::Verdict {
     match verdict {
         gateway::Verdict::Allow => v1::Verdict::Allow,

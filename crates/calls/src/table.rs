@@ -1,10 +1,11 @@
-//! The calls that are under way or were made lately, by id and by the client's request id.
+//! Finds the calls that are under way or were made lately, by id and by the client's request id.
 //!
-//! A call is known here from the moment it is taken, and comes to its end by itself: a client that goes away
-//! loses nothing and finds the outcome with `GetCall`. Finished calls are kept in memory up to a bound; those with an
-//! effect, an approval or a request id are kept in the store as well, until their run is deleted: those with an approval
-//! or a request id before they are answered, because whoever waits or repeats must find them even after a crash; the
-//! others in a moment.
+//! A call is known here from the moment it is accepted, and it runs to its end without its client. A client that disconnects loses
+//! nothing and finds the outcome with `GetCall`.
+//!
+//! Finished calls are kept in memory up to a bound. Calls with an effect, an approval or a request id are also kept in the store,
+//! until their run is deleted. Calls with an approval or a request id are stored before the answer: a client that waits or repeats
+//! must find them even after a crash. The others are stored a moment later.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,40 +23,40 @@ use wire::v1::{CallResponse, call_response::Status};
 
 use crate::approvals::Asker;
 
-/// Finished calls that are kept in memory.
+/// Most finished calls that are kept in memory.
 const FINISHED: usize = 2_048;
-/// Bytes of their answers: what was read is in them, so that the number alone bounds nothing.
+/// Most bytes of their answers. Answers contain file contents, so that the number of calls alone bounds nothing.
 const FINISHED_BYTES: usize = 64 * 1024 * 1024;
-/// Between an answer and the transaction that keeps it.
+/// Time between an answer and the transaction that keeps it.
 const LINGER: Duration = Duration::from_millis(5);
-/// CallTable of one run that wait or run at the same time.
+/// Most calls of one run that wait or run at the same time.
 const UNDER_WAY: usize = 256;
 
 /// A call, as its client sees it.
 pub struct Call {
     pub id: CallId,
     pub(crate) run: RunId,
-    /// Who made it.
+    /// The principal that made it.
     pub(crate) principal: String,
     pub(crate) request_id: Option<String>,
     /// Digest of the request's content.
     pub(crate) digest: Vec<u8>,
-    /// Cancelled by `CancelCall`, and when a client leaves that asked for it.
+    /// Cancelled by `CancelCall`, and by the disconnect of a client that asked for that.
     pub cancel: CancellationToken,
-    /// Where what its command writes goes.
+    /// The sink for its command's output.
     pub(crate) output: Output,
     state: watch::Sender<Answer>,
 }
 
-/// What can be said of a call now.
+/// The current answer of a call.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub(crate) response: CallResponse,
-    /// The call was refused: what canonical callers get instead of the response.
+    /// The refusal of the call. Canonical callers get it instead of the response.
     pub(crate) refusal: Option<Refusal>,
-    /// It will not change any more.
+    /// The answer is final.
     pub finished: bool,
-    /// This daemon does nothing more for it: the next one goes on.
+    /// This daemon does nothing more for the call: the next one goes on.
     pub(crate) suspended: bool,
 }
 
@@ -64,12 +65,12 @@ impl Call {
         self.state.borrow().clone()
     }
 
-    /// The same as it changes.
+    /// Returns the answer as it changes.
     pub(crate) fn follow(&self) -> watch::Receiver<Answer> {
         self.state.subscribe()
     }
 
-    /// It waits for this approval.
+    /// Marks the call as waiting for this approval.
     pub(crate) fn pend(&self, approval_id: &str, rendered: String) {
         self.state.send_modify(|answer| {
             answer.response.status = Status::PendingApproval.into();
@@ -78,7 +79,7 @@ impl Call {
         });
     }
 
-    /// It still waits, and this daemon ends.
+    /// Leaves the waiting call to the next daemon.
     pub(crate) fn suspend(&self) {
         self.state.send_modify(|answer| {
             answer.suspended = true;
@@ -86,17 +87,17 @@ impl Call {
         });
     }
 
-    /// Its approval was given.
+    /// Marks the call as running: its approval was given.
     pub(crate) fn resume(&self) {
         self.state.send_modify(|answer| answer.response.status = Status::Running.into());
     }
 
-    /// Waits until it will not change any more. False where the next daemon goes on with it.
+    /// Waits until the answer is final. Returns false if the next daemon goes on with the call.
     pub async fn over(&self) -> bool {
         self.settled(true).await.finished
     }
 
-    /// The first answer that is worth giving: the outcome, or that an approval is waited for unless the client waits.
+    /// Waits for the outcome or, unless the client waits for approvals, for a pending approval.
     pub(crate) async fn settled(&self, wait_for_approval: bool) -> Answer {
         let mut state = self.state.subscribe();
         let settled = state.wait_for(|answer| {
@@ -112,34 +113,34 @@ impl Call {
     }
 }
 
-/// How long the outcome of a call is kept. One with a request id is always [`Keep::First`].
+/// The way in which a call's outcome is kept. A call with a request id is always [`Keep::First`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// In memory, for a while.
     Briefly,
-    /// In the store when it has been answered, without a sync of its own.
+    /// In the store after the answer, without a sync.
     Stored,
-    /// In the store, synced, before it is answered.
+    /// In the store, synced, before the answer.
     First,
 }
 
-/// What became of a request to begin a call.
+/// The result of a request to begin a call.
 pub(crate) enum Begun {
-    /// It is new.
+    /// A new call.
     New(Arc<Call>),
-    /// It was made before and is under way or finished lately.
+    /// A call that was made before and is under way or finished lately.
     Known(Arc<Call>),
-    /// It was made before and has finished.
+    /// A call that was made before and has finished.
     Stored(Box<Found>),
 }
 
-/// A call as it is now, wherever it is kept.
+/// The state of a call, wherever it is kept.
 #[derive(Debug, PartialEq)]
 pub struct Found {
     pub id: CallId,
     pub run: RunId,
     pub response: CallResponse,
-    /// It will not change any more.
+    /// The response is final.
     pub finished: bool,
 }
 
@@ -148,7 +149,7 @@ pub struct CallTable {
     store: Store,
     spool: Arc<Spool>,
     table: Mutex<Table>,
-    /// Answered, and not kept yet.
+    /// Calls that are answered, and not stored yet.
     later: Mutex<Vec<StoredCall>>,
 }
 
@@ -157,7 +158,7 @@ struct Table {
     by_id: HashMap<CallId, Arc<Call>>,
     by_request: HashMap<(RunId, String), CallId>,
     under_way: HashMap<RunId, usize>,
-    /// With the size of their answers, oldest first.
+    /// Finished calls with the size of their answers, oldest first.
     finished: VecDeque<(CallId, usize)>,
     finished_bytes: usize,
 }
@@ -245,7 +246,7 @@ impl CallTable {
         Ok(Begun::New(call))
     }
 
-    /// Whether a call was begun in the run under this request id, by anyone and with any content.
+    /// Returns true if a call was begun in the run under this request id, by any principal and with any content.
     pub async fn has_request(&self, run: RunId, request_id: &str) -> Result<bool, Refusal> {
         let id = request_id.to_owned();
         let stored = self.store.with(move |store| store.call_by_request(run, &id)).await;
@@ -253,7 +254,7 @@ impl CallTable {
         Ok(stored.is_some() || self.table().of_request(run, request_id).is_some())
     }
 
-    /// Takes up a call that a former daemon has left waiting for an approval.
+    /// Restores a call that a former daemon has left waiting for an approval.
     pub fn resume(&self, asker: &Asker) -> Arc<Call> {
         let Asker { call: id, run, .. } = *asker;
         let response = CallResponse {
@@ -280,7 +281,7 @@ impl CallTable {
         call
     }
 
-    /// The call is over, and its output complete.
+    /// Ends a call: completes its output, keeps its outcome and gives the answer.
     pub(crate) async fn finish(
         &self,
         call: &Arc<Call>,
@@ -321,8 +322,7 @@ impl CallTable {
         }
     }
 
-    /// Together with what else comes within [`LINGER`]: the answer goes out first, and of calls that follow each other quickly
-    /// one transaction is made.
+    /// Stores a call after its answer, together with others that finish within [`LINGER`], in one transaction.
     async fn keep_later(&self, call: StoredCall) {
         self.later().push(call);
         tokio::time::sleep(LINGER).await;
@@ -332,7 +332,7 @@ impl CallTable {
         }
     }
 
-    /// The receipts are in the audit log already: should this fail, a client that comes back later finds no outcome.
+    /// Stores calls. Their receipts are in the audit log already: if this fails, a client that comes back later finds no outcome.
     async fn keep(
         &self,
         calls: Vec<StoredCall>,
@@ -350,12 +350,13 @@ impl CallTable {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call that is under way or finished lately.
+    /// Returns a call that is under way or finished lately.
     pub fn known(&self, id: CallId) -> Option<Arc<Call>> {
         self.table().by_id.get(&id).cloned()
     }
 
-    /// A call, wherever it is kept. A principal that is limited to profiles has to be asked about its run, too.
+    /// Returns a call, wherever it is kept. If the principal is limited to profiles, the caller has to check the call's run as
+    /// well.
     pub async fn get(&self, id: CallId, principal: &Principal) -> Result<Found, Refusal> {
         if let Some(call) = self.known(id) {
             return if principal.may_use_call(call.run, &call.principal) {
@@ -383,9 +384,9 @@ fn no_such_call() -> Refusal {
         .with("resource", "call")
 }
 
-/// Whether a call that was made with `digest` is the one that is asked for again.
+/// Checks that a request repeats the call that was made with `digest`, by the same principal.
 fn same(one: &str, other: &str, digest: &[u8], again: &[u8]) -> Result<(), Refusal> {
-    // The audit log does not have the content of a request that was interrupted.
+    // A call that was interrupted has no digest: the audit log lacks the content of its request.
     if one == other && (digest == again || digest.is_empty()) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! `StepTranscript`: one text of a model in, what to send to it next out.
+//! Steps a transcript: takes one text of a model, and returns the text to send to it next. `StepTranscript` calls it.
 //!
 //! ```text
 //!  text ─► first block? ──none──► PLAIN_TEXT, untouched
@@ -8,8 +8,8 @@
 //!          the call, as any other of the dialect `forge` ──► TOOL_RESULT or PENDING_APPROVAL
 //! ```
 //!
-//! A turn is taken, durably, before its call is made: a crash in between costs the turn, never the count. With a request
-//! id, a repetition finds the turn, and the call by an id made of session and request: so it gets that call's outcome.
+//! A turn is counted, durably, before its call is made: a crash in between costs the turn, and never exceeds the count. With a
+//! request id, a repetition finds the turn. It finds the call by an id made of session and request, and so gets the same outcome.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use wire::v1::{
 
 use crate::Calls;
 
-/// Turns that a session has, at most and unless it says otherwise.
+/// Most turns of a session, and their number unless the session sets one.
 const MAX_TURNS: u32 = 10;
 
 /// Takes one step.
@@ -98,7 +98,7 @@ fn check(request: &StepTranscriptRequest) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The model has answered: nothing is called, and nothing is counted.
+/// Returns the model's final answer: makes no call and counts no turn.
 async fn plain(
     calls: &Calls,
     run: RunId,
@@ -118,7 +118,7 @@ async fn plain(
     })
 }
 
-/// Makes the block's call. A block that is wrong is a call, too: refused, answered and on record.
+/// Makes the block's call. A malformed block is a call, too: it is refused, answered and on record.
 async fn call(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
@@ -153,7 +153,7 @@ async fn call(
     })
 }
 
-/// The request id of a step's call: session and request make it, and no other does.
+/// Returns the request id of a step's call, which session and request determine and no other step has.
 fn call_id(request: &StepTranscriptRequest) -> String {
     if request.request_id.is_empty() {
         return String::new();

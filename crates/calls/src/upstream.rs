@@ -1,4 +1,4 @@
-//! Upstream MCP servers: those of each run, and what the crate `mcp-upstream`, which speaks with them, needs of a run.
+//! Connects runs with their upstream MCP servers, through the crate `mcp-upstream`, which speaks with the servers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,7 +23,7 @@ use runs::Run;
 /// The servers of all runs.
 pub struct Upstreams {
     audit: Arc<AuditLog>,
-    /// Made when the first server is reached that is somewhere else.
+    /// Created when the first remote server is reached.
     tls: OnceLock<Option<Tls>>,
     runs: Arc<Mutex<HashMap<RunId, Arc<Servers>>>>,
 }
@@ -36,12 +36,12 @@ struct OfRun<'c> {
 }
 
 impl Upstreams {
-    /// Nothing is started or reached.
+    /// Starts and reaches no server.
     pub fn new(audit: Arc<AuditLog>) -> Self {
         Self { audit, tls: OnceLock::new(), runs: Arc::default() }
     }
 
-    /// Makes the call that a permit is for, within `limit` if that is less than the server's own.
+    /// Makes the call that a permit is for, within `limit` if that is shorter than the server's own limit.
     pub(crate) async fn execute(
         &self,
         run: &Run,
@@ -63,7 +63,7 @@ impl Upstreams {
         Finished { outcome, bound: Bound::default(), usage: Usage::default(), bytes_in, bytes_out }
     }
 
-    /// What a server offers, started or reached for this where it was not before.
+    /// Returns the tools that a server offers. Starts or reaches the server first if it was not in use yet.
     pub async fn offer(
         &self,
         run: &Run,
@@ -74,7 +74,7 @@ impl Upstreams {
         self.of(run).offer(&OfRun { upstreams: self, run, lanes }, name, definition).await
     }
 
-    /// The servers of a run. When the run ends, so do they.
+    /// Returns the servers of a run. They end with the run.
     fn of(&self, run: &Run) -> Arc<Servers> {
         let id = run.record().id;
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +108,7 @@ impl Host for OfRun<'_> {
         made.as_ref().map(Tls::config).ok_or_else(|| Fault::Absent("TLS cannot be set up".to_owned()))
     }
 
-    /// A log that cannot be written admits no calls either.
+    /// Writes the event to the audit log. A failure is only logged: an unwritable log admits no calls either.
     async fn record(&self, subject: Subject, details: Value) {
         let kind = match subject {
             Subject::Server => Kind::McpServer,

@@ -1,13 +1,13 @@
-//! The command line of `coffer-host-worker`: written by [`crate::spawn`], read by the host worker, and by nobody else.
+//! The command line of `coffer-host-worker`. [`crate::spawn`] writes it, and only the host worker reads it.
 //!
-//! No paths: the directories come as open handles, in the order of `--mounts`, in the first message of the channel.
+//! It has no paths: the directories come as open handles, in the order of `--mounts`, in the first message of the channel.
 
 use std::ffi::{OsStr, OsString};
 
 use rustix::fs::{Gid, Uid};
 use thiserror::Error;
 
-/// What is mounted in the jail.
+/// A directory that is mounted in the jail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The mount `@project`.
@@ -16,12 +16,12 @@ pub enum Place {
     State,
     /// The mount `@pkg`.
     Pkg,
-    /// The repository to clone from, or a directory that is only looked at.
+    /// The repository to clone from, or a directory that is only read.
     Source,
     Changes,
-    /// The repository of the linked work tree that the workspace is, of which only parts are writable.
+    /// The repository whose linked work tree is the workspace. Only parts of it are writable.
     Repository,
-    /// What the host worker keeps of a run. Nothing in its container sees it.
+    /// The host worker's private directory for a run. Processes in the container cannot see it.
     Private,
 }
 
@@ -36,7 +36,7 @@ impl Place {
         Self::Repository,
     ];
 
-    /// Name of its directory in the jail's root.
+    /// Returns the name of its directory in the jail's root.
     pub fn name(self) -> &'static str {
         match self {
             Self::Workspace => "workspace",
@@ -49,7 +49,7 @@ impl Place {
         }
     }
 
-    /// Whether anything may be written there.
+    /// Returns true if the directory is mounted writable.
     pub fn is_writable(self) -> bool {
         matches!(self, Self::Workspace | Self::State | Self::Private)
     }
@@ -59,55 +59,55 @@ impl Place {
     }
 }
 
-/// What to do in the jail.
+/// The task in the jail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
     /// Serve calls until the channel ends.
     Serve {
-        /// Name that the workspace has as a linked work tree of the repository; empty where it is none.
+        /// Name of the workspace as a linked work tree of the repository; empty if it is none.
         work_tree: String,
     },
     /// Clone the source into the workspace and check a revision out.
     Clone {
         /// Branch, tag or commit; empty is HEAD of the source, or of the linked work tree.
         revision: String,
-        /// Name of a linked work tree whose repository the source is; empty where it is none.
+        /// Name of a linked work tree whose repository is the source; empty if it is none.
         work_tree: String,
     },
     /// Answer with the content of this small file of the source.
     Read(String),
-    /// Make the directory for reflogs in the workspace, which is a git directory, where there is none.
+    /// Create the directory for reflogs in the workspace, a git directory, if it is missing.
     MakeLogs,
-    /// Put right what killed operations left, and say on standard error what that was.
+    /// Recover the leftovers of killed operations, and report them on standard error.
     Recover,
-    /// Say on standard error what the jail consists of.
+    /// Report the parts of the jail on standard error.
     Report,
-    /// Answer with what the changes do to the source, in a diff of at most so many bytes.
+    /// Answer with the differences between the changes and the source, in a diff of at most so many bytes.
     Diff(Since, u32),
-    /// Apply the changes to the workspace; whether also what there are objections to.
+    /// Apply the changes to the workspace; if true, also those with objections.
     Accept(Since, bool),
-    /// Answer with what the files of the source take.
+    /// Answer with the size of the source's files.
     Measure,
 }
 
-/// Since when the directory beneath an overlay should not have changed.
+/// The time since which the directory beneath an overlay should be unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Since {
     /// Seconds since 1970, and nanoseconds, by the clock of the file system.
     pub time: (i64, u32),
-    /// Whether some of the changes may have been applied already.
+    /// True if some of the changes may have been applied already.
     pub resumed: bool,
 }
 
-/// What an operator may accept where the kernel lets the daemon have no jail.
+/// A weaker jail that an operator may accept if the kernel allows the daemon no full one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeakerForm {
-    /// Landlock confines files, without namespaces and a root of its own; there is no git, no clone and no overlay.
+    /// Landlock confines files, with the host's root and without namespaces; there is no git, no clone and no overlay.
     LandlockOnly,
 }
 
 impl WeakerForm {
-    /// Its name in configurations.
+    /// Returns its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LandlockOnly => "landlock-only",
@@ -122,23 +122,23 @@ impl WeakerForm {
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// Owner of the workspace, whom the host worker becomes.
+    /// Owner of the workspace, whose identity the host worker takes.
     pub uid: Uid,
     pub gid: Gid,
     /// The mounts, in the order in which their handles arrive; each at most once, the workspace always.
     pub places: Vec<Place>,
-    /// What may do where there can be no jail.
+    /// The weaker form that suffices if there can be no full jail.
     pub accepts: Option<WeakerForm>,
     pub task: Task,
 }
 
-/// A command line that [`crate::spawn`] would not write.
+/// The error of a command line that [`crate::spawn`] would not write.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("bad command line: {0}")]
 pub struct BadArgs(&'static str);
 
 impl Args {
-    /// The command line, without the program's name.
+    /// Returns the command line, without the program's name.
     pub fn to_command_line(&self) -> Vec<OsString> {
         let places: Vec<&str> = self.places.iter().map(|place| place.name()).collect();
         let mut line: Vec<OsString> = vec![
@@ -175,7 +175,7 @@ impl Args {
         line
     }
 
-    /// Parses what [`Self::to_command_line`] wrote, in that order, and nothing else.
+    /// Parses the output of [`Self::to_command_line`], in that order, and nothing else.
     pub fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Self, BadArgs> {
         let mut line = line.into_iter();
         let uid = number(&value(&mut line, "--uid")?)?;
@@ -236,7 +236,7 @@ fn text(line: &mut impl Iterator<Item = OsString>) -> Result<String, BadArgs> {
     word.into_string().map_err(|_| BadArgs("a word that is not UTF-8"))
 }
 
-/// One name where there is a repository, and none elsewhere.
+/// Checks that there is a work tree's name with a repository, and none without.
 fn work_tree(places: &[Place], name: String) -> Result<String, BadArgs> {
     let is_name = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0']);
     let fits = if places.contains(&Place::Repository) { is_name } else { name.is_empty() };

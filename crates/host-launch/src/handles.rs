@@ -1,5 +1,7 @@
-//! Directory handles over the channel: the first message, before any frame. Handles instead of paths, so that what
-//! the daemon has verified is what gets mounted, whatever happens to its name meanwhile.
+//! Passes directory handles over the channel, in the first message, before any frame.
+//!
+//! With handles instead of paths, exactly the directory that the daemon has verified is mounted, whatever happens to its name
+//! meanwhile.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

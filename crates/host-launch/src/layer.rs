@@ -1,7 +1,7 @@
-//! The daemon's side of an overlay's changes: looking at them, applying them, and measuring a workspace.
+//! Reads and applies an overlay's changes for the daemon, and measures a workspace.
 //!
-//! Blocking for as long as the disk takes, bounded by a timeout. What the jailed process answers is hostile: it has
-//! read what an agent wrote. It is capped and must decode; its strings are for people, who see them escaped.
+//! These calls block for as long as the disk takes, bounded by a timeout. The answer of the jailed process is hostile: the process
+//! has read files of an agent. The answer is capped and must decode; its strings are for people, who see them escaped.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,28 +24,28 @@ pub struct LayerSpec {
     pub beneath: OwnedFd,
     /// The overlay's upper directory.
     pub changes: OwnedFd,
-    /// When the overlay was made, by the clock of the file system: seconds since 1970, and nanoseconds.
+    /// The time at which the overlay was created, by the clock of the file system: seconds since 1970, and nanoseconds.
     pub since: (i64, u32),
-    /// Whether some of the changes may have been applied already.
+    /// True if some of the changes may have been applied already.
     pub resumed: bool,
     /// Owner of the directory beneath.
     pub owner_uid: u32,
     pub owner_gid: u32,
 }
 
-/// Changes that were not looked at, or not all applied.
+/// The error of changes that were not read, or not all applied.
 #[derive(Debug, Error)]
 pub enum LayerError {
-    /// The host worker said why; fit for a client.
+    /// The host worker's reason, fit for a client.
     #[error("{0}")]
     Refused(String),
     /// The jail could not be set up, or its process failed.
     #[error("{0}")]
     Jail(String),
-    /// It took too long. Some changes may be applied.
+    /// A timeout. Some changes may be applied.
     #[error("it did not end within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// The answer is none.
+    /// An unreadable answer.
     #[error("the answer of coffer-host-worker cannot be read")]
     Answer,
     /// The process could not be started.
@@ -54,7 +54,7 @@ pub enum LayerError {
 }
 
 impl Launcher {
-    /// What the changes are, with a unified diff of at most `most` bytes.
+    /// Returns the changes, with a unified diff of at most `most` bytes.
     pub fn diff(
         &self,
         layer: &LayerSpec,
@@ -65,7 +65,7 @@ impl Launcher {
         self.ask(&mounts, (layer.owner_uid, layer.owner_gid), Task::Diff(layer.since(), most), timeout)
     }
 
-    /// Applies the changes to the directory beneath. Nothing else may be using the changes.
+    /// Applies the changes to the directory beneath. No other process may be using the changes.
     pub fn accept(
         &self,
         layer: &LayerSpec,
@@ -76,7 +76,7 @@ impl Launcher {
         self.ask(&mounts, (layer.owner_uid, layer.owner_gid), Task::Accept(layer.since(), force), timeout)
     }
 
-    /// Length of all files in a directory, bytes, as far as `owner` (user and group) can see them.
+    /// Returns the length of all files in a directory in bytes, as far as `owner` (user and group) can see them.
     pub fn measure(
         &self,
         directory: BorrowedFd<'_>,
@@ -88,7 +88,7 @@ impl Launcher {
         measured.size_bytes.ok_or(LayerError::Answer)
     }
 
-    /// Content of the small file at this relative path beneath a directory, read as `owner` and through no link.
+    /// Returns the content of the small file at this relative path beneath a directory. Reads as `owner` and follows no link.
     pub fn read(
         &self,
         directory: BorrowedFd<'_>,
@@ -99,7 +99,7 @@ impl Launcher {
         self.ask(&[(Place::Source, directory)], owner, Task::Read(path.to_owned()), timeout)
     }
 
-    /// Makes the directory for reflogs in a git directory where there is none, as its owner.
+    /// Creates the directory for reflogs in a git directory, if it is missing, as its owner.
     pub fn make_logs(
         &self,
         directory: BorrowedFd<'_>,
@@ -118,7 +118,7 @@ impl Launcher {
     ) -> Result<T, LayerError> {
         let deadline = Instant::now() + timeout;
         let (channel, mut child) = self.start(mounts, uid, gid, task)?;
-        // Read while it writes: the socket holds less than an answer may have.
+        // Read while the process writes: an answer may be larger than the socket's buffer.
         let answer = read_all(&channel, deadline);
         let left = deadline.saturating_duration_since(Instant::now());
         match finish(&mut child, if answer.is_ok() { left } else { Duration::ZERO })? {
@@ -133,13 +133,13 @@ impl Launcher {
     }
 }
 
-/// What comes until the end, unless it is too much or comes too late.
+/// Reads until the end. Returns an error if there is too much or it comes too late.
 fn read_all(mut channel: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut part = vec![0; 64 * 1024];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // No time at all would mean to wait for ever.
+        // A timeout of zero would mean to wait forever.
         channel.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         match channel.read(&mut part) {
             Ok(0) => return Ok(answer),

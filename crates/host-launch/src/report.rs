@@ -1,32 +1,33 @@
-//! What the jail consists of on this host: one line from the jailed process to the daemon.
+//! The parts of the jail on this host, in one line from the jailed process to the daemon.
 
 use std::fmt;
 
-/// How the namespaces were made.
+/// The way in which the namespaces were created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Namespaces {
     /// By root: the host worker can become any workspace's owner.
     Privileged,
-    /// In a user namespace: the host worker stays who the daemon is.
+    /// In a user namespace: the host worker keeps the daemon's identity.
     User,
-    /// Not at all: the weaker form, which the operator accepts.
+    /// No namespaces: the weaker form, which the operator accepts.
     None,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Landlock {
-    /// All that the host worker asks for.
+    /// All restrictions that the host worker asks for.
     Full,
     Partial,
     /// The kernel has none.
     Absent,
 }
 
-/// What the jail consists of, beside what is always there: no network, no capabilities, seccomp, and a root of its own
-/// where there are namespaces.
+/// The variable parts of the jail.
+///
+/// Every jail has no network, no capabilities and seccomp; with namespaces it also has a separate root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// How the namespaces were made.
+    /// The way in which the namespaces were created.
     pub namespaces: Namespaces,
     pub landlock: Landlock,
 }

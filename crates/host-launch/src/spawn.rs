@@ -1,6 +1,6 @@
-//! The daemon's side: starting a host worker, a clone, or a trial of the jail.
+//! Starts host workers, clones and trials of the jail, for the daemon.
 //!
-//! Blocking but short; `cofferd` calls these from a blocking thread. Directories are passed as handles that the caller
+//! These calls block only briefly; `cofferd` makes them from a blocking thread. Directories are passed as handles that the caller
 //! has opened and verified: no path is looked up again.
 
 use std::io::{self, Read};
@@ -20,12 +20,12 @@ use crate::args::{Args, Place, Task, WeakerForm};
 use crate::report::Report;
 use crate::{PROGRAM, handles};
 
-/// Most bytes that are believed of a host worker's last words.
+/// Most bytes that are read of a host worker's last words.
 const LAST_WORDS: u64 = 4096;
-/// Longest that a trial of the jail may take.
+/// Longest time that a trial of the jail may take.
 const TRIAL: Duration = Duration::from_secs(10);
 
-/// What one run's host worker can see, and whom it becomes.
+/// The directories that one run's host worker can see, and the identity that it takes.
 #[derive(Debug)]
 pub struct HostWorkerSpec {
     /// `@project`, read and write.
@@ -34,20 +34,22 @@ pub struct HostWorkerSpec {
     pub state: Option<OwnedFd>,
     /// The mount `@pkg`, which is read only.
     pub pkg: Option<OwnedFd>,
-    /// What the host worker keeps of the run and the container must not see: a directory of the owner's, the same one for every
-    /// host worker of the run. Without it nothing can be deleted or patched, and a killed write leaves its temporary file.
+    /// Directory of the run's private data, which the container must not see.
+    ///
+    /// It belongs to the owner, and is the same for every host worker of the run. Without it no file can be deleted or patched, and
+    /// a killed write leaves its temporary file.
     pub private: Option<OwnedFd>,
-    /// The repository whose linked work tree the workspace is.
+    /// The repository whose linked work tree is the workspace.
     pub linked: Option<LinkedSpec>,
     /// Owner of the workspace. 0 is allowed.
     pub owner_uid: u32,
     pub owner_gid: u32,
 }
 
-/// The repository of a linked work tree. The caller has verified that each names the other.
+/// The repository of a linked work tree. The caller has verified that repository and work tree name each other.
 #[derive(Debug)]
 pub struct LinkedSpec {
-    /// Read only, but for what git writes for this work tree.
+    /// Read only, but for the parts that git writes for this work tree.
     pub repository: OwnedFd,
     /// Name of the work tree in it.
     pub work_tree: String,
@@ -68,20 +70,20 @@ impl HostWorkerSpec {
 /// A local repository to clone.
 #[derive(Debug)]
 pub struct CloneSpec {
-    /// Where to: an empty directory that the owner may write.
+    /// The target: an empty directory that the owner may write.
     pub workspace: OwnedFd,
     /// The repository, bare or not, read only. It must belong to the owner.
     pub source: OwnedFd,
     /// Branch, tag or commit; empty is the source's HEAD.
     pub revision: String,
-    /// Name of the linked work tree that is cloned, where the source is its repository; empty otherwise.
+    /// Name of the linked work tree to clone, if the source is its repository; empty otherwise.
     pub work_tree: String,
-    /// Who reads the source and owns the clone.
+    /// User that reads the source and owns the clone.
     pub owner_uid: u32,
     pub owner_gid: u32,
 }
 
-/// A host worker that was started. It ends when the channel is closed; [`Self::end`] or [`Self::wait`] reaps it.
+/// A started host worker. It ends when the channel is closed; [`Self::end`] or [`Self::wait`] reaps it.
 #[derive(Debug)]
 pub struct HostWorkerProcess {
     /// The stream of frames. The host worker is ready when it answers the Hello.
@@ -90,13 +92,14 @@ pub struct HostWorkerProcess {
 }
 
 impl HostWorkerProcess {
-    /// Its process id on the host.
+    /// Returns its process id on the host.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it and all that it started, and returns its last words: why it could not set the jail up, for instance.
-    /// Empty when it had nothing to say. For the operator, not for an agent.
+    /// Kills the host worker with all of its processes, and returns its last words, such as why it could not set up the jail.
+    ///
+    /// They are empty if it wrote none, and are for the operator, not for an agent.
     pub fn end(mut self) -> io::Result<String> {
         drop(self.channel);
         self.child.kill()?;
@@ -104,23 +107,23 @@ impl HostWorkerProcess {
         last_words(&mut self.child)
     }
 
-    /// Waits up to `timeout` for it to end by itself, then ends it. Its last words.
+    /// Waits up to `timeout` for it to end by itself, then kills it. Returns its last words.
     pub fn wait(mut self, timeout: Duration) -> io::Result<String> {
         drop(self.channel);
         finish(&mut self.child, timeout).map(|(_, words)| words)
     }
 }
 
-/// A clone that was not made. The workspace may hold a part of it.
+/// The error of a clone. The workspace may have a part of it.
 #[derive(Debug, Error)]
 pub enum CloneError {
-    /// The host worker said why; fit for a client.
+    /// The host worker's reason, fit for a client.
     #[error("{0}")]
     Refused(String),
     /// The jail could not be set up.
     #[error("{0}")]
     Jail(String),
-    /// It took too long.
+    /// A timeout.
     #[error("cloning did not end within {} s", .0.as_secs())]
     TimedOut(Duration),
     /// The process could not be started.
@@ -128,13 +131,13 @@ pub enum CloneError {
     Start(#[from] io::Error),
 }
 
-/// What killed operations left was not put right.
+/// The error of a recovery.
 #[derive(Debug, Error)]
 pub enum RecoverError {
     /// The jail could not be set up, or a step of the recovery failed.
     #[error("{0}")]
     Failed(String),
-    /// It took too long.
+    /// A timeout.
     #[error("the recovery did not end within {} s", .0.as_secs())]
     TimedOut(Duration),
     /// The process could not be started.
@@ -142,10 +145,10 @@ pub enum RecoverError {
     Start(#[from] io::Error),
 }
 
-/// The jail cannot be set up on this host.
+/// The error of a host on which the jail cannot be set up.
 #[derive(Debug, Error)]
 pub enum ProbeError {
-    /// A step of it failed; says which and what may help.
+    /// A step of it failed; says which one, and what may help.
     #[error("{0}")]
     Jail(String),
     /// The process could not be started, or hung.
@@ -164,18 +167,18 @@ impl Launcher {
         Self { program: program.into(), accepts: None }
     }
 
-    /// Starts an open file. It must stay open for as long as anything is started.
+    /// Starts an open file as the program. The file must stay open while processes are started.
     pub fn opened(program: BorrowedFd<'_>) -> Self {
         Self::of(format!("/proc/self/fd/{}", program.as_raw_fd()))
     }
 
-    /// Where the kernel lets the daemon have no jail, this form does; `None`: nothing does.
+    /// Accepts this weaker form if the kernel allows the daemon no full jail; `None` accepts none.
     #[must_use]
     pub fn accepting(self, accepts: Option<WeakerForm>) -> Self {
         Self { accepts, ..self }
     }
 
-    /// Starts a run's host worker. It begins by putting right what an earlier one left.
+    /// Starts a run's host worker. It begins by recovering an earlier one's leftovers.
     pub fn serve(&self, spec: &HostWorkerSpec) -> io::Result<HostWorkerProcess> {
         let mut mounts = spec.mounts();
         let mut work_tree = String::new();
@@ -188,8 +191,9 @@ impl Launcher {
         Ok(HostWorkerProcess { channel, child })
     }
 
-    /// Puts right what the host workers of a run left that were killed together with their daemon, within `timeout`. No host worker of
-    /// the run may live. What there was to do, for the operator's log; empty when there was nothing.
+    /// Recovers the leftovers of a run's host workers that were killed together with their daemon, within `timeout`.
+    ///
+    /// No host worker of the run may live. Returns what it did, for the operator's log; empty if there was nothing.
     pub fn recover(&self, spec: &HostWorkerSpec, timeout: Duration) -> Result<String, RecoverError> {
         let (_channel, mut child) =
             self.start(&spec.mounts(), spec.owner_uid, spec.owner_gid, Task::Recover)?;
@@ -200,8 +204,10 @@ impl Launcher {
         }
     }
 
-    /// Clones a local repository into an empty workspace, within `timeout`. The clone has the branch that was asked for
-    /// (or a detached HEAD at a tag or commit), all tags, and no remote: no host path stays behind in it.
+    /// Clones a local repository into an empty workspace, within `timeout`.
+    ///
+    /// The clone has the requested branch (or a detached HEAD at a tag or commit), all tags, and no remote: it contains no host
+    /// path.
     pub fn clone_repository(&self, spec: &CloneSpec, timeout: Duration) -> Result<(), CloneError> {
         let mounts = [(Place::Workspace, spec.workspace.as_fd()), (Place::Source, spec.source.as_fd())];
         let task = Task::Clone { revision: spec.revision.clone(), work_tree: spec.work_tree.clone() };
@@ -256,7 +262,7 @@ impl Launcher {
     }
 }
 
-/// Waits for the end, or makes it: no status then. What was said on standard error, one line.
+/// Waits for the end, or kills the process. Returns its status, `None` if it was killed, and its line on standard error.
 pub(crate) fn finish(child: &mut Child, timeout: Duration) -> io::Result<(Option<ExitStatus>, String)> {
     let in_time = wait_until(child, timeout)?;
     if !in_time {

@@ -1,4 +1,4 @@
-//! One operation or one recovery, inside its own process: restrictions on, do it, write what came of it, exit.
+//! Runs one operation or one recovery in its process: restricts the process, does the work, writes the outcome, exits.
 
 use std::hint::black_box;
 use std::io;
@@ -23,7 +23,7 @@ use crate::setup::{ChildFilter, SetupError, forbid_tasks, limit_file_size, limit
 use crate::{git, location, sys};
 use host_launch::args::Place;
 
-/// What holds for each process of the host worker.
+/// The restrictions that each process of the host worker gets.
 #[derive(Debug)]
 pub(crate) struct Terms {
     filter: ChildFilter,
@@ -35,16 +35,16 @@ impl Terms {
     }
 }
 
-/// What a process of the host worker is for.
+/// The task of a process of the host worker.
 #[derive(Debug)]
 pub(crate) enum Work {
     Call(Box<Start>),
-    /// Putting right what others left.
+    /// Recovers the leftovers of killed operations.
     Recover(Whose),
 }
 
 impl Work {
-    /// Whether it takes effect only after a word.
+    /// Returns true if the call takes effect only after the daemon's word.
     pub(crate) fn awaits_go(&self) -> bool {
         matches!(self, Self::Call(start) if start.awaits_go)
     }
@@ -56,8 +56,10 @@ impl Work {
     }
 }
 
-/// Does the work and ends the process. `number` is the job's, `result` is where the outcome goes, and over `orders` comes
-/// the word that a call may take effect, if it awaits one.
+/// Does the work and ends the process.
+///
+/// `number` is the job's, and `result` takes the outcome. If the call awaits the word that it may take effect, the word comes over
+/// `orders`.
 pub(crate) fn run(
     (work, orders): (Work, Option<OwnedFd>),
     number: u64,
@@ -86,9 +88,10 @@ fn take_order(terms: &Terms, orders: OwnedFd, result: OwnedFd) -> io::Result<()>
     perform(Work::Call(Box::new(start)), number, deadline, result)
 }
 
-/// Goes through what comes before and after the effect of each operation, and has none: a new process meets a fault for each
-/// page that it uses, and these it has met before anybody waits for it. Its first hash asks the processor what that can do,
-/// which in a virtual machine takes longer than the hash.
+/// Runs the code before and after the effect of each operation, without an effect.
+///
+/// A new process takes a fault for each page that it uses; here it takes them before a call waits for it. Its first hash asks the
+/// processor for its features, which in a virtual machine takes longer than the hash.
 fn rehearse() {
     let write = WriteRequest { path: "f".to_owned(), content: "-".repeat(4096), ..WriteRequest::default() };
     let operation = Some(wire::v1::Operation { kind: Some(Kind::Write(write)) });
@@ -100,7 +103,7 @@ fn rehearse() {
     drop(black_box((jail(&Bounds::default(), 0), Binder::new("write").finish(), outcome)));
 }
 
-/// Until [`answer_to`] standard input is where orders come from.
+/// Makes standard input the source of orders, until [`answer_to`].
 fn listen_to(orders: OwnedFd) -> io::Result<()> {
     fcntl_setfl(&orders, OFlags::empty())?;
     dup2_stdin(&orders)?;
@@ -133,8 +136,7 @@ fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::R
     }
 }
 
-/// Puts right what any operation left, as the one task of this process. What there is to say of it; nothing when there
-/// was nothing to do.
+/// Recovers the leftovers of all operations, as the one task of this process. Returns a remark, or `None` if there were none.
 pub(crate) fn recover_everything() -> io::Result<Option<String>> {
     let found = ops::recover(&jail(&Bounds::default(), 0)?, Whose::Everyone)?;
     if found == Recovered::default() {
@@ -144,8 +146,8 @@ pub(crate) fn recover_everything() -> io::Result<Option<String>> {
     Ok(Some([vec![counts], found.remarks].concat().join("; ")))
 }
 
-/// Lets go of all that belongs to the host worker (its channel, the other operations' pipes and pidfds) but the way out, and gives
-/// up what no operation needs.
+/// Closes every descriptor of the host worker (its channel, the other operations' pipes and pidfds) but `result`, and gives up the
+/// rights that no operation needs.
 fn restrict(terms: &Terms, result: &OwnedFd) -> io::Result<()> {
     sys::close_others(result.as_fd())?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -154,7 +156,7 @@ fn restrict(terms: &Terms, result: &OwnedFd) -> io::Result<()> {
     terms.filter.forbid_processes()
 }
 
-/// From here on standard input is the way out.
+/// Makes standard input the way out for the outcome.
 fn answer_to(result: OwnedFd) -> io::Result<()> {
     fcntl_setfl(&result, OFlags::empty())?;
     dup2_stdin(&result)?;
@@ -234,8 +236,9 @@ fn of_the_other_lane(operation: &Operation) -> ToolFailure {
     ToolFailure::new(Reason::Internal, format!("{} is not of the host lane", operation.name()))
 }
 
-/// The mounts that are there, and the private directory. Opened by each operation anew: a handle is cheap, a shared one
-/// would be one more thing to inherit.
+/// Opens the mounts that exist, and the private directory.
+///
+/// Each operation opens them anew: a handle is cheap, and a shared one would be a further thing to inherit.
 fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
     let mut roots = Vec::new();
     for mount in Mount::ALL {
@@ -243,7 +246,7 @@ fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
             Mount::Project => Place::Workspace,
             Mount::State => Place::State,
             Mount::Pkg => Place::Pkg,
-            // Not of the host.
+            // Not on the host.
             Mount::Container => continue,
         };
         let Some(path) = location::path(place) else { continue };
@@ -262,7 +265,7 @@ fn jail(bounds: &Bounds, number: u64) -> io::Result<Jail> {
     })
 }
 
-/// The run's private directory, as the job of this number uses it. A clone and a trial have none.
+/// Opens the run's private directory for the job of this number. A clone and a trial have none.
 pub(crate) fn private(number: u64) -> io::Result<Option<Private>> {
     let Some(path) = location::path(Place::Private) else { return Ok(None) };
     match Private::open(&path, number) {

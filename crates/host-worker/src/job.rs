@@ -1,12 +1,12 @@
-//! One operation in a process of its own, seen from the host worker.
+//! Watches the process of one operation from the host worker.
 //!
 //! ```text
 //! begin ──► at work ─(go)─► result complete, exited 0 ──► its outcome
-//!              │  └───► anything else ─────────────► INTERNAL              } what it left is recovered
-//!              └─ stop (deadline, cancel) ─ SIGKILL ─ exited ─► TIMED_OUT, … } before that is answered
+//!              │  └───► anything else ─────────────► INTERNAL              } its leftovers are recovered
+//!              └─ stop (deadline, cancel) ─ SIGKILL ─ exited ─► TIMED_OUT, … } before the answer
 //! ```
 //!
-//! What the process writes is hostile: it may have been taken over by what it parsed. It is capped and must decode.
+//! The output of the process is hostile: the input that it parses may have taken it over. The output is capped and must decode.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,16 +26,16 @@ use crate::ready::{Ordered, Ready};
 use crate::sys::Exit;
 use crate::{child, sys};
 
-/// Why a job is ended from outside.
+/// The reason to end a job from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     TimedOut,
-    /// The daemon said so.
+    /// At the daemon's request.
     Cancelled,
 }
 
 impl Stop {
-    /// What the call is answered with.
+    /// Returns the answer to the call.
     pub(crate) fn outcome(self) -> Outcome {
         outcome_to_wire(Err(match self {
             Self::TimedOut => ToolFailure::new(
@@ -47,7 +47,7 @@ impl Stop {
     }
 }
 
-/// Whether the operation writes the repository, so that only one may be at work.
+/// Returns true if the operation writes the repository. Only one such operation may be at work.
 pub(crate) fn writes_repository(start: &Start) -> bool {
     let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
     let Some(operation::Kind::Git(git)) = kind else { return false };
@@ -55,7 +55,7 @@ pub(crate) fn writes_repository(start: &Start) -> bool {
         && matches!(git.command, Some(git_request::Command::Add(_) | git_request::Command::Commit(_)))
 }
 
-/// Whether the operation changes files through notes and journals, so that there is something to recover when it dies.
+/// Returns true if the operation changes files through notes and journals. If it dies, they have to be recovered.
 pub(crate) fn leaves_traces(start: &Start) -> bool {
     let kind = start.operation.as_ref().and_then(|operation| operation.kind.as_ref());
     !start.preview && !matches!(kind, None | Some(operation::Kind::Git(_)))
@@ -64,7 +64,7 @@ pub(crate) fn leaves_traces(start: &Start) -> bool {
 /// A process at work.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// No other job of this host worker has it.
+    /// Unique among the jobs of this host worker.
     number: u64,
     deadline: Instant,
     process: OwnedFd,
@@ -72,12 +72,12 @@ pub(crate) struct Job {
     pipe: Option<OwnedFd>,
     result: Vec<u8>,
     stopped: Option<Stop>,
-    /// For the word that it may take effect, while it awaits that.
+    /// The pipe for the word that it may take effect, while it awaits that.
     orders: Option<OwnedFd>,
 }
 
 impl Job {
-    /// Has the process do it that waits, or begins another.
+    /// Gives the work to the process that waits, or forks another.
     pub(crate) fn begin_call(
         number: u64,
         start: Start,
@@ -93,7 +93,7 @@ impl Job {
         }
     }
 
-    /// Forks. In the new process this does not return.
+    /// Forks. Does not return in the new process.
     pub(crate) fn begin(number: u64, work: Work, deadline: Instant, terms: &Terms) -> io::Result<Self> {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (pipe, result) = pipe_with(flags)?;
@@ -102,7 +102,7 @@ impl Job {
             sys::Fork::Child => child::run((work, theirs), number, deadline, terms, result),
             sys::Fork::Parent(pid) => {
                 drop((result, theirs));
-                // Not reaped yet, so the id cannot belong to anybody else.
+                // Not reaped yet, so the id cannot belong to another process.
                 let process = pidfd_open(pid, PidfdFlags::empty())?;
                 Ok(Self::of(number, deadline, process, pipe).listening(orders))
             }
@@ -117,7 +117,7 @@ impl Job {
         Self { orders, ..self }
     }
 
-    /// Tells it that it may take effect, if it awaits that.
+    /// Lets it take effect, if it awaits that.
     pub(crate) fn go(&mut self) {
         if let Some(orders) = self.orders.take() {
             // Fails only when the process is over already.
@@ -125,28 +125,28 @@ impl Job {
         }
     }
 
-    /// Whether it has not been told yet that it may take effect.
+    /// Returns true if it still awaits the word that it may take effect.
     pub(crate) fn awaits_go(&self) -> bool {
         self.orders.is_some()
     }
 
-    /// Whose its leftovers are.
+    /// Returns the number that its leftovers have.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// When to stop it; `None` once that has been done.
+    /// Returns its deadline; `None` once it has been stopped.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.stopped.is_none().then_some(self.deadline)
     }
 
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        // The end of the process is waited for only when the pipe has nothing more to say.
+        // The end of the process matters only after the end of the pipe.
         let fd = self.pipe.as_ref().map_or_else(|| self.process.as_fd(), AsFd::as_fd);
         std::iter::once(fd)
     }
 
-    /// Ends the process. Its outcome follows when the kernel has done so.
+    /// Kills the process. Its outcome follows when the kernel has ended it.
     pub(crate) fn stop(&mut self, why: Stop) {
         if self.stopped.is_none() {
             self.stopped = Some(why);
@@ -155,7 +155,7 @@ impl Job {
         }
     }
 
-    /// Reads what is there. How the process ended, when it has.
+    /// Reads the available output. Returns how the process ended, once it has.
     pub(crate) fn advance(&mut self) -> Option<Exit> {
         if let Some(pipe) = &self.pipe {
             match drain(pipe, &mut self.result) {
@@ -171,17 +171,17 @@ impl Job {
         sys::collect(self.process.as_fd()).ok()?
     }
 
-    /// What it said before it ended by itself.
+    /// Returns the output of a process that ended by itself.
     pub(crate) fn said(&self, status: &Exit) -> Option<&[u8]> {
         (status.code == Some(0)).then_some(self.result.as_slice())
     }
 
-    /// The outcome that an operation's process gave before it ended by itself.
+    /// Returns the outcome that an operation's process gave before it ended by itself.
     pub(crate) fn outcome(&self, status: &Exit) -> Option<Outcome> {
         Outcome::decode(self.said(status)?).ok().filter(|outcome| outcome.kind.is_some())
     }
 
-    /// What is answered for a process that gave none.
+    /// Returns the answer for a process that gave none.
     pub(crate) fn failure(&self, status: &Exit) -> Outcome {
         if let Some(stop) = self.stopped {
             return stop.outcome();

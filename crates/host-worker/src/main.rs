@@ -29,7 +29,7 @@ use host_launch::args::{Args, BadArgs, Task};
 use host_launch::handles;
 use setup::SetupError;
 
-/// Why the host worker ends with an error: one line on standard error, and an exit code.
+/// The error with which the host worker ends: one line on standard error, and an exit code.
 #[derive(Debug, Error)]
 enum Failure {
     #[error(transparent)]
@@ -84,7 +84,7 @@ fn run() -> Result<ExitCode, Failure> {
     }
 }
 
-/// The keeper: waits for the host worker and ends as it ended. It gave up its privileges together with the host worker.
+/// Waits for the host worker and ends as it ended, as its parent. It gave up its privileges together with the host worker.
 fn keep(host_worker: Pid, null: OwnedFd) -> Result<ExitCode, Failure> {
     dup2_stdin(&null).map_err(io::Error::from)?;
     dup2_stderr(&null).map_err(io::Error::from)?;
@@ -122,7 +122,7 @@ fn work(task: Task, report: Report, null: OwnedFd) -> Result<ExitCode, Failure> 
             }
         }
         Task::Serve { .. } => {
-            // The library beneath must have nobody to talk to, and no later file may become descriptor 2.
+            // No library may write to the operator's terminal, and no later file may become descriptor 2.
             dup2_stderr(&null).map_err(io::Error::from)?;
             drop(null);
             recovery::claim_private()?;

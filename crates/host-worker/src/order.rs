@@ -1,4 +1,4 @@
-//! What a process that waits is told, as bytes in a pipe.
+//! Encodes the order for a process that waits, as bytes in a pipe.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,21 +8,21 @@ use prost::Message;
 use rustix::io::Errno;
 use wire::worker::v1::Start;
 
-/// Most bytes of an order: what an empty pipe takes at once, by pipe(7).
+/// Most bytes of an order. An empty pipe takes as many at once, by pipe(7).
 const MOST: usize = 64 * 1024;
 
-/// The header of the operation: the job's number, the time it has in milliseconds, and its own length. Native order:
-/// both ends are one program.
+/// The header of the operation: the job's number, its time in milliseconds, and its length. In native byte order, since both ends
+/// are one program.
 const HEADER: usize = 3 * 8;
 
-/// What the process is told.
+/// An operation for a process that waits.
 pub(crate) struct Order {
     pub(crate) number: u64,
     pub(crate) deadline: Instant,
     pub(crate) start: Start,
 }
 
-/// The bytes of an order; `None` where they do not fit.
+/// Returns the bytes of an order; `None` if they do not fit.
 pub(crate) fn encode(number: u64, start: &Start, deadline: Instant) -> Option<Vec<u8>> {
     let length = start.encoded_len();
     if HEADER + length > MOST {
@@ -59,7 +59,7 @@ impl Order {
     }
 }
 
-/// Whether all of it came before the end.
+/// Fills `bytes`. Returns false if the pipe ends first.
 fn fill(orders: BorrowedFd<'_>, mut bytes: &mut [u8]) -> io::Result<bool> {
     while !bytes.is_empty() {
         match rustix::io::read(orders, &mut *bytes) {

@@ -1,8 +1,9 @@
-//! A process that waits for an operation, with all of its restrictions on.
+//! Processes that wait for an operation, with all of their restrictions on.
 //!
-//! Forking, limits, the filter, and the faults of pages that both sides write to cost more than what a small operation does.
-//! So they are made ahead, when it is quiet: each gets its work over a pipe and becomes the operation's
-//! process. Work that the pipe does not take at once, or that comes while none waits, gets a process of its own as ever.
+//! Forking, limits, the filter, and the faults of pages that both sides write to cost more than a small operation. So these
+//! processes are made ahead, in quiet moments. Each gets its work over a pipe and becomes the operation's process.
+//!
+//! The host worker forks a new process for work that the pipe does not take at once, or that comes while no process waits.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,7 +17,7 @@ use wire::worker::v1::Start;
 use crate::child::Terms;
 use crate::{child, order, sys};
 
-/// The process, from the host worker's side.
+/// A waiting process, from the host worker's side.
 #[derive(Debug)]
 pub(crate) struct Ready {
     process: OwnedFd,
@@ -24,30 +25,30 @@ pub(crate) struct Ready {
     result: OwnedFd,
 }
 
-/// The same with its work.
+/// The same process with its work.
 #[derive(Debug)]
 pub(crate) struct Ordered {
     pub(crate) process: OwnedFd,
-    /// For the word that it may take effect.
+    /// The pipe for the word that it may take effect.
     pub(crate) orders: OwnedFd,
     pub(crate) result: OwnedFd,
 }
 
 impl Ready {
-    /// Forks. In the new process this does not return.
+    /// Forks. Does not return in the new process.
     pub(crate) fn fork(terms: &Terms) -> io::Result<Self> {
         let (order, orders) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (result, results) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         match sys::fork()? {
             sys::Fork::Child => child::wait(terms, order, results),
             sys::Fork::Parent(pid) => {
-                // Not reaped yet, so the id cannot belong to anybody else.
+                // Not reaped yet, so the id cannot belong to another process.
                 Ok(Self { process: pidfd_open(pid, PidfdFlags::empty())?, orders, result })
             }
         }
     }
 
-    /// Gives it its work. `None` where the work does not fit or the process is gone; it has not begun then.
+    /// Gives the process its work. `None`: the work does not fit or the process is gone, and the work has not begun.
     pub(crate) fn order(self, number: u64, start: &Start, deadline: Instant) -> Option<Ordered> {
         let Some(order) = order::encode(number, start, deadline) else {
             self.dismiss();
@@ -58,7 +59,7 @@ impl Ready {
                 let Self { process, orders, result } = self;
                 Some(Ordered { process, orders, result })
             }
-            // An order that is cut off is none.
+            // The process ignores an order that is cut off.
             _ => {
                 self.dismiss();
                 None
@@ -67,7 +68,7 @@ impl Ready {
     }
 
     pub(crate) fn dismiss(self) {
-        // Fails only when the process is over already.
+        // Fails only if the process is over already.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
         let _ = retry_on_intr(|| waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED));
     }

@@ -1,9 +1,10 @@
-//! Putting right what killed operations left, seen from the host worker: in a process of its own like everything that opens
-//! something in the workspace.
+//! Recovers the leftovers of killed operations, seen from the host worker. Like everything that opens files in the workspace, a
+//! recovery runs in a separate process.
 //!
 //! - When the host worker starts and its predecessor left something: before any call begins.
-//! - When an operation was killed or crashed: its leftovers, before its call is answered, so that whoever asks next
-//!   finds files that are old or new.
+//! - When an operation was killed or crashed: its leftovers, before its call is answered, so that the next call finds files that
+//!   are
+//! old or new.
 //! - When the channel ends: everything, after the last process.
 
 use std::io;
@@ -21,7 +22,7 @@ use crate::location;
 use crate::sys::Exit;
 use host_launch::args::Place;
 
-/// Longest that one may take; what is left then is found by the next.
+/// Longest time of one recovery. The next one finds what it leaves.
 const LONGEST: Duration = Duration::from_secs(30);
 /// Most bytes of its remarks that are passed on.
 const REMARKS: usize = 4096;
@@ -35,21 +36,22 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Recovery {
     job: Job,
-    /// What is answered afterwards.
+    /// The answer to the call, which waits for the recovery.
     answer: Option<Answer>,
 }
 
-/// How far a recovery is.
+/// The state of a recovery.
 #[derive(Debug)]
 pub(crate) enum Progress {
     AtWork,
-    /// With the answer that is due now.
+    /// Over, with the answer that is due now.
     Over(Option<Answer>),
 }
 
-/// Waits until no other hand uses the run's private directory, and keeps it from others until the last process of this one
-/// is gone: the handle takes the place of standard output, which everything that is forked inherits. A process that was
-/// killed may still be inside of its last system call when its parent is long gone.
+/// Waits until no other host worker uses the run's private directory, and locks it until the last process of this one is gone.
+///
+/// The locked handle becomes standard output, which every forked process inherits. A process that was killed may still be inside
+/// its last system call long after its parent is gone.
 pub(crate) fn claim_private() -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Some(path) = location::path(Place::Private) else { return Ok(()) };
@@ -62,20 +64,21 @@ pub(crate) fn claim_private() -> io::Result<()> {
     Ok(dup2_stdout(&directory)?)
 }
 
-/// Whether a run has left something in its private directory.
+/// Returns true if a run has left something in its private directory.
 pub(crate) fn is_needed() -> bool {
     private(0).is_ok_and(|private| private.is_some_and(|private| !private.is_clean().unwrap_or(false)))
 }
 
 impl Recovery {
-    /// Of everybody. Nothing else may be at work until it is over.
+    /// Begins a recovery of all leftovers. No other process may be at work until it is over.
     pub(crate) fn of_everyone(number: u64, terms: &Terms) -> io::Result<Self> {
         let work = Work::Recover(Whose::Everyone);
         Ok(Self { job: Job::begin(number, work, Instant::now() + LONGEST, terms)?, answer: None })
     }
 
-    /// Of one operation, which is over; `answer` is what its call is told then. Where no process can be started, it is
-    /// told at once, and the notes stay for later.
+    /// Begins a recovery of one dead operation; `answer` is for its call, afterwards.
+    ///
+    /// Returns `answer` if no process can be started. The call then gets it at once, and the notes stay for a later recovery.
     pub(crate) fn of_job(number: u64, dead: u64, answer: Answer, terms: &Terms) -> Result<Self, Answer> {
         match Job::begin(number, Work::Recover(Whose::Job(dead)), Instant::now() + LONGEST, terms) {
             Ok(job) => Ok(Self { job, answer: Some(answer) }),
@@ -83,7 +86,7 @@ impl Recovery {
         }
     }
 
-    /// Whether all calls have to wait for it.
+    /// Returns true if all calls have to wait for it.
     pub(crate) fn is_of_everyone(&self) -> bool {
         self.answer.is_none()
     }
@@ -92,7 +95,7 @@ impl Recovery {
         &self.job
     }
 
-    /// Ends it when it is time.
+    /// Kills it at its deadline.
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.job.deadline().is_some_and(|deadline| deadline <= now) {
             self.job.stop(Stop::TimedOut);

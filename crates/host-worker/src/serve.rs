@@ -1,7 +1,7 @@
-//! The host worker's loop: frames in, one process per operation, outcomes out. It never opens anything in the workspace.
+//! Runs the host worker's loop: frames in, one process per operation, outcomes out. It never opens files in the workspace.
 //!
-//! Bounded everywhere: calls at work, calls that wait, bytes that the daemon has not read. A daemon that does not read
-//! is not read from either.
+//! Every queue is bounded: calls at work, calls that wait, bytes that the daemon has not read. The host worker stops reading from a
+//! daemon that does not read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,16 +26,16 @@ use crate::setup::SetupError;
 use crate::turns::Turn;
 use crate::worker_pool::WorkerPool;
 
-/// Calls that wait for their turn.
+/// Most calls that wait for their turn.
 const WAITING: usize = 64;
-/// Unread answers, bytes, beyond which nothing more is asked for.
+/// Bytes of unread answers beyond which the host worker reads no further requests.
 const UNREAD: usize = 8 * 1024 * 1024;
-/// Longest that any operation may take.
+/// Longest time that any operation may take.
 const LONGEST: Duration = Duration::from_secs(600);
-/// Longest that the end may take. What is left after it is found by the run's next host worker, or by the daemon.
+/// Longest time that the end may take. The run's next host worker, or the daemon, recovers the rest.
 const LAST: Duration = Duration::from_secs(3);
 
-/// The stream with the daemon is broken.
+/// The error of a broken stream with the daemon.
 #[derive(Debug, Error)]
 pub(crate) enum ServeError {
     #[error("the channel: {0}")]
@@ -70,9 +70,9 @@ struct Server<'c> {
     worker_pool: WorkerPool,
 }
 
-/// Serves until the channel ends. Whatever is still at work then is killed, and what it leaves is put right.
+/// Serves until the channel ends. Then it kills the operations at work and recovers their leftovers.
 pub(crate) fn serve(channel: BorrowedFd<'_>) -> Result<(), ServeError> {
-    // fcntl, since the filter knows no ioctl.
+    // fcntl, since the filter allows no ioctl.
     fcntl_setfl(channel, fcntl_getfl(channel)? | OFlags::NONBLOCK)?;
     let mut server = Server {
         channel,
@@ -94,7 +94,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// One round. `false` when the channel has ended.
+    /// Runs one round. Returns false when the channel has ended.
     fn turn(&mut self) -> Result<bool, ServeError> {
         let events = self.wait()?;
         if events.intersects(PollFlags::OUT) {
@@ -113,7 +113,7 @@ impl Server<'_> {
         Ok(true)
     }
 
-    /// Waits for the channel, a job or a deadline; the channel's events.
+    /// Waits for the channel, a job or a deadline. Returns the channel's events.
     fn wait(&self) -> Result<PollFlags, Errno> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, self.outbox.len() < UNREAD);
@@ -125,7 +125,7 @@ impl Server<'_> {
         wait_for(Some(PollFd::from_borrowed_fd(self.channel, wanted)), &self.worker_pool, next)
     }
 
-    /// The end: nothing stays at work, and nothing of it stays behind. Nobody listens any more.
+    /// Ends all processes and recovers their leftovers. There is no client any longer.
     fn finish(&mut self) -> Result<(), ServeError> {
         let last = Instant::now() + LAST;
         self.worker_pool.cancel_all();
@@ -139,14 +139,14 @@ impl Server<'_> {
 
     fn wait_for_crew(&mut self, last: Instant) -> Result<(), ServeError> {
         while !self.worker_pool.is_idle() && Instant::now() < last {
-            // The channel has ended, which would be an event for ever.
+            // Without the channel: its end would be a permanent event.
             wait_for(None, &self.worker_pool, Some(last))?;
             self.worker_pool.collect();
         }
         Ok(())
     }
 
-    /// Reads what is there and acts on it. `false` at the end of the stream.
+    /// Reads the available frames and acts on them. Returns false at the end of the stream.
     fn receive(&mut self) -> Result<bool, ServeError> {
         match retry_on_intr(|| rustix::io::read(self.channel, spare_capacity(self.inbox.room()))) {
             Ok(0) | Err(Errno::CONNRESET) => return Ok(false),
@@ -217,7 +217,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// The call may take effect. One that is over by now needs no word.
+    /// Lets the call take effect. Ignores a call that is over by now.
     fn go(&mut self, id: u64) {
         match self.waiting.iter_mut().find(|call| call.id == id) {
             Some(call) => call.start.awaits_go = false,
@@ -229,8 +229,8 @@ impl Server<'_> {
         self.worker_pool.collect().into_iter().try_for_each(|answer| self.answer(answer.id, *answer.outcome))
     }
 
-    /// Begins the calls that there is room for: those that change one file, or the repository, one after the other in the
-    /// order in which they came, and all others at once.
+    /// Begins the waiting calls that may run now. Calls that change one file, or the repository, run one after the other in order
+    /// of arrival; all others run at once.
     fn begin(&mut self) -> Result<(), ServeError> {
         let now = Instant::now();
         let due = self.due(now);
@@ -254,7 +254,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Says of each call that waits if it may begin.
+    /// Returns for each waiting call whether it may begin.
     fn due(&self, now: Instant) -> Vec<bool> {
         let (mut turns, mut room) = (self.worker_pool.turns(), self.worker_pool.room());
         let mut due = Vec::with_capacity(self.waiting.len());
@@ -284,7 +284,7 @@ impl Server<'_> {
             match retry_on_intr(|| rustix::io::write(self.channel, self.outbox.as_slices().0)) {
                 Ok(written) => drop(self.outbox.drain(..written)),
                 Err(Errno::AGAIN) => break,
-                // The daemon is gone; reading will say so.
+                // The daemon is gone; the next read reports that.
                 Err(Errno::PIPE | Errno::CONNRESET) => self.outbox.clear(),
                 Err(errno) => return Err(errno.into()),
             }
@@ -293,7 +293,7 @@ impl Server<'_> {
     }
 }
 
-/// Waits for the channel, a process or a deadline; the channel's events.
+/// Waits for the channel, a process or a deadline. Returns the channel's events.
 fn wait_for(
     channel: Option<PollFd<'_>>,
     worker_pool: &WorkerPool,

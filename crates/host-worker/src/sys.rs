@@ -1,7 +1,7 @@
-//! The system calls that no safe wrapper covers. The only place with `unsafe` in this crate.
+//! Makes the system calls that no safe wrapper covers. The only place with `unsafe` in this crate.
 //!
-//! Everything here runs in `coffer-host-worker`, which has one thread; that is what makes `fork` and `unshare` sound. The process
-//! of an operation may have several ([`crate::threads`]), and can do neither.
+//! All of it runs in `coffer-host-worker`, which has one thread; that makes `fork` and `unshare` sound. The process of an operation
+//! can neither fork nor start a thread.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,13 +14,13 @@ use git2::ConfigLevel;
 
 /// Moves this process into new namespaces.
 pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
-    // SAFETY: the flags never contain FILES, the only one that can invalidate descriptors behind safe code's back.
+    // SAFETY: the flags never contain FILES, the only one that can invalidate descriptors which safe code still owns.
     unsafe { rustix::thread::unshare_unsafe(flags.difference(UnshareFlags::FILES)) }.map_err(Into::into)
 }
 
 pub(crate) enum Fork {
     Child,
-    /// The old one, with the new one's id.
+    /// The old process, with the new one's id.
     Parent(Pid),
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn fork() -> io::Result<Fork> {
     }
 }
 
-/// A child that is over: how it ended, and what it used, as the kernel says.
+/// The kernel's report of a child that is over: how it ended, and its usage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exit {
     /// Its exit code, unless a signal ended it.
@@ -46,7 +46,7 @@ pub(crate) struct Exit {
     pub(crate) peak_memory: u64,
 }
 
-/// Collects a child, if it is over.
+/// Reaps a child, if it is over.
 pub(crate) fn collect(process: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
     // SAFETY: both are plain numbers, for which zeroes are values; the kernel fills them in and keeps no pointer.
     let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { (mem::zeroed(), mem::zeroed()) };
@@ -130,20 +130,20 @@ pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, attributes: u64) -> io::Resu
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Ends this process by SIGALRM after so many seconds, should the parent fail to.
+/// Ends this process by SIGALRM after so many seconds, in case the parent fails to end it.
 pub(crate) fn alarm(seconds: u32) {
     // SAFETY: takes no pointers.
     unsafe { libc::alarm(seconds) };
 }
 
-/// A write beyond the file size limit then fails with EFBIG instead of ending the process.
+/// Ignores SIGXFSZ: a write beyond the file size limit then fails with EFBIG instead of ending the process.
 pub(crate) fn ignore_file_size_signal() {
     // SAFETY: installs no handler, only the constant "ignore".
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// libgit2's process-wide settings: no configuration but the repository's own, durable and verified objects,
-/// checked ownership, bounded memory.
+/// Restricts libgit2 for this process: no configuration but the repository's own, durable and verified objects, checked ownership,
+/// bounded memory.
 pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {
     const WINDOW: usize = 16 * 1024 * 1024;
     const MAPPED: usize = 128 * 1024 * 1024;
@@ -172,7 +172,7 @@ pub(crate) fn restrict_libgit2() -> Result<(), git2::Error> {
     Ok(())
 }
 
-/// Leaves it to the caller to compare owners: libgit2 would look for a linked work tree at its path on the host.
+/// Leaves the comparison of owners to the caller: libgit2 would look for a linked work tree at its path on the host.
 pub(crate) fn trust_owners() -> Result<(), git2::Error> {
     // SAFETY: as above.
     unsafe { git2::opts::set_verify_owner_validation(false) }
@@ -183,14 +183,13 @@ pub(crate) fn trust_owners() -> Result<(), git2::Error> {
 pub(crate) mod probe {
     use std::io;
 
-    /// The error of `clone` with these flags. Should it succeed, the new process ends at once.
+    /// Returns the error of `clone` with these flags. If it succeeds, the new process ends at once.
     pub(crate) fn clone(flags: i32) -> Option<i32> {
-        // SAFETY: without a stack of its own and a place for anything the new process would only return from here; it does
-        // nothing but end.
+        // SAFETY: without a stack and a place for anything, the new process only returns from here, and then it ends at once.
         ended(unsafe { libc::syscall(libc::SYS_clone, i64::from(flags), 0, 0, 0, 0) })
     }
 
-    /// The error of `clone3` for what would be a plain fork.
+    /// Returns the error of `clone3` for a plain fork.
     pub(crate) fn clone3() -> Option<i32> {
         let mut arguments = [0_u64; 8];
         arguments[4] = libc::SIGCHLD.unsigned_abs().into();

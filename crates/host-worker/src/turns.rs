@@ -1,8 +1,7 @@
-//! Which calls wait for others: effects on one file, and those on the repository, take turns in order of arrival.
+//! Decides which calls wait for others: effects on one file, and effects on the repository, run in order of arrival.
 //!
-//! A path is compared as it is written, without a look at the disk: no link leads to a place that may be written. Two
-//! names of one file that only the disk knows to be one (hard links) meet in `jail`, which sees the change and has the
-//! operation begin again.
+//! Paths are compared as they are written, without access to the disk: no link leads to a writable place. Hard links are two names
+//! of one file that only the disk knows. They meet in `jail`, which sees the change and has the operation begin again.
 
 use std::collections::HashSet;
 
@@ -10,7 +9,7 @@ use wire::worker::v1::Start;
 
 use crate::job::writes_repository;
 
-/// Repository and paths that a call has for itself while it is at work.
+/// The repository and the paths that a call needs exclusively while it is at work.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     repository: bool,
@@ -24,12 +23,12 @@ impl Turn {
     }
 }
 
-/// Repository and paths that the calls before the next one have.
+/// The repository and the paths that earlier calls have taken.
 #[derive(Debug, Default)]
 pub(crate) struct Turns<'t> {
     repository: bool,
     paths: HashSet<&'t str>,
-    /// Directories that lead to these.
+    /// The directories above these paths.
     above: HashSet<&'t str>,
 }
 
@@ -42,7 +41,7 @@ impl<'t> Turns<'t> {
         }
     }
 
-    /// Returns whether a call shares nothing with the calls before it. A directory shares everything beneath it.
+    /// Returns true if a call shares nothing with the calls before it. A directory shares everything beneath it.
     pub(crate) fn admit(&self, turn: &Turn) -> bool {
         let is_taken = |path: &String| {
             self.paths.contains(path.as_str())

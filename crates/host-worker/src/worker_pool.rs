@@ -1,4 +1,4 @@
-//! The host worker's processes: operations at work, and recoveries of those that were killed.
+//! Keeps the host worker's processes: operations at work, and recoveries of operations that were killed.
 //!
 //! ```text
 //! begin ──► at work ─(go)─► over by itself ─────────────► answer
@@ -17,17 +17,17 @@ use crate::ready::Ready;
 use crate::recovery::{self, Answer, Progress, Recovery};
 use crate::turns::{Turn, Turns};
 
-/// Operations at work at the same time.
+/// Most operations at work at the same time.
 const AT_WORK: usize = 16;
 
-/// Processes that wait for operations.
+/// Most processes that wait for operations.
 const READY: usize = 4;
 
-/// How long nothing must have come before more than one is made: what an agent does next comes sooner, and forking is in its
-/// way.
+/// Quiet time before more than one waiting process is made. An agent's next call comes sooner than this, and forking would delay
+/// it.
 const QUIET: Duration = Duration::from_millis(2);
 
-/// How long they wait for an operation.
+/// Time that processes wait for an operation.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A call at work.
@@ -41,25 +41,25 @@ struct Current {
 /// All processes of the host worker.
 pub(crate) struct WorkerPool {
     current: Vec<Current>,
-    /// Each keeps the turn of the operation that it puts right.
+    /// Each with the turn of the operation that it recovers.
     recoveries: Vec<(Recovery, Turn)>,
-    /// Wait for the next operations, until they are not worth their memory any longer.
+    /// Processes that wait for the next operations, until they are no longer worth their memory.
     ready: VecDeque<Ready>,
-    /// When an operation began or ended last. `None`: none has since they were given up.
+    /// The time at which an operation began or ended last. `None`: none has since the waiting processes were dismissed.
     last: Option<Instant>,
-    /// Of the last job.
+    /// The number of the last job.
     number: u64,
     terms: Terms,
 }
 
 impl WorkerPool {
-    /// Nobody. `terms` hold for each process.
+    /// Returns a pool without processes. `terms` apply to each process.
     pub(crate) fn new(terms: Terms) -> Self {
         let (current, recoveries, ready) = (Vec::new(), Vec::new(), VecDeque::new());
         Self { current, recoveries, ready, last: Some(Instant::now()), number: 0, terms }
     }
 
-    /// Begins a recovery of everything, where the private directory asks for one. Until it is over, nothing else begins.
+    /// Begins a recovery of everything, if the private directory needs one. Until it is over, nothing else begins.
     pub(crate) fn recover_everything(&mut self) -> io::Result<()> {
         if recovery::is_needed() {
             let number = self.next_number();
@@ -74,7 +74,7 @@ impl WorkerPool {
         if closed { 0 } else { AT_WORK.saturating_sub(self.current.len()) }
     }
 
-    /// Returns what the operations at work have for themselves, and what is put right after others.
+    /// Returns the turns of the operations at work and of the recoveries.
     pub(crate) fn turns(&self) -> Turns<'_> {
         let mut turns = Turns::default();
         self.current.iter().for_each(|call| turns.take(&call.turn));
@@ -97,9 +97,11 @@ impl WorkerPool {
         Ok(())
     }
 
-    /// Makes a process that waits for an operation. Without one the next operation would have to wait: it is made while the disk
-    /// alone works, since before a call may take effect its own process and the record of its intent need the processors,
-    /// and after its answer so does its receipt. The others are made when it has been quiet for a moment.
+    /// Makes a process that waits for an operation, if it is time for one.
+    ///
+    /// Without a waiting process the next operation would have to wait for a fork. The first one is made while only the disk works.
+    /// Before a call takes effect, its process and the record of its intent need the processors. After its answer, its receipt
+    /// does. The others are made when it has been quiet for a moment.
     pub(crate) fn prepare(&mut self, now: Instant) {
         let due = if self.ready.is_empty() {
             self.last.is_some() && !self.current.iter().any(|call| call.job.awaits_go())
@@ -107,7 +109,7 @@ impl WorkerPool {
             self.fills_at().is_some_and(|at| at <= now)
         };
         if due && self.recoveries.is_empty() {
-            // Where it cannot be made, the next operation tries for itself and says so.
+            // If the fork fails, the next operation tries one itself and reports the failure.
             match Ready::fork(&self.terms) {
                 Ok(ready) => self.ready.push_back(ready),
                 Err(_) => self.give_up(),
@@ -115,19 +117,19 @@ impl WorkerPool {
         }
     }
 
-    /// When another process is to be made although one waits. While an operation is at work that is later.
+    /// Returns when to make another process although one waits. `None` while an operation is at work.
     fn fills_at(&self) -> Option<Instant> {
         let lacks = self.ready.len() < READY && self.is_idle();
         self.last.filter(|_| lacks).map(|last| last + QUIET)
     }
 
-    /// When [`Self::prepare`] or [`Self::expire`] has to be called next for the processes that wait.
+    /// Returns when [`Self::prepare`] or [`Self::expire`] has to be called next for the processes that wait.
     pub(crate) fn ready_until(&self) -> Option<Instant> {
         let expiry = self.last.filter(|_| !self.ready.is_empty()).map(|last| last + IDLE);
         self.fills_at().or(expiry)
     }
 
-    /// Ends the operation of a call, if it is at work. What it left is put right all the same.
+    /// Ends the operation of a call, if it is at work. Its leftovers are recovered all the same.
     pub(crate) fn cancel(&mut self, id: u64) {
         if let Some(call) = self.current.iter_mut().find(|call| call.id == id) {
             call.job.stop(Stop::Cancelled);
@@ -152,7 +154,7 @@ impl WorkerPool {
         self.last = None;
     }
 
-    /// Ends what is over its time.
+    /// Ends all operations and recoveries that are over their time.
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.last.is_some_and(|last| last + IDLE <= now) {
             self.give_up();
@@ -165,7 +167,7 @@ impl WorkerPool {
         self.recoveries.iter_mut().for_each(|(recovery, _)| recovery.expire(now));
     }
 
-    /// Reads what the processes wrote; what is to be answered now.
+    /// Reads the output of the processes. Returns the answers that are due now.
     pub(crate) fn collect(&mut self) -> Vec<Answer> {
         let (mut answers, mut dead) = (Vec::new(), Vec::new());
         self.current.retain_mut(|call| {
@@ -173,7 +175,7 @@ impl WorkerPool {
             let outcome = call.job.outcome(&status);
             let ended = outcome.is_some();
             let mut outcome = Box::new(outcome.unwrap_or_else(|| call.job.failure(&status)));
-            // The kernel's word, whatever the process says of itself.
+            // Measured by the kernel, whatever the process reports.
             let (cpu_time_us, peak_memory_bytes) = (Some(status.cpu_us), Some(status.peak_memory));
             outcome.usage = Some(Usage { cpu_time_us, peak_memory_bytes });
             let answer = Answer { id: call.id, outcome };
@@ -203,7 +205,7 @@ impl WorkerPool {
         answers
     }
 
-    /// All of them, to be waited for.
+    /// Returns the jobs of all processes, to wait for them.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &Job> {
         self.current
             .iter()

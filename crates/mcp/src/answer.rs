@@ -1,4 +1,4 @@
-//! What a client gets: results that a model can read, and JSON-RPC errors only where there is no result to speak of.
+//! Builds the answers to a client: results that a model can read, and JSON-RPC errors only if there is no result.
 
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
@@ -8,8 +8,9 @@ use tonic_types::StatusExt as _;
 use wire::v1::CallResponse;
 use wire::v1::call_response::Status as CallStatus;
 
-/// The result of a tool. `structured`: the tool has an output schema, which what is rendered then fits. `note` is said to the
-/// model behind it.
+/// Returns the result of a tool.
+///
+/// `structured`: the tool has an output schema, which the rendered text matches. `note` is a message to the model after the result.
 pub(crate) fn answer(response: &CallResponse, structured: bool, note: Option<String>) -> CallToolResult {
     let status = response.status();
     let mut content = vec![ContentBlock::text(response.rendered.clone())];
@@ -25,7 +26,7 @@ pub(crate) fn answer(response: &CallResponse, structured: bool, note: Option<Str
     result.with_meta(Some(meta(response)))
 }
 
-/// For programs: which call this was, and what became of it.
+/// Returns the call's id and status, for programs.
 fn meta(response: &CallResponse) -> MetaObject {
     let mut meta = MetaObject::new();
     meta.insert("io.cofferdam/callId".to_owned(), response.call_id.clone().into());
@@ -39,7 +40,7 @@ fn meta(response: &CallResponse) -> MetaObject {
     meta
 }
 
-/// A call that could not be made. The model should know why when there is something that it can do.
+/// Returns the answer to a call that could not be made. The model gets the reason if it can act on it.
 pub(crate) fn refused(status: &Status) -> Result<CallToolResult, ErrorData> {
     match reason(status) {
         Some(reason) if !is_dead(status) => {
@@ -50,10 +51,10 @@ pub(crate) fn refused(status: &Status) -> Result<CallToolResult, ErrorData> {
     }
 }
 
-/// The same where there is no result that could say it.
+/// Returns the error of a request that has no result to carry the reason.
 pub(crate) fn error(status: &Status) -> ErrorData {
     let Some(reason) = reason(status) else {
-        // What the transport says may name the host's paths.
+        // The transport's message may name paths of the host.
         tracing::debug!(%status, "the daemon did not answer");
         return ErrorData::internal_error("the daemon cannot be reached, or did not answer", None);
     };
@@ -66,12 +67,12 @@ pub(crate) fn error(status: &Status) -> ErrorData {
     }
 }
 
-/// The token opens nothing, any more or ever: no call can be made, whatever it is.
+/// Returns true if the token is not valid, or no longer: no call can be made with it.
 fn is_dead(status: &Status) -> bool {
     matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated)
 }
 
-/// The stable reason, where the daemon itself has spoken.
+/// Returns the stable reason, if the daemon itself has answered.
 fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().map(|info| info.reason)
 }

@@ -1,4 +1,4 @@
-//! The API as one run's token sees it.
+//! The API as the holder of one run's token sees it.
 
 use std::error::Error;
 
@@ -17,20 +17,20 @@ use wire::v1::{self, CallRequest, CallResponse, CallStreamResponse, list_tools_r
 
 use crate::token::RunToken;
 
-/// Largest answer taken, bytes: above any of the daemon's.
+/// Largest answer that is accepted, bytes: more than any of the daemon's.
 const LARGEST_MESSAGE: usize = 16 << 20;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// The way to the daemon is broken.
+/// The error of a broken connection to the daemon.
 #[derive(Debug, thiserror::Error)]
 #[error("the daemon cannot be reached")]
 pub struct Broken(#[source] BoxError);
 
-/// A way to the daemon's services: a connection, or the services themselves.
+/// Access to the daemon's services: a connection, or the services themselves.
 pub type Api = BoxCloneSyncService<HttpRequest<Body>, HttpResponse<Body>, Broken>;
 
-/// Takes a way to the daemon, such as a `Channel`.
+/// Wraps a connection to the daemon, such as a `Channel`.
 pub fn api<S, B>(service: S) -> Api
 where
     S: Service<HttpRequest<Body>, Response = HttpResponse<B>> + Clone + Send + Sync + 'static,
@@ -46,7 +46,7 @@ where
     )
 }
 
-/// Shows the token with every request.
+/// Sends the token with every request.
 #[derive(Clone)]
 struct Shows(RunToken);
 
@@ -57,14 +57,14 @@ impl Interceptor for Shows {
     }
 }
 
-/// How a call is followed.
+/// The way to follow a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallOptions {
-    /// Until it has an outcome or waits for an approval. Dropping the stream before cancels it.
+    /// Until it has an outcome or waits for an approval. Dropping the stream before that cancels the call.
     Now,
-    /// Until it has an outcome. Dropping the stream before cancels it.
+    /// Until it has an outcome. Dropping the stream before that cancels the call.
     Wait,
-    /// Until it has an outcome. Dropping the stream changes nothing.
+    /// Until it has an outcome. Dropping the stream has no effect.
     Watch,
 }
 
@@ -78,7 +78,7 @@ pub struct RunClient {
 }
 
 impl RunClient {
-    /// Speaks for the holder of `token`.
+    /// Returns a client that makes calls for the holder of `token`.
     pub fn new(api: Api, token: &RunToken, dialect: &str) -> Self {
         let tools = ToolServiceClient::with_interceptor(api, Shows(token.clone()));
         Self {
@@ -89,13 +89,13 @@ impl RunClient {
         }
     }
 
-    /// Makes calls that are refused where they would wait for a reviewer of another call.
+    /// Has calls refused that would wait for the reviewer of another call.
     #[must_use]
     pub fn refusing_awaiting_approval(self, refuses_awaiting: bool) -> Self {
         Self { refuses_awaiting, ..self }
     }
 
-    /// The tools that are offered now, as MCP's `tools/list` has them.
+    /// Returns the tools that are offered now, as MCP's `tools/list` has them.
     pub async fn list_tools(&self) -> Result<String, Status> {
         let request = v1::ListToolsRequest {
             run_id: self.run.clone(),
@@ -105,7 +105,7 @@ impl RunClient {
         Ok(self.tools.clone().list_tools(request).await?.into_inner().tools_json)
     }
 
-    /// Makes the call of a tool, or finds it made when `request_id` was used for it before.
+    /// Makes the call of a tool, or finds the one that `request_id` was used for before.
     pub(crate) async fn call_tool(
         &self,
         request_id: &str,
@@ -128,7 +128,7 @@ impl RunClient {
         Ok(self.tools.clone().call_stream(request).await?.into_inner())
     }
 
-    /// Makes one call of an operation, and does not wait for anybody's consent.
+    /// Makes one call of an operation, without waiting for consent.
     pub(crate) async fn call(&self, operation: Operation) -> Result<CallResponse, Status> {
         Ok(self.tools.clone().call(self.request(operation)).await?.into_inner())
     }

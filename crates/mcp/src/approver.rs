@@ -1,8 +1,8 @@
-//! Decides on approvals for the person at an MCP client, as whoever started the bridge.
+//! Decides on approvals for the person at an MCP client, with the identity of the user that started the bridge.
 //!
 //! The connection carries no run's token: its identity is the user of the process, which the kernel tells the daemon. The daemon
-//! asks that user for the approver's role and, unless its configuration allows self-approval, refuses who made the call. So a
-//! bridge gains nothing that its user could not do with `coffer approval`.
+//! requires the approver's role of that user. Unless its configuration allows self-approval, it refuses the user that made the
+//! call. So a bridge gains nothing that its user could not do with `coffer approval`.
 
 use tonic::Status;
 use wire::v1::approval_service_client::ApprovalServiceClient;
@@ -11,17 +11,17 @@ use wire::v1::{Approval, DecideApprovalRequest, GetApprovalRequest};
 
 use crate::api::Api;
 
-/// Looks at approvals and decides, with an identity of its own.
+/// Shows approvals and decides on them, with a separate identity.
 #[derive(Clone)]
 pub struct Approver(ApprovalServiceClient<Api>);
 
 impl Approver {
-    /// Decides as whoever made this connection, which must not carry a run's token.
+    /// Decides with the identity of this connection, which must not carry a run's token.
     pub fn new(api: Api) -> Self {
         Self(ApprovalServiceClient::new(api))
     }
 
-    /// What waits, as a reviewer sees it.
+    /// Returns the waiting approval, as a reviewer sees it.
     pub(crate) async fn show(&self, approval_id: &str) -> Result<Approval, Status> {
         let request = GetApprovalRequest { approval_id: approval_id.to_owned() };
         let shown = self.0.clone().get_approval(request).await?.into_inner().approval;

@@ -1,4 +1,4 @@
-//! What a client talks to: MCP's methods, each passed on to the API.
+//! Serves MCP's methods to a client, and passes each on to the API.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::tools::Tools;
 use crate::waiting::Waiting;
 use crate::{call, changes, resources};
 
-/// For models, when a session begins.
+/// Text for models, at the beginning of a session.
 const INSTRUCTIONS: &str = "Tools of a Cofferdam run: they work on one workspace, in a container without a network. Each call is judged by a \
 policy and recorded. A call that is refused says why; do not try to get around it. PENDING_APPROVAL means that a reviewer has \
 been asked and nothing has been done yet: go on with something else, and make the same call again later to learn its outcome. \
@@ -36,7 +36,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// For the first client of a run.
+    /// Returns the bridge for the first client of a run.
     pub fn new(client: RunClient) -> Self {
         let tools = Arc::new(Tools::new(client.clone()));
         Self::of(client, tools, Arc::default(), None)
@@ -48,13 +48,13 @@ impl Bridge {
         Self { client, tools, waiting, approver, wanted: Arc::default(), ended, _ends: ends }
     }
 
-    /// Whoever answers elicitations decides on approvals, with the identity that `approver` has.
+    /// Lets the answers to elicitations decide on approvals, with the identity of `approver`.
     #[must_use]
     pub fn with_approver(self, approver: Approver) -> Self {
         Self::of(self.client, self.tools, self.waiting, Some(approver))
     }
 
-    /// For another client of the same run: what waits is known to both.
+    /// Returns the bridge for another client of the same run. Both know the waiting calls.
     #[must_use]
     pub fn for_another(&self) -> Self {
         Self::of(self.client.clone(), self.tools.clone(), self.waiting.clone(), self.approver.clone())
@@ -80,7 +80,7 @@ impl ServerHandler for Bridge {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.tools.list().await?;
-        // It is this run's, and holds until the policy says otherwise.
+        // The list is private to this run, and valid until the policy changes.
         Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(0).with_cache_scope(CacheScope::Private))
     }
 

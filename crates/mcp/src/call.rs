@@ -1,4 +1,4 @@
-//! The story of one `tools/call`.
+//! Handles one `tools/call`.
 //!
 //! ```text
 //!  make ─► result ───────────────────────────────────────────────► answer
@@ -8,9 +8,10 @@
 //!                        └─ cancel ─► CancelCall ─► make, and wait ─► answer
 //! ```
 //!
-//! "Make" is the same request each time, by the same request id: the API makes the call once, and finds it afterwards. A
-//! client that cancels, or goes away, drops the story, and the call is cancelled with it: the command's whole process tree
-//! ends. What waits for a reviewer and was answered as such goes on, as with every other client.
+//! "Make" is the same request each time, by the same request id: the API makes the call once, and finds it afterwards.
+//!
+//! A client that cancels or disconnects drops this future, which cancels the call: the command's whole process tree ends. A call
+//! goes on after the client has been answered that it waits for a reviewer, as with every other client.
 
 use std::time::Duration;
 
@@ -35,10 +36,10 @@ use crate::progress::Progress;
 use crate::tools::{Shape, Tools};
 use crate::waiting::{Key, Waiting, Waits};
 
-/// Between notifications that nothing has happened yet, for clients that give up on silence.
+/// Time between notifications of an idle call, for clients that give up on silence.
 const STILL_HERE: Duration = Duration::from_secs(15);
 
-/// Makes the call. Dropping it cancels it.
+/// Makes the call. Dropping the future cancels the call.
 pub(crate) async fn call(
     session: Session<'_>,
     params: CallToolRequestParams,
@@ -48,13 +49,13 @@ pub(crate) async fn call(
     let story = Story::new(session, params, context)?;
     tokio::select! {
         biased;
-        // Nobody reads this answer: MCP has none for a request that was cancelled.
+        // The client does not read this answer: MCP has none for a request that was cancelled.
         () = cancelled.cancelled() => Err(ErrorData::internal_error("the call was cancelled", None)),
         told = story.tell() => told,
     }
 }
 
-/// What a client's calls have in common.
+/// The state that a client's calls share.
 pub(crate) struct Session<'a> {
     pub(crate) client: &'a RunClient,
     pub(crate) tools: &'a Tools,
@@ -69,10 +70,10 @@ struct Story<'a> {
     tool: String,
     arguments_json: String,
     key: Key,
-    /// It was made before, and waited when it was last looked at.
+    /// The record of an earlier request for the call, which waited then.
     known: Option<Waits>,
     request_id: String,
-    /// What the person has answered, when the client calls again with it.
+    /// The person's answer, if the client calls again with one.
     said: Option<ElicitResult>,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Story<'a> {
             .map_err(|_| ErrorData::invalid_params("arguments: cannot be written as JSON", None))?;
         let key = Key::of(&tool, &arguments_json);
         let known = session.waiting.get(key);
-        // What a client sends back is the client's word: it must name the call that it is about, and names nothing else.
+        // The client controls the state that it returns: it must name this call's approval, and can name nothing else.
         if let Some(state) = &params.request_state
             && known.as_ref().is_none_or(|waits| waits.approval_id != *state)
         {
@@ -111,7 +112,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// The outer error is the API's, the inner one the client's.
+    /// Makes the call. The outer error is the API's, the inner one the client's.
     async fn made(&self) -> Result<Result<CallToolResponse, ErrorData>, Status> {
         let mut progress = Progress::of(&self.context);
         let response = self.follow(self.make(CallOptions::Now).await?, &mut progress).await?;
@@ -145,12 +146,12 @@ impl<'a> Story<'a> {
         Ok(self.over(&response).await)
     }
 
-    /// The same request each time.
+    /// Makes the same request each time.
     async fn make(&self, options: CallOptions) -> Result<Streaming<CallStreamResponse>, Status> {
         self.session.client.call_tool(&self.request_id, &self.tool, &self.arguments_json, options).await
     }
 
-    /// Until the API has an answer, telling the client meanwhile what the command writes.
+    /// Waits until the API has an answer. Meanwhile sends the command's output to the client.
     async fn follow(
         &self,
         mut events: Streaming<CallStreamResponse>,
@@ -185,7 +186,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// What the person wants, if there is one who can be asked.
+    /// Returns the person's choice, if there is one who can be asked.
     async fn ask(&self, response: &CallResponse, progress: &mut Progress) -> Result<Asked, Status> {
         let capabilities = self.context.client_capabilities();
         if !can_ask(capabilities.as_ref()) {
@@ -212,7 +213,7 @@ impl<'a> Story<'a> {
         Question::whether_to_wait(&self.tool, &self.arguments_json, approval_id)
     }
 
-    /// Asks by a request of our own (before MCP 2026-07-28), until there is an answer or nothing to ask any more.
+    /// Asks by a separate request (before MCP 2026-07-28), until there is an answer or the question is settled.
     async fn elicit(
         &self,
         question: &Question,
@@ -229,7 +230,7 @@ impl<'a> Story<'a> {
             return Ok(Asked::Choice(Choice::Leave));
         };
         let id = asked.id.clone();
-        // A reviewer may be faster. Until the person has chosen, nothing but their leaving cancels the call.
+        // A reviewer may be faster. Until the person has chosen, only the client's disconnect cancels the call.
         let leaves = Leaves::new(self.session.client, &response.call_id);
         let settled = async { self.follow(self.make(CallOptions::Watch).await?, progress).await };
         let asked = tokio::select! {
@@ -247,7 +248,7 @@ impl<'a> Story<'a> {
         Ok(asked)
     }
 
-    /// Decides as whoever started the bridge. What speaks against it is a note for the model.
+    /// Decides with the identity of the user that started the bridge. Returns a note for the model if the daemon refuses.
     async fn decide(&self, approval_id: &str, approve: bool, comment: &str) -> Option<String> {
         let approver = self.session.approver?;
         let refused = approver.decide(approval_id, approve, comment).await.err()?;
@@ -255,7 +256,7 @@ impl<'a> Story<'a> {
         Some(format!("The decision was not taken: {}", refused.message()))
     }
 
-    /// It has an outcome.
+    /// Returns the answer to a call that has an outcome.
     async fn over(&self, response: &CallResponse) -> Result<CallToolResponse, ErrorData> {
         self.session.waiting.forget(self.key);
         let note = self.known.as_ref().filter(|_| self.said.is_none()).map(|known| {
@@ -274,7 +275,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// It waits, and the client does not.
+    /// Returns the answer to a client that does not wait for the approval.
     async fn pending(
         &self,
         response: &CallResponse,
@@ -293,13 +294,13 @@ impl<'a> Story<'a> {
 
 enum Asked {
     Choice(Choice),
-    /// The call had an outcome before there was an answer.
+    /// The call had an outcome before the person's answer.
     Settled(Box<CallResponse>),
-    /// The client is told something else first.
+    /// The client gets this answer first.
     Answer(Result<CallToolResponse, ErrorData>),
 }
 
-/// Cancels the call when the client leaves while its person is being asked.
+/// Cancels the call if the client disconnects while its person is being asked.
 struct Leaves<'a> {
     client: &'a RunClient,
     call_id: Option<String>,

@@ -1,7 +1,6 @@
-//! Tells clients when other tools are offered: the policy was loaded again, or a permission was given or taken.
+//! Notifies clients when the offered tools change: after a reload of the policy, a grant or a revocation.
 //!
-//! The API has no such event for a run's token, and a list costs the daemon microseconds: so it is looked at, every
-//! [`PACE`].
+//! The API has no such event for a run's token, and a list costs the daemon microseconds. So the tools are listed every [`PACE`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +14,10 @@ use tonic::Code;
 use crate::log::{Level, Wanted};
 use crate::tools::Tools;
 
-/// The wait between two scans.
+/// Time between two scans.
 const PACE: Duration = Duration::from_secs(5);
 
-/// Tells a session, before MCP 2026-07-28, until it is over.
+/// Notifies a session (before MCP 2026-07-28) until it is over.
 pub(crate) async fn tell(tools: Arc<Tools>, wanted: Arc<Wanted>, peer: Peer<RoleServer>) {
     let mut look = Look::new(tools);
     while look.next_change().await {
@@ -29,7 +28,7 @@ pub(crate) async fn tell(tools: Arc<Tools>, wanted: Arc<Wanted>, peer: Peer<Role
     }
 }
 
-/// Tells whoever has subscribed, since MCP 2026-07-28, until they have enough.
+/// Notifies a subscriber (since MCP 2026-07-28) until it cancels.
 pub(crate) async fn listen(tools: Arc<Tools>, subscription: SubscriptionContext) -> Result<(), ErrorData> {
     let mut look = Look::new(tools);
     loop {
@@ -57,7 +56,7 @@ impl Look {
         Self { tools, seen: String::new(), ticks }
     }
 
-    /// Waits for a change. `false`: the token opens nothing any more, so that there will be none.
+    /// Waits for a change. Returns false if the token is no longer valid, so that there will be none.
     async fn next_change(&mut self) -> bool {
         loop {
             self.ticks.tick().await;
@@ -66,7 +65,7 @@ impl Look {
                 Err(status) if matches!(status.code(), Code::PermissionDenied | Code::NotFound) => {
                     return false;
                 }
-                // A daemon that is being restarted may have loaded another policy when it is back.
+                // A daemon that restarts may have loaded another policy.
                 Ok(false) | Err(_) => {}
             }
         }

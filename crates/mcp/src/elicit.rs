@@ -1,13 +1,14 @@
-//! Asking the person at the client about a call that waits for an approval.
+//! Asks the person at the client about a call that waits for an approval.
 //!
 //! ```text
-//!  without an Approver:  wait │ go on without it │ cancel the call     nothing that its token could not do anyway
-//!  with an Approver:     approve │ deny │ leave it to others           decided by whoever started the bridge, if the daemon lets them
+//!  without an Approver:  wait │ go on without it │ cancel the call     within the rights of its token
+//!  with an Approver:     approve │ deny │ leave it to others           decided by the bridge's user, if the daemon allows it
 //! ```
 //!
-//! What a client answers may come from its person, from its model, or from nobody who looked. So an answer decides only where
-//! whoever started the bridge said so, and then as them: see [`crate::Approver`]. Consent needs the whole of what is consented
-//! to: when it is too long to be shown here, approving is not among the answers.
+//! A client's answer may come from its person, from its model, or from no reader at all. So an answer decides only if the user that
+//! started the bridge allows it, and then with that user's identity: see [`crate::Approver`].
+//!
+//! Consent needs the whole text that is consented to. If the text is too long to be shown here, approving is not among the answers.
 
 use std::fmt::Write as _;
 
@@ -20,23 +21,23 @@ use serde_json::{Value, json};
 use text::{Shape, without_hidden};
 use wire::v1::Approval;
 
-/// Under which a client answers when it calls again (MCP 2026-07-28, multi round-trip requests).
+/// Key of the answer when the client calls again (MCP 2026-07-28, multi round-trip requests).
 pub(crate) const KEY: &str = "approval";
-/// Most bytes of what is shown of a call that is not decided on here.
+/// Most bytes that are shown of a call that is not decided here.
 const MOST_SHOWN: usize = 2 * 1024;
-/// Most bytes of a preview that is consented to here.
+/// Most bytes of a preview that can be consented to here.
 const MOST_DECIDED: usize = 32 * 1024;
 /// Most characters of a comment.
 const MOST_COMMENT: usize = 1_000;
 
-/// What is to become of a call that waits.
+/// The person's choice for a waiting call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Hold the request until somebody has decided.
+    /// Hold the request until a reviewer has decided.
     Wait,
     /// Answer now that it waits.
     Leave,
-    /// It is not wanted any more.
+    /// Cancel the call.
     Cancel,
     Decide {
         approve: bool,
@@ -44,7 +45,7 @@ pub(crate) enum Choice {
     },
 }
 
-/// What a person is asked.
+/// The question to a person.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     message: String,
@@ -53,15 +54,15 @@ pub(crate) struct Question {
     decides: bool,
 }
 
-/// Whether a client says that it can ask its person with a form.
+/// Returns true if a client can ask its person with a form.
 pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
-    // One that names neither form means forms, MCP 2025-11-25.
+    // By MCP 2025-11-25, a client that names no mode supports forms.
     elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
 }
 
 impl Question {
-    /// About a call on which others decide.
+    /// Returns the question about a call on which others decide.
     pub(crate) fn whether_to_wait(tool: &str, arguments_json: &str, approval_id: &str) -> Self {
         let mut message =
             format!("The call of {} needs a reviewer's approval ({approval_id}).\n", plain(tool));
@@ -79,7 +80,7 @@ impl Question {
         Self { message, choices, field: "until_decided", decides: false }
     }
 
-    /// About a call on which the person decides.
+    /// Returns the question about a call on which the person decides.
     pub(crate) fn whether_to_approve(approval: &Approval) -> Self {
         let mut message = format!(
             "{} asks to {} (risk {}, approval {}).\n",
@@ -112,7 +113,7 @@ impl Question {
         Self { message, choices, field: "decision", decides: true }
     }
 
-    /// As `elicitation/create` has it.
+    /// Returns the question for `elicitation/create`.
     pub(crate) fn params(&self) -> Result<ElicitRequestParams, ErrorData> {
         let options: Vec<Value> =
             self.choices.iter().map(|(value, title)| json!({ "const": value, "title": title })).collect();
@@ -135,27 +136,27 @@ impl Question {
         })
     }
 
-    /// As the result of a call that is to be made again with the answer; `state` names the call then.
+    /// Returns the question as the result of a call that the client repeats with the answer. `state` then names the call.
     pub(crate) fn required(&self, state: &str) -> Result<InputRequiredResult, ErrorData> {
         let request = InputRequest::Elicitation(ElicitRequest::new(self.params()?));
         let requests: InputRequests = [(KEY.to_owned(), request)].into();
         Ok(InputRequiredResult::new(Some(requests), Some(state.to_owned())))
     }
 
-    /// What an answer means. One that makes no sense leaves things as they are.
+    /// Returns the choice that an answer means. An invalid answer changes nothing.
     pub(crate) fn choice(&self, answer: &ElicitResult) -> Choice {
         let content = answer.content.as_ref();
         let text = |field: &str| content.and_then(|content| content.get(field)).and_then(Value::as_str);
         match answer.action {
             ElicitationAction::Accept => {}
-            // Said no to what was asked.
+            // A refusal of the question.
             ElicitationAction::Decline if self.decides => {
                 return Choice::Decide { approve: false, comment: String::new() };
             }
             _ => return Choice::Leave,
         }
         let comment = || text("comment").unwrap_or_default().chars().take(MOST_COMMENT).collect();
-        // Only what was offered is an answer.
+        // Only offered choices count.
         match text(self.field).filter(|said| self.choices.iter().any(|(value, _)| value == said)) {
             Some("wait") => Choice::Wait,
             Some("cancel") => Choice::Cancel,
@@ -166,14 +167,14 @@ impl Question {
     }
 }
 
-/// The beginning of a text, and how many bytes are behind it.
+/// Returns the beginning of a text, and the number of bytes after it.
 fn cut(text: &str, most: usize) -> (&str, usize) {
     let most = most.min(text.len());
     let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     (&text[..end], text.len() - end)
 }
 
-/// Text of a run for a person's eyes: without what moves a terminal's cursor, or turns text around
+/// Returns a run's text for a person's eyes, without characters that move a terminal's cursor or reverse the text's direction
 /// (CVE-2021-42574).
 pub(crate) fn plain(text: &str) -> String {
     without_hidden(text, Shape::Block, |_, shown| shown.push(char::REPLACEMENT_CHARACTER)).into_owned()

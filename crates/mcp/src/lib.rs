@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
-// Logging is deprecated by SEP-2577 (MCP 2026-07-28), and what clients of older revisions have.
+// SEP-2577 (MCP 2026-07-28) deprecates logging, but clients of older revisions use it.
 #![allow(deprecated)]
 
 mod answer;

@@ -1,7 +1,7 @@
-//! `notifications/message`: what a client may want to show its person, at the level that it asked for.
+//! Sends `notifications/message`: messages for a client's person, at the requested level.
 //!
-//! Before MCP 2026-07-28 a client sets the level for its session by `logging/setLevel`; since then each request names one, or
-//! wants none (SEP-2577).
+//! Before MCP 2026-07-28 a client sets the level for its session by `logging/setLevel`. Since then a request names a level, or gets
+//! no messages (SEP-2577).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,10 +11,10 @@ use rmcp::service::{Peer, RequestContext};
 
 pub(crate) use rmcp::model::{LoggingLevel as Level, SetLevelRequestParams};
 
-/// Names whose messages these are.
+/// Name of the logger in these messages.
 const LOGGER: &str = "cofferdam";
 
-/// The least level that a session wants.
+/// The lowest level that a session wants.
 #[derive(Debug)]
 pub(crate) struct Wanted(AtomicU8);
 
@@ -29,7 +29,7 @@ impl Wanted {
         self.0.store(rank(level), Ordering::Relaxed);
     }
 
-    /// Says something about a request.
+    /// Sends a message about a request.
     pub(crate) async fn say(&self, context: &RequestContext<RoleServer>, level: Level, message: &str) {
         let version = context.protocol_version();
         let is_modern =
@@ -41,7 +41,7 @@ impl Wanted {
         }
     }
 
-    /// Says something about a session.
+    /// Sends a message about a session.
     pub(crate) async fn announce(&self, peer: &Peer<RoleServer>, level: Level, message: &str) {
         if rank(level) >= self.0.load(Ordering::Relaxed) {
             send(peer, level, message).await;
@@ -51,11 +51,11 @@ impl Wanted {
 
 async fn send(peer: &Peer<RoleServer>, level: Level, message: &str) {
     let message = LoggingMessageNotificationParam::new(level, message.into()).with_logger(LOGGER);
-    // A client that is gone needs to know nothing.
+    // A client that is gone needs no message.
     let _ = peer.notify_logging_message(message).await;
 }
 
-/// RFC 5424's severities, the least first.
+/// Returns the rank of an RFC 5424 severity; the lowest is the least severe.
 fn rank(level: Level) -> u8 {
     level as u8
 }

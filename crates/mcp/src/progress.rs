@@ -1,8 +1,8 @@
-//! What a command writes, as `notifications/progress`, for clients that asked for it with a `progressToken`.
+//! Sends a command's output as `notifications/progress`, to clients that asked for it with a `progressToken`.
 //!
-//! Commands write faster than clients want to be told: output is put together and told at most every [`PACE`], and of what
-//! comes faster than that only the end, since the result has the rest. The value is the number of bytes so far, and one more
-//! for every other message, so that it always grows, as MCP demands.
+//! Commands write faster than clients can follow. So output is collected and sent at most every [`PACE`]. If there is too much,
+//! only its end is sent, since the result has the rest. The value is the number of bytes so far, and one more for every other
+//! message, so that it always grows, as MCP demands.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use tokio::time::Instant;
 
 use crate::elicit::plain;
 
-/// Between two notifications of one call.
+/// Time between two notifications of one call.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
 /// Most bytes of output in one notification.
 const MOST: usize = 4 * 1024;
 
-/// Tells a client how one call goes.
+/// Notifies a client of one call's progress.
 pub(crate) struct Progress {
     told: Option<(Peer<RoleServer>, ProgressToken)>,
     collected: Collected,
@@ -27,7 +27,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Tells nobody when the request has no token.
+    /// Returns the progress of a request. Without a token it sends nothing.
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
         let token = context.meta.get_progress_token();
         Self {
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// When [`Self::tell`] has something to tell; never, when it has not.
+    /// Returns when to call [`Self::tell`]; `None` if there is no output to send.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.collected.has_any().then_some(self.next)
     }
@@ -70,7 +70,7 @@ impl Progress {
     }
 }
 
-/// What has been written and not told.
+/// Output that is not sent yet.
 #[derive(Debug, Default)]
 struct Collected {
     value: f64,
@@ -97,7 +97,7 @@ impl Collected {
         self.streams.iter().any(|kept| whole(kept) > 0)
     }
 
-    /// As text; a character of which the end has not come yet stays.
+    /// Takes the output as text. A character whose end is still to come stays.
     fn messages(&mut self) -> Vec<String> {
         let taken = self.streams.iter_mut().map(|kept| {
             let rest = kept.split_off(whole(kept));
@@ -107,7 +107,7 @@ impl Collected {
     }
 }
 
-/// How many bytes are there of whole characters, or of none at all.
+/// Returns the number of bytes without a truncated last character; all bytes if they are not UTF-8.
 fn whole(bytes: &[u8]) -> usize {
     match std::str::from_utf8(&bytes[bytes.len().saturating_sub(3)..]) {
         Ok(_) => bytes.len(),

@@ -1,5 +1,6 @@
-//! Files of the workspace as resources. Listing is a `glob` and reading a `read`, calls as any other: under permission and rate
-//! limits, and on record.
+//! Serves files of the workspace as resources.
+//!
+//! Listing is a `glob` and reading a `read`. These are calls like any other: under permission and rate limits, and on record.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -20,20 +21,21 @@ use crate::uri;
 
 /// Resources in one page.
 const PAGE: usize = 200;
-/// Files that are looked at for all pages together; what is beyond is found with the run's tools.
+/// Most files of all pages together. Further files are found with the run's tools.
 const MOST: u32 = 5_000;
-/// No cursor of ours is longer, bytes.
+/// Most bytes of a cursor.
 const LONGEST_CURSOR: usize = 8 * 1024;
 
-/// How any file of the workspace is named, whether it is listed or not.
+/// Returns the template for the URI of any file in the workspace, whether it is listed or not.
 pub(crate) fn templates() -> ListResourceTemplatesResult {
     let template = ResourceTemplate::new("workspace:///{+path}", "workspace file")
         .with_description("A file of the run's workspace, by its path from the workspace's root");
     ListResourceTemplatesResult::with_all_items(vec![template]).with_cache_scope(CacheScope::Private)
 }
 
-/// The files that are neither hidden nor ignored, by name. The cursor is the last path of the page before: what has changed
-/// meanwhile neither repeats nor skips the others.
+/// Lists the files that are neither hidden nor ignored, by name.
+///
+/// The cursor is the last path of the previous page: a change meanwhile neither repeats nor skips other files.
 pub(crate) async fn list(
     client: &RunClient,
     cursor: Option<String>,
@@ -50,7 +52,7 @@ pub(crate) async fn list(
     Ok(listed.with_ttl_ms(0).with_cache_scope(CacheScope::Private))
 }
 
-/// A page of sorted paths behind one of them, and whether there are more.
+/// Returns a page of sorted paths after one of them, and true if there are more.
 fn page(mut paths: Vec<String>, after: Option<&str>) -> (Vec<String>, bool) {
     paths.sort_unstable();
     let begin = after.map_or(0, |after| paths.partition_point(|path| path.as_str() <= after));
@@ -66,12 +68,12 @@ fn path_of_cursor(cursor: &str) -> Result<String, ErrorData> {
         .ok_or_else(|| ErrorData::invalid_params("cursor: is none that was given out", None))
 }
 
-/// Without the mount, which all of them have.
+/// Returns the path without the mount, which all paths have.
 fn name(alias: &str) -> &str {
     alias.split_once('/').map_or(alias, |(_, path)| path)
 }
 
-/// A file's whole content, as text or, when it is none, as a blob.
+/// Reads a file's whole content, as text or, if it is none, as a blob.
 pub(crate) async fn read(client: &RunClient, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let path = uri::path_of(uri).ok_or_else(|| {
         let message = "uri: must be workspace:///PATH, with the path of a file in the workspace";

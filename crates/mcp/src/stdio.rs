@@ -1,4 +1,4 @@
-//! One client on standard input and output.
+//! Serves one client on standard input and output.
 
 use std::error::Error;
 
@@ -10,11 +10,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::bridge::Bridge;
 
-/// The longest line taken, bytes: more than any call's arguments may be. One that is longer is dropped.
+/// Longest line that is accepted, bytes: more than any call's arguments may have. A longer one is dropped.
 const LONGEST_LINE: usize = 4 * 1024 * 1024;
 
-/// Serves the client that started this process, until it closes standard input. Nothing but the protocol may be written to
-/// standard output by anybody.
+/// Serves the client that started this process, until it closes standard input.
+///
+/// No other code may write to standard output.
 pub async fn serve_stdio(bridge: Bridge) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (input, output) = stdio_pipes();
     Box::pin(serve(bridge, input, output)).await

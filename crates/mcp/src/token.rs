@@ -4,19 +4,19 @@ use std::fmt;
 
 use tonic::metadata::{Ascii, MetadataValue};
 
-/// How a token begins.
+/// The prefix of a token.
 const PREFIX: &str = "cft_";
-/// Bytes of the longest token.
+/// Most bytes of a token.
 const MAX_BYTES: usize = 128;
 
-/// A run's token. Only the daemon can tell whether it is the right one.
+/// A run's token. Only the daemon can tell whether it is valid.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RunToken {
     run: String,
     shown: MetadataValue<Ascii>,
 }
 
-/// This is no run's token.
+/// The error of a text that is no run's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this is not a run's token: `coffer run create --issue-token` prints one, which begins with {PREFIX}"
@@ -24,7 +24,7 @@ pub struct RunToken {
 pub struct BadToken;
 
 impl RunToken {
-    /// Takes a token as it was printed; white space around it does not matter.
+    /// Parses a token as it was printed. Ignores white space around it.
     pub fn parse(text: &str) -> Result<Self, BadToken> {
         let text = text.trim();
         let rest = text.strip_prefix(PREFIX).filter(|_| text.len() <= MAX_BYTES).ok_or(BadToken)?;
@@ -42,12 +42,12 @@ impl RunToken {
         &self.run
     }
 
-    /// The token itself, for whoever compares it.
+    /// Returns the token itself, for a comparison.
     pub fn reveal(&self) -> &str {
         self.shown.to_str().ok().and_then(|shown| shown.strip_prefix("Bearer ")).unwrap_or_default()
     }
 
-    /// As the API takes it.
+    /// Returns the token as the API takes it.
     pub(crate) fn authorization(&self) -> MetadataValue<Ascii> {
         self.shown.clone()
     }

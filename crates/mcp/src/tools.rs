@@ -10,18 +10,18 @@ use tonic::Status;
 use crate::answer::error;
 use crate::api::RunClient;
 
-/// What is to be known of a tool to answer for it.
+/// The form of a tool's results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// It is not offered.
+    /// The tool is not offered.
     Unknown,
     /// Its results are text.
     Text,
-    /// Its results fit a schema.
+    /// Its results match a schema.
     Structured,
 }
 
-/// The tools, and their shapes as they were when they were last listed.
+/// The tools, and their shapes at the last listing.
 pub(crate) struct Tools {
     client: RunClient,
     shapes: Mutex<HashMap<String, Shape>>,
@@ -32,7 +32,7 @@ impl Tools {
         Self { client, shapes: Mutex::default() }
     }
 
-    /// Those that are offered now.
+    /// Returns the tools that are offered now.
     pub(crate) async fn list(&self) -> Result<Vec<Tool>, ErrorData> {
         let listed = self.client.list_tools().await.map_err(|status| error(&status))?;
         self.read(&listed)
@@ -47,7 +47,7 @@ impl Tools {
         Ok(tools)
     }
 
-    /// How a tool answers. One that is not known is looked for once more.
+    /// Returns the shape of a tool's results. Lists the tools again if the tool is not known.
     pub(crate) async fn shape(&self, name: &str) -> Shape {
         let known = |tools: &Self| {
             let shapes = tools.shapes.lock();
@@ -56,17 +56,17 @@ impl Tools {
         if let Some(shape) = known(self) {
             return shape;
         }
-        // That it cannot be listed the call itself will say.
+        // If the tools cannot be listed, the call itself reports it.
         let _ = self.list().await;
         known(self).unwrap_or(Shape::Unknown)
     }
 
-    /// Whether others are offered than when this was asked before. `seen` is the caller's own memory, empty at first.
+    /// Returns true if the tools differ from those of the last call. `seen` is the caller's memory, empty at first.
     pub(crate) async fn changed(&self, seen: &mut String) -> Result<bool, Status> {
         let listed = self.client.list_tools().await?;
         let changed = !seen.is_empty() && *seen != listed;
         if changed {
-            // Shapes may be others, too; what cannot be read is said when it is listed.
+            // Shapes may differ, too. An unreadable list is reported when a client lists the tools.
             let _ = self.read(&listed);
         }
         *seen = listed;

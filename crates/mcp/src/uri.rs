@@ -1,14 +1,14 @@
-//! `workspace:///src/main.rs`: files of the workspace as resources, RFC 3986.
+//! URIs of files in the workspace, such as `workspace:///src/main.rs`, by RFC 3986.
 
 use std::fmt::Write as _;
 
 const SCHEME: &str = "workspace:///";
-/// How the API names the workspace.
+/// The API's name of the workspace.
 const MOUNT: &str = "@project/";
-/// No URI is longer, bytes: the longest path, with each byte in three.
+/// Most bytes of a URI: the longest path, with three characters for each byte.
 const LONGEST: usize = SCHEME.len() + 3 * 4096;
 
-/// The URI of a file that the API names by its alias; nothing for what is not in the workspace.
+/// Returns the URI of a file that the API names by its alias; `None` for a file outside of the workspace.
 pub(crate) fn of_path(alias: &str) -> Option<String> {
     let path = alias.strip_prefix(MOUNT)?;
     let mut uri = SCHEME.to_owned();
@@ -25,10 +25,10 @@ pub(crate) fn of_path(alias: &str) -> Option<String> {
     Some(uri)
 }
 
-/// The alias path that a URI means. Whether it may be read, and stays in the workspace, the API decides.
+/// Returns the alias path that a URI names. The API decides if it may be read and is in the workspace.
 pub(crate) fn path_of(uri: &str) -> Option<String> {
     let rest = uri.strip_prefix(SCHEME).filter(|rest| !rest.is_empty() && uri.len() <= LONGEST)?;
-    // These have a meaning of their own, which no file has.
+    // These begin a query and a fragment, which no file has.
     if rest.contains(['?', '#']) {
         return None;
     }

@@ -1,23 +1,23 @@
-//! The calls of a run that wait for an approval, so that a model that makes the same call again learns what became of it,
-//! instead of asking a reviewer twice.
+//! Remembers the calls of a run that wait for an approval. A model that repeats such a call gets its outcome, and no reviewer is
+//! asked twice.
 //!
-//! All that is kept is the call's request id, under a hash of its tool and arguments. The API finds the call by it, whatever
-//! state it is in, also after a restart of the daemon: this is a bridge's memory of what to ask for and no state of its own.
+//! Only the call's request id is kept, under a hash of its tool and arguments. With it the API finds the call in any state, also
+//! after a restart of the daemon. So this is only a cache of ids and holds no state of the calls.
 
 use std::collections::VecDeque;
 
 use lock::Mutex;
 use sha2::{Digest as _, Sha256};
 
-/// Calls that are remembered; the oldest is forgotten.
+/// Most calls that are remembered. A further one replaces the oldest.
 const MOST: usize = 64;
 
-/// What makes two calls the same: tool and arguments.
+/// The identity of a call: tool and arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key([u8; 32]);
 
 impl Key {
-    /// `arguments_json` as it is sent to the API, so that the API finds the content the same, too.
+    /// Returns the key of a call. `arguments_json` must be as it is sent to the API, which compares it, too.
     pub(crate) fn of(tool: &str, arguments_json: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(u64::try_from(tool.len()).unwrap_or(u64::MAX).to_be_bytes());
@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// A call that waits, or did when it was last looked at.
+/// A call that waited when it was last checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waits {
     pub(crate) request_id: String,

@@ -1,4 +1,5 @@
-//! Reading what a process writes: from the disk, at each reader's own pace, so that none holds up the process or another.
+//! Reads a process's output for its clients: from the disk, at each reader's pace, so that none delays the process or another
+//! reader.
 
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use wire::v1::{self, AttachProcessResponse, ProcessGap, ProcessOutput, ProcessSt
 use crate::output::Found;
 use crate::process::{Process, READERS};
 
-/// Bytes of one message.
+/// Most bytes of one message.
 const MOST: usize = 64 * 1024;
-/// Messages that wait for the reader's client.
+/// Most messages that wait for the reader's client.
 const WAITING: usize = 4;
 const STREAMS: [ProcessStream; 2] = [ProcessStream::Stdout, ProcessStream::Stderr];
 
 pub type Events = mpsc::Receiver<Result<AttachProcessResponse, Status>>;
 
 impl Process {
-    /// Reads from these offsets on; with `follow` until it has ended.
+    /// Reads from these offsets on; with `follow` until the process has ended.
     pub fn attach(
         self: &Arc<Self>,
         offsets: [u64; 2],
@@ -54,7 +55,7 @@ impl Process {
     ) -> std::io::Result<()> {
         let (mut ends, mut status) = (self.output.follow(), self.status.clone());
         loop {
-            // In this order: what has ended writes no more.
+            // In this order: a process that has ended writes no further output.
             let over = status.borrow_and_update().state() != State::Running;
             ends.borrow_and_update();
             let mut something = false;
@@ -87,7 +88,7 @@ impl Process {
             if !something {
                 tokio::select! {
                     _ = ends.changed() => {}
-                    // Its owner is gone without a last word: so is the daemon, soon.
+                    // The owner is gone without a final status: the daemon is about to stop.
                     changed = status.changed() => if changed.is_err() { return Ok(()) },
                     () = sender.closed() => return Ok(()),
                 }

@@ -1,16 +1,16 @@
-//! What is kept of a request after the start: a profile may allow 2 MiB of arguments, a run has 320 processes, and one answer
+//! Cuts the request that is kept after the start: a profile may allow 2 MiB of arguments, a run has 320 processes, and one answer
 //! lists all of them.
 
 use std::collections::BTreeMap;
 
 use wire::v1;
 
-/// Bytes of a command, its arguments and its script together.
+/// Most bytes of a command, its arguments and its script together.
 const MOST: usize = 4 << 10;
-/// What an argument takes in a message beside its bytes.
+/// Bytes of an argument's frame in a message.
 const FRAME: usize = 3;
 
-/// The request as everybody is told it, and whether something of it is missing. Never with its environment.
+/// Returns the request as clients see it, and true if a part of it is missing. Never with its environment.
 pub(crate) fn cut(request: &v1::ProcessRequest) -> (v1::ProcessRequest, bool) {
     let mut rest = Rest { bytes: MOST, is_cut: false };
     let (command, script) = (rest.take(&request.command), rest.take(&request.script));
@@ -38,7 +38,7 @@ pub(crate) fn cut(request: &v1::ProcessRequest) -> (v1::ProcessRequest, bool) {
     (shown, rest.is_cut)
 }
 
-/// What may still be kept.
+/// The number of bytes that may still be kept.
 struct Rest {
     bytes: usize,
     is_cut: bool,

@@ -1,5 +1,4 @@
-//! Where a process is on the daemon's disk: `state_dir/processes/RUN/PROCESS`, 0700, with what is known of it, sealed, and
-//! what it wrote.
+//! Stores a process on the daemon's disk: `state_dir/processes/RUN/PROCESS`, 0700, with its sealed record and its output.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own files, which no run sees")]
 
@@ -16,20 +15,21 @@ use wire::v1;
 
 use crate::cut::cut;
 
-/// Bytes of the file that says what is known of a process. One has a hundredth of it; those of daemons that kept the arguments
-/// whole have up to 10 MiB, four bytes for each.
+/// Most bytes of a process's record.
+///
+/// A record has a hundredth of that. Earlier daemons kept the arguments whole and wrote up to 10 MiB, four bytes for each byte.
 const MOST: u64 = 12 << 20;
 
-/// What is known of a process.
+/// The record of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Known {
     /// A [`v1::Process`], encoded.
     process: Vec<u8>,
     pub(crate) principal: String,
     pub(crate) agent: String,
-    /// When its time is over, milliseconds since 1970.
+    /// The time at which it times out, milliseconds since 1970.
     pub(crate) until_ms: Option<u64>,
-    /// Bytes that are kept of each stream.
+    /// Most bytes that are kept of each stream.
     pub(crate) most: u64,
 }
 
@@ -49,7 +49,7 @@ impl Known {
         v1::Process::decode(self.process.as_slice()).map_err(io::Error::other)
     }
 
-    /// The same without what a former daemon kept of a long request.
+    /// Cuts the long request in a record of a former daemon.
     fn cut(self) -> io::Result<Self> {
         let mut process = self.process()?;
         if let Some(request) = &mut process.request {
@@ -74,7 +74,7 @@ pub(crate) struct Place {
     directory: PathBuf,
 }
 
-/// Of what a process is now, and of what it came to: neither is written twice, under one part of the key.
+/// The two records of a process: while it lives, and after its end. Neither is written twice under one part of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edition {
     Living,
@@ -107,7 +107,7 @@ impl Place {
         std::fs::remove_dir_all(&self.directory)
     }
 
-    /// Durable when this returns.
+    /// Writes a record. It is durable when this returns.
     pub(crate) fn write(&self, key: &StreamKey, edition: Edition, known: &Known) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(known)?;
         if bytes.len() as u64 > MOST {
@@ -117,12 +117,12 @@ impl Place {
         store::replace(&self.file(edition), |file| file.write_all(&bytes))
     }
 
-    /// Whether it was begun, and nothing says that it has ended.
+    /// Returns true if the process was begun, and no record says that it has ended.
     pub(crate) fn may_live(&self) -> bool {
         self.file(Edition::Living).exists() && !self.file(Edition::Ended).exists()
     }
 
-    /// The newest that there is.
+    /// Reads the newest record.
     pub(crate) fn read(&self, key: &StreamKey) -> io::Result<(Edition, Known)> {
         let edition = if self.file(Edition::Ended).exists() { Edition::Ended } else { Edition::Living };
         let path = self.file(edition);
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-/// The processes of all runs.
+/// Lists the processes of all runs.
 pub(crate) fn all(root: &Path) -> io::Result<Vec<Place>> {
     let mut places = Vec::new();
     let listed = match std::fs::read_dir(root) {

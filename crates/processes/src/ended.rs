@@ -1,4 +1,4 @@
-//! The record of a process's end. Its start is that of its call, which has the same id.
+//! Records a process's end. The record of its start is that of its call, which has the same id.
 
 use audit::{Event, Kind, Outcome, Status, Usage};
 use serde_json::json;
@@ -8,7 +8,7 @@ use wire::v1::{self, process::State};
 use crate::disk::{Known, Place};
 use crate::input::Unrecorded;
 
-/// `unrecorded`: what a recording that was full or could not be written does not have.
+/// Returns the event of a process's end. `unrecorded` counts the input that the recording lacks.
 pub(crate) fn ended_event(
     place: &Place,
     known: &Known,
@@ -18,11 +18,11 @@ pub(crate) fn ended_event(
 ) -> Event {
     let status = match process.state() {
         State::Interrupted => Status::Interrupted,
-        // Cut short, it has not done its work, also where it heard SIGTERM and exited with 0.
+        // A process that was stopped has not done its work, also if it caught SIGTERM and exited with 0.
         _ if process.ended_by.is_empty() && process.failure.is_empty() && process.exit_code == Some(0) => {
             Status::Succeeded
         }
-        // The exit codes of processes that a command left running are not known.
+        // The exit codes of processes that a command left running are unknown.
         _ if process.left_behind > 0 && process.ended_by.is_empty() => Status::Succeeded,
         _ => Status::Failed,
     };

@@ -1,4 +1,4 @@
-//! What a former daemon has left of processes: read before its runs are taken over, so that these are not ended there.
+//! Reads the processes that a former daemon has left, before its runs are taken over, so that this does not end them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,16 +10,16 @@ use seal::StreamKey;
 
 use crate::disk::{self, Edition, Known, Place};
 
-/// The processes that were there.
+/// The processes that a former daemon has left.
 #[derive(Default)]
 pub struct Former {
     known: Vec<(Place, Edition, Known)>,
-    /// Those that may still live, and of which no more can be read. They are ended when this is on record.
+    /// Processes that may still live, and whose records cannot be read. They are ended once that is on record.
     unreadable: Vec<Place>,
 }
 
 impl Former {
-    /// Blocks on the disk.
+    /// Reads all records. Blocks on the disk.
     pub fn read(root: &Path, key: &StreamKey) -> io::Result<Self> {
         let mut former = Self::default();
         for place in disk::all(root)? {
@@ -29,7 +29,7 @@ impl Former {
                     tracing::error!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process cannot be read: it is ended");
                     former.unreadable.push(place);
                 }
-                // One that was never begun, or whose end is on record: nothing of it is spared.
+                // A process that was never begun, or whose end is on record, has nothing that must survive.
                 Err(error) => {
                     tracing::warn!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process is removed");
                     place.remove()?;
@@ -39,7 +39,7 @@ impl Former {
         Ok(former)
     }
 
-    /// The cgroups of those that may still live, by run.
+    /// Returns the cgroups of the processes that may still live, by run.
     pub fn names(&self) -> BTreeMap<RunId, BTreeSet<String>> {
         let known = self.known.iter().filter(|(_, edition, _)| *edition == Edition::Living);
         let mut names: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
@@ -49,13 +49,13 @@ impl Former {
         names
     }
 
-    /// Those of which everything is known, and the others.
+    /// Returns the processes with a readable record, and the others.
     pub(crate) fn into_parts(self) -> (Vec<(Place, Edition, Known)>, Vec<Place>) {
         (self.known, self.unreadable)
     }
 }
 
-/// The name of a process's cgroups.
+/// Returns the name of a process's cgroups.
 pub(crate) fn name(id: CallId) -> String {
     format!("process-{id}")
 }

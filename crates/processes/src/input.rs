@@ -1,4 +1,4 @@
-//! What a process is given to read: recorded, passed on in order, and answered when its keeper has it.
+//! Gives a process its input: records it, passes it on in order, and answers when the keeper has it.
 
 use std::time::Duration;
 
@@ -18,35 +18,35 @@ use crate::disk::Place;
 use crate::process::Given;
 use crate::shared::{Shared, now_ms};
 
-/// For a process to read something. Then the client is told how far it came.
+/// Time that a process has to read some input. Then the client gets the offset that was reached.
 const PATIENCE: Duration = Duration::from_secs(10);
 const NO_TERMINAL: (u32, u32) = (24, 80);
-/// What follows for a start from a run that may keep no more.
+/// The remedy in the refusal of a start from a run whose allowance is used up.
 pub(crate) const NOTHING_STARTED: &str =
     "nothing is started: end a process, or go on in another run; recordings stay until the run is deleted";
 
 pub(crate) struct Input {
-    /// Absent where nothing can be given, and after a recording that failed.
+    /// `None` if the process takes no input, and after a recording that failed.
     recorder: Option<Recorder>,
     /// Bytes that the keeper has.
     taken: u64,
     open: bool,
     current: Option<Current>,
     unrecorded: Unrecorded,
-    /// The daemon's log says that the recording has failed.
+    /// True once the daemon's log says that the recording has failed.
     is_told: bool,
 }
 
-/// What a recording does not have that was full, or could not be written.
+/// The input that a recording lacks because it was full or could not be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Unrecorded {
     /// Signals that were sent all the same.
     pub(crate) signals: u64,
-    /// Bytes that it was to be given to read, and was not. What a client sends again counts again.
+    /// Bytes that were refused, and so not given. Bytes that a client sends again count again.
     pub(crate) refused_bytes: u64,
 }
 
-/// What is being given.
+/// The input that is being given.
 struct Current {
     given: Given,
     /// Position of its first byte.
@@ -59,24 +59,24 @@ impl Input {
         Self { recorder, taken, open, current: None, unrecorded: Unrecorded::default(), is_told: false }
     }
 
-    /// Whether something may be given.
+    /// Returns true if new input may be given.
     pub(crate) fn is_free(&self) -> bool {
         self.current.is_none()
     }
 
-    /// When the one who gives something is answered at the latest.
+    /// Returns when the writer gets its answer at the latest.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.current.as_ref().map(|current| current.until)
     }
 
-    /// Begins to give something.
+    /// Begins to give some input.
     pub(crate) async fn give(&mut self, given: Given, link: &mut Link) -> Result<(), KeeperLost> {
         let offset = given.offset.unwrap_or(self.taken);
         if let Err(refusal) = self.check(offset, &given) {
             let _ = given.answer.send(Err(refusal));
             return Ok(());
         }
-        // What it has already is neither recorded nor given again.
+        // Bytes that the process has already are neither recorded nor given again.
         let skipped = usize::try_from(self.taken - offset).unwrap_or(usize::MAX);
         let data = given.data.slice(skipped.min(given.data.len())..);
         if !self.record(Entry::Input(data.clone())).await {
@@ -96,7 +96,7 @@ impl Input {
                 Refusal::new(Reason::PreconditionFailed, message).with("offset", self.taken.to_string())
             );
         }
-        // A request that is repeated has nothing new, and is answered as it was.
+        // A repeated request has no new bytes, and gets the same answer.
         let is_new = offset + given.data.len() as u64 > self.taken;
         if self.open || !is_new {
             return Ok(());
@@ -105,7 +105,7 @@ impl Input {
         Err(Refusal::new(Reason::PreconditionFailed, message).with("offset", self.taken.to_string()))
     }
 
-    /// The keeper has what comes before `offset`.
+    /// Notes that the keeper has the bytes before `said.offset`.
     pub(crate) async fn taken(&mut self, said: &Stdin, link: &mut Link) -> Result<(), KeeperLost> {
         let sent = self
             .current
@@ -133,7 +133,7 @@ impl Input {
         link.say(to_keeper::Body::Stdin(Stdin { offset: self.taken, data: piece.to_vec(), close })).await
     }
 
-    /// Records what the shell of a session is told.
+    /// Records a line for the shell of a session. Returns true if it is recorded.
     pub(crate) async fn told(&mut self, text: Bytes) -> bool {
         let bytes = text.len() as u64;
         let recorded = self.record(Entry::Input(text)).await;
@@ -141,7 +141,7 @@ impl Input {
         recorded
     }
 
-    /// Answers each writer: how far its bytes came.
+    /// Answers the current writer with the offset that was reached.
     pub(crate) fn answer(&mut self) {
         if let Some(Current { given, .. }) = self.current.take() {
             let answer = v1::WriteStdinResponse { offset: self.taken, open: self.open };
@@ -153,22 +153,22 @@ impl Input {
         (self.taken, self.open)
     }
 
-    /// Records a new size: whether the terminal may have it.
+    /// Records a new size. Returns an error if the terminal must not get it.
     pub(crate) async fn resized(&mut self, size: v1::TerminalSize) -> Result<(), Refusal> {
         let size = TerminalSize::new(size.rows, size.columns)
             .ok_or_else(|| Refusal::invalid("size", "is not that of a terminal"))?;
         if self.record(Entry::Resize(size)).await { Ok(()) } else { Err(not_recorded()) }
     }
 
-    /// Records a signal: whether it may be sent.
+    /// Records a signal. Returns an error if it must not be sent.
     pub(crate) async fn signalled(&mut self, wanted: Wanted) -> Result<(), Refusal> {
         let signal = TerminalSignal::from_number(i32::from(wanted).unsigned_abs());
-        // What is given no input has no recording.
+        // A process without input has no recording.
         let Some(signal) = signal.filter(|_| self.recorder.is_some()) else { return Ok(()) };
         if self.record(Entry::Signal(signal)).await {
             return Ok(());
         }
-        // A recording that is full keeps nobody from ending a process.
+        // A full recording must not keep a client from ending a process.
         if matches!(wanted, Wanted::Hup | Wanted::Int | Wanted::Term) {
             self.unrecorded.signals += 1;
             return Ok(());
@@ -185,7 +185,7 @@ impl Input {
         match recorder.add(entry).await {
             Ok(()) => true,
             Err(error) => {
-                // Once: its client can try for ever.
+                // Once: the client may retry forever.
                 if !std::mem::replace(&mut self.is_told, true) {
                     tracing::warn!(error = %chain(&error), "the input of a process can no longer be recorded");
                 }
@@ -194,7 +194,7 @@ impl Input {
         }
     }
 
-    /// The digest of the recording.
+    /// Ends the recording and returns its digest.
     pub(crate) async fn finish(&mut self) -> Option<Digest> {
         self.answer();
         match self.recorder.take()?.finish().await {
@@ -212,8 +212,9 @@ fn not_recorded() -> Refusal {
     Refusal::new(Reason::WriteLimit, message)
 }
 
-/// Begins the recording of what a process is given: beside those of terminals. A daemon that takes it over begins another one,
-/// whose `segment` is in its name.
+/// Begins the recording of a process's input, beside those of terminals.
+///
+/// A daemon that takes the process over begins another recording, whose `segment` is in its name.
 pub(crate) async fn recording(
     shared: &Shared,
     run: &Run,

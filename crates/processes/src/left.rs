@@ -1,11 +1,11 @@
-//! Processes that a command left running, in a profile that keeps them: one entry of the table, without keeper and output.
+//! Keeps the processes that a command left running, in a profile that allows it: one entry of the table, without keeper and output.
 //!
 //! ```text
 //!  RUNNING ─ all gone │ KILL │ run ended ─► everything ended ─► ENDED
 //!     └────── the daemon stops and leaves its runs, or dies ─────► stays, for the next daemon
 //! ```
 //!
-//! The processes are in their leaf before the table has their entry. A daemon that dies in between leaves a leaf that the
+//! The processes are in their leaf cgroup before the table has their entry. A daemon that dies in between leaves a leaf that the
 //! next daemon does not know and ends.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::process::{Ends, Order, Process};
 use crate::shared::Shared;
 use crate::table::Processes;
 
-/// The call that left something, and who made it.
+/// The call that left processes running, and its caller.
 pub struct LeftBy<'c> {
     pub call: CallId,
     pub principal: &'c str,
@@ -40,7 +40,7 @@ pub struct LeftBy<'c> {
 }
 
 impl Processes {
-    /// Enters what a call left running. Where that is not possible all of it is ended: evidence of that.
+    /// Enters the processes that a call left running. If that fails, ends all of them and returns the evidence.
     pub async fn keep_left(&self, run: &Arc<Run>, by: LeftBy<'_>, left: Left) -> Result<(), KillEvidence> {
         let (run_id, id) = (run.record().id, by.call);
         let (request, request_cut) = cut(&by.request);
@@ -81,7 +81,7 @@ impl Processes {
                 return Err(evidence);
             }
         };
-        // The entry gets no output, so it takes only its own size from the run's allowance.
+        // The entry gets no output, so it takes only its record's size from the run's allowance.
         output.settle();
         let event = Event::new(Kind::ProcessesLeft)
             .run(run_id.to_string())
@@ -96,7 +96,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Watches over what was left, from now on.
+    /// Starts the task that owns the processes.
     pub(crate) fn own_left(
         &self,
         run: Arc<Run>,
@@ -144,11 +144,11 @@ impl Owner {
             tracing::error!(process = %self.place.id, "a process's end waits for the audit log");
         }
         finish(&self.shared, &self.place, &self.known, &status).await;
-        // After the record: a client that hears of the end finds it there.
+        // After the record: a client that learns of the end finds it there.
         let _ = ends.status.send(status);
     }
 
-    /// Until all of it has ended, or is to be ended: by what. `None`: it stays, for the next daemon.
+    /// Waits until all processes have ended, or have to be ended. Returns the reason; `None` leaves them to the next daemon.
     async fn attend(&self, left: &Arc<Left>, ends: &mut Ends) -> Option<&'static str> {
         loop {
             tokio::select! {
@@ -170,7 +170,7 @@ impl Owner {
                         let _ = answer.send(Err(no_stream("the process has no terminal")));
                     }
                     Some(Order::KillForeground | Order::Control(_)) => {}
-                    // The last handle is gone, so that nothing could end it later.
+                    // The last handle is gone: no client could end the processes later.
                     None => return Some("killed"),
                 },
                 given = ends.input.recv() => match given {

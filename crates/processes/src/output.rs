@@ -1,10 +1,13 @@
-//! What a process has written: the beginning and the end of each stream, in pieces of a file each, sealed.
+//! Stores a process's output: the beginning and the end of each stream, in pieces of one sealed file each.
 //!
-//! A piece is named by the place of its first byte. When a stream has more than may be kept, the oldest piece of its
-//! second half goes. What is kept is taken from the run's allowance first. When that is used up, the stream has to do with what it
-//! has: its own middle makes room for its end. Each stream has the least that this takes from its start. A byte lies under the
-//! keystream of its place in the stream, so that no part of the key is used twice.
-//! What the disk does not take is counted and not kept; the process goes on.
+//! A piece is named by the offset of its first byte. When a stream exceeds its bound, the oldest piece of its second half is
+//! removed.
+//!
+//! Stored bytes count against the run's allowance. When the allowance is used up, the stream keeps the share that it has: its
+//! middle is removed to make space for its end. Each stream gets the least share that this takes from its start.
+//!
+//! The keystream of a byte depends on its offset in the stream, so that no part of the key is used twice. Bytes that the disk does
+//! not take are counted and not kept; the process goes on.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own files, which no run sees")]
 
@@ -24,27 +27,27 @@ use crate::disk::Place;
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
 /// Most bytes of a piece.
 const PIECE: u64 = 1 << 20;
-/// The least where a stream may have more than a few of them. A multiple of the blocks of a disk.
+/// Smallest size of a piece in a stream that may have more than a few. A multiple of the blocks of a disk.
 const SMALL: u64 = 8 << 10;
-/// A stream that may have little, or has little yet, has this many pieces all the same: its middle can go in small parts.
+/// Number of pieces of a stream that has little, or may have little: its middle can then be removed in small parts.
 const PIECES: u64 = 8;
 /// Bytes of the allowance that a stream has from its start.
 const LEAST: u64 = 256 << 10;
-/// The same for what is known of a process: twice, before and after its end, and a directory.
+/// Bytes of the allowance for a process's records, before and after its end, and its directory.
 const KNOWN: u64 = 96 << 10;
 
-/// What is kept of one process. Everything but the ends blocks on the disk.
+/// The stored output of one process. All of its functions but the ends block on the disk.
 pub(crate) struct Output {
     place: Place,
     key: Arc<StreamKey>,
-    /// Bytes that are kept of each stream.
+    /// Most bytes that are kept of each stream.
     most: u64,
-    /// Bytes of the file system that are left to others.
+    /// Bytes that must stay free in the file system.
     min_free: u64,
     streams: Mutex<[Stream; 2]>,
     ends: watch::Sender<[u64; 2]>,
     share: Share,
-    /// Bytes of the share that are for what is known of the process.
+    /// Bytes of the share that are for the process's records.
     known: u64,
 }
 
@@ -52,7 +55,7 @@ pub(crate) struct Output {
 struct Stream {
     pieces: Vec<Piece>,
     end: u64,
-    /// What it has of the share, bytes. Its pieces take no more on the disk.
+    /// Bytes of the share that the stream holds. Its pieces take at most as many on the disk.
     held: u64,
 }
 
@@ -65,7 +68,7 @@ impl Stream {
         self.pieces.iter().map(|piece| cost(piece.length)).sum()
     }
 
-    /// The oldest piece from this byte on that is not the last one, taken out.
+    /// Removes and returns the oldest piece from this byte on that is not the last one.
     fn take_middle(&mut self, from: u64) -> Option<Piece> {
         let last = self.pieces.len().checked_sub(1)?;
         let middle = self.pieces.iter().position(|piece| piece.start >= from)?;
@@ -79,30 +82,30 @@ struct Piece {
     length: u64,
 }
 
-/// What a stream has at some place.
+/// The content of a stream at an offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Bytes(Vec<u8>),
-    /// So many bytes are not there.
+    /// The next bytes, of this number, are missing.
     Gap(u64),
-    /// Nothing was written there yet.
+    /// No byte is written there yet.
     End,
 }
 
 impl Output {
-    /// The least that a new process has of its run's allowance; `None`: there is no room for it.
+    /// Takes the least share of a new process from its run's allowance; `None`: the allowance is used up.
     pub(crate) fn share(allowance: &Arc<Allowance>) -> Option<Share> {
         Share::begin(allowance, KNOWN + 2 * LEAST)
     }
 
-    /// For a new process.
+    /// Returns the output of a new process.
     pub(crate) fn new(place: Place, key: Arc<StreamKey>, most: u64, min_free: u64, share: Share) -> Self {
         let streams = [(); 2].map(|()| Stream { held: LEAST, ..Stream::default() });
         let (streams, ends) = (Mutex::new(streams), watch::Sender::new([0; 2]));
         Self { place, key, most, min_free, streams, ends, share, known: KNOWN }
     }
 
-    /// For a process that a former daemon had: enters what its files take, also beyond the limit.
+    /// Returns the output of a former daemon's process. Enters the size of its files, even beyond the limit.
     pub(crate) fn open(
         place: Place,
         key: Arc<StreamKey>,
@@ -132,7 +135,7 @@ impl Output {
         Ok(Self { place, key, most, min_free, streams: Mutex::new(streams), ends, share, known })
     }
 
-    /// Nothing more is added: what it does not take on the disk is given back.
+    /// Returns the unused part of the share, since no further output comes.
     pub(crate) fn settle(&self) {
         let mut streams = self.streams();
         for stream in streams.iter_mut() {
@@ -141,22 +144,22 @@ impl Output {
         self.share.shrink_to(self.known + streams.iter().map(|stream| stream.held).sum::<u64>());
     }
 
-    /// Its files are gone.
+    /// Returns the whole share, since the files are removed.
     pub(crate) fn is_removed(&self) {
         self.share.shrink_to(0);
     }
 
-    /// Bytes of each stream until now.
+    /// Returns the number of bytes that each stream has had so far.
     pub(crate) fn ends(&self) -> [u64; 2] {
         *self.ends.borrow()
     }
 
-    /// The same as it grows.
+    /// Returns these numbers as they grow.
     pub(crate) fn follow(&self) -> watch::Receiver<[u64; 2]> {
         self.ends.subscribe()
     }
 
-    /// Adds bytes that begin at `offset`. What is there already is skipped.
+    /// Adds bytes that begin at `offset`. Skips bytes that the stream has already.
     pub(crate) fn append(&self, at: usize, offset: u64, data: &[u8]) {
         let mut streams = self.streams();
         let stream = &mut streams[at];
@@ -169,7 +172,7 @@ impl Output {
             let room = stream.pieces.last().filter(|piece| piece.start + piece.length == offset);
             let room = room.map_or(0, |piece| size.saturating_sub(piece.length));
             if room == 0 {
-                // One that has nothing is no piece.
+                // An empty piece has no file.
                 stream.pieces.pop_if(|piece| piece.length == 0);
                 stream.pieces.push(Piece { start: offset, length: 0 });
                 continue;
@@ -192,7 +195,7 @@ impl Output {
         self.ends.send_modify(|ends| ends[at] = end);
     }
 
-    /// What a stream has from `offset` on, at most `most` bytes.
+    /// Reads at most `most` bytes of a stream from `offset` on.
     pub(crate) fn read(&self, at: usize, offset: u64, most: usize) -> io::Result<Found> {
         let (start, length) = {
             let streams = self.streams();
@@ -211,7 +214,7 @@ impl Output {
         let mut data = vec![0; there];
         match File::open(self.file(at, start)).and_then(|file| file.read_exact_at(&mut data, offset - start))
         {
-            // It has just been removed.
+            // The piece has just been removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Gap(there as u64)),
             read => read?,
         }
@@ -233,8 +236,9 @@ impl Output {
         file.write_all_at(&sealed, piece.length)
     }
 
-    /// Whether the last piece may have so many bytes more: of the run's allowance or, where nothing more is to be had, in the place
-    /// of the stream's own middle.
+    /// Makes space for so many bytes in the last piece. Returns true if there is space.
+    ///
+    /// It takes them from the run's allowance or, if that is used up, from the middle of the stream.
     fn make_room(&self, at: usize, stream: &mut Stream, bytes: u64) -> bool {
         let last = stream.pieces.last().map_or(0, |piece| piece.length);
         let more = cost(last + bytes) - cost(last);
@@ -255,7 +259,7 @@ impl Output {
         true
     }
 
-    /// Removes from the middle what is too much.
+    /// Removes pieces from the middle until the stream is within its bound.
     fn shrink(&self, at: usize, stream: &mut Stream) {
         while stream.total() > self.most {
             let Some(gone) = stream.take_middle(self.most / 2) else { return };

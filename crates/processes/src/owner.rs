@@ -1,12 +1,12 @@
-//! The one task that owns a process: what it writes goes to the disk, what it is given goes to it, and its end is seen to.
+//! Owns a process, in one task: stores its output, gives it its input, and handles its end.
 //!
 //! ```text
 //!  RUNNING ─ over │ killed │ timeout │ run ended │ keeper lost ─► everything ended ─► rest of the output ─► ENDED │ INTERRUPTED
 //!     └────── the daemon stops and leaves its runs, or dies ─────► stays, for the next daemon
 //! ```
 //!
-//! The keeper goes last: until the end is on record and on the disk, a daemon that dies leaves the end to be heard by the
-//! next one.
+//! The keeper ends last. If the daemon dies before the end is on record and on the disk, the next daemon still learns the end from
+//! the keeper.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use crate::input::Input;
 use crate::process::{Ends, Line, Order, Process};
 use crate::shared::{Shared, now_ms};
 
-/// For a keeper to send the rest of what its process wrote.
+/// Time that a keeper has to send the rest of its process's output.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Most bytes of one piece of output.
 const MOST: usize = 64 * 1024;
@@ -47,7 +47,7 @@ pub(crate) struct Owner {
     pub(crate) input: Input,
 }
 
-/// Why a process ends.
+/// The reason why a process ends.
 enum Why {
     Itself,
     TimedOut,
@@ -56,11 +56,11 @@ enum Why {
     /// A limit of the run.
     Limit(EndedBy),
     Lost(KeeperLost),
-    /// It does not: the next daemon finds it.
+    /// The process lives on, and the next daemon finds it.
     Left,
 }
 
-/// What happens next.
+/// The next event of a process.
 enum Happening {
     Said(Result<Body, KeeperLost>),
     Ordered(Option<Order>),
@@ -127,11 +127,11 @@ impl Owner {
             }
             let _ = tokio::task::spawn_blocking(move || held.close()).await;
         }
-        // After the record: a client that hears of the end finds it there.
+        // After the record: a client that learns of the end finds it there.
         let _ = ends.status.send(status);
     }
 
-    /// Until the process ends, or is to be ended.
+    /// Waits until the process ends, or has to be ended.
     async fn attend(&mut self, ends: &mut Ends, state: &mut KeeperState) -> Why {
         let stop = self.shared.stop.clone();
         let until = self
@@ -148,10 +148,10 @@ impl Owner {
                 order = ends.orders.recv() => Happening::Ordered(order),
                 given = ends.input.recv(), if self.input.is_free() => Happening::Given(given),
                 () = at(patience) => Happening::Impatient,
-                // Last: a flood of output holds up neither orders nor input.
+                // Last: a flood of output delays neither orders nor input.
                 said = self.link.next() => Happening::Said(said),
             };
-            // Outside of the select: what has begun comes to its end.
+            // Outside of the select: a step that has begun is finished.
             let done = match happening {
                 Happening::Ends(why) => return why,
                 Happening::Said(Ok(body)) => match self.said(body, state).await {
@@ -163,7 +163,7 @@ impl Owner {
                     let _ = answer.send(Ok(()));
                     return Why::Killed;
                 }
-                // Nobody has its handle now, and nobody could ever end it.
+                // The last handle is gone: no client could end the process later.
                 Happening::Ordered(None) | Happening::Given(None) => return Why::Killed,
                 Happening::Ordered(Some(order)) => self.order(order).await,
                 Happening::Given(Some(given)) => self.input.give(given, &mut self.link).await,
@@ -179,7 +179,7 @@ impl Owner {
                 changed
             });
             if let Err(lost) = done {
-                // A run that ends takes its keepers along.
+                // The end of a run ends its keepers.
                 return if self.run.ended.is_cancelled() { Why::RunEnded } else { Why::Lost(lost) };
             }
         }
@@ -220,7 +220,7 @@ impl Owner {
         Ok(())
     }
 
-    /// The keeper said something.
+    /// Handles a message of the keeper.
     async fn said(&mut self, body: Body, state: &mut KeeperState) -> Result<(), KeeperLost> {
         match body {
             Body::State(said) => {
@@ -231,7 +231,7 @@ impl Owner {
             }
             Body::Output(written) => self.wrote(written).await?,
             Body::Taken(taken) => self.input.taken(&taken, &mut self.link).await?,
-            // Its program could not be run after all: its end says so, too.
+            // The program could not be executed; the process's end says so, too.
             Body::Failed(failure) => tracing::debug!(failure.message, "a process did not begin"),
             Body::Heard(heard) => {
                 if let Some(session) = &self.process.session {
@@ -243,7 +243,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Keeps what the process wrote, and says so.
+    /// Stores a piece of output, and tells the keeper.
     async fn wrote(&mut self, written: Written) -> Result<(), KeeperLost> {
         let at = match written.stream() {
             Stream::Stdout => 0,
@@ -265,7 +265,7 @@ impl Owner {
         self.link.say(to_keeper::Body::Kept(Attach { stdout, stderr })).await
     }
 
-    /// Nothing of the process is left: the rest of what it wrote.
+    /// Reads the rest of the output after the last process has ended.
     async fn drain(&mut self, state: &mut KeeperState) -> Result<(), KeeperLost> {
         self.link.say(to_keeper::Body::Drain(Drain {})).await?;
         let mut end: Option<Attach> = None;
@@ -312,7 +312,7 @@ impl Owner {
     }
 }
 
-/// Keeps how a process ended, durably: whether that succeeded. Where it did not, the keeper has to stay, for the next daemon.
+/// Stores how a process ended, durably. Returns true on success. On failure the keeper has to stay, for the next daemon.
 pub(crate) async fn finish(shared: &Shared, place: &Place, known: &Known, status: &v1::Process) -> bool {
     let (key, place, known) = (shared.key.clone(), place.clone(), known.with(status));
     let id = place.id;

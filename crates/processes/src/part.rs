@@ -1,4 +1,4 @@
-//! A bounded part of what a process has written, for readers who take no stream.
+//! Reads a bounded part of a process's output, for readers that take no stream.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ const PIECE: usize = 64 * 1024;
 /// A part of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Bytes before it that it leaves out, and such within it that were not kept.
+    /// Bytes left out before the part, and bytes within it that were not kept.
     pub skipped: u64,
     pub bytes: Vec<u8>,
-    /// The byte after it.
+    /// Offset of the byte after it.
     pub end: u64,
-    /// Bytes after it that are there already.
+    /// Bytes that the stream has after the part.
     pub more: u64,
     is_after_gap: bool,
 }
 
 impl Part {
-    /// Adds what comes next. Of a character that begins in what is left out, nothing is shown.
+    /// Adds the next bytes. Drops the rest of a character that begins in a gap.
     fn add(&mut self, data: &[u8]) {
         let cut = if self.is_after_gap { cut_beginning(data) } else { 0 };
         self.is_after_gap = false;
@@ -35,7 +35,7 @@ impl Part {
         self.bytes.extend_from_slice(&data[cut..]);
     }
 
-    /// Leaves out what comes next, and the beginning of a character that ends there.
+    /// Skips the next bytes, and drops the beginning of a character that ends in the gap.
     fn skip(&mut self, bytes: u64) {
         let kept = without_cut_end(&self.bytes);
         self.skipped += (self.bytes.len() - kept) as u64 + bytes;
@@ -46,12 +46,13 @@ impl Part {
 }
 
 impl Process {
-    /// At most `most` bytes of each stream, from these offsets on or, without them, the last ones. A character of which the end is
-    /// still to come is left to the next part.
+    /// Returns at most `most` bytes of each stream, from these offsets on or, without them, the last ones.
+    ///
+    /// A character whose end is still to come is left to the next part.
     pub async fn parts(self: &Arc<Self>, from: Option<[u64; 2]>, most: usize) -> Result<[Part; 2], Refusal> {
         let process = self.clone();
         let read = tokio::task::spawn_blocking(move || {
-            // In this order: what has ended writes no more.
+            // In this order: a process that has ended writes no further output.
             let over = process.status.borrow().state() != State::Running;
             let part = |at: usize| process.part(at, from.map(|from| from[at]), most, over);
             Ok::<_, std::io::Error>([part(0)?, part(1)?])
@@ -87,7 +88,7 @@ impl Process {
     }
 }
 
-/// Returns how many bytes there are without a last character that is cut; all, where nothing else is there.
+/// Returns the number of bytes without a truncated last character; all bytes if there is only that character.
 fn whole(bytes: &[u8]) -> usize {
     match without_cut_end(bytes) {
         0 => bytes.len(),

@@ -1,4 +1,4 @@
-//! A process, as everybody but its owner sees it.
+//! A process, as all but its owner see it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use wire::v1::{self, signal_process_request::Signal};
 use crate::output::Output;
 use crate::session::Session;
 
-/// Readers of one process at the same time.
+/// Most readers of one process at the same time.
 pub(crate) const READERS: usize = 16;
-/// Orders that wait.
+/// Most orders that wait.
 pub(crate) const ORDERS: usize = 16;
 /// Most bytes of one request.
 const MAX_INPUT: usize = 1 << 20;
@@ -24,55 +24,55 @@ const MAX_INPUT: usize = 1 << 20;
 pub struct Process {
     pub(crate) run: RunId,
     pub(crate) id: CallId,
-    /// As it is told to clients, but for its streams.
+    /// The status as clients see it, but for the sizes of the streams.
     pub(crate) status: watch::Receiver<v1::Process>,
     pub(crate) output: Arc<Output>,
     pub(crate) readers: Arc<Semaphore>,
-    /// Of a shell that takes commands.
+    /// The session, if the process is a shell that takes commands.
     pub(crate) session: Option<Session>,
     orders: mpsc::Sender<Order>,
-    /// What it is given to read, in the order of who comes.
+    /// Its input, in order of arrival.
     input: mpsc::Sender<Given>,
     writing: Mutex<()>,
 }
 
-/// What its owner is told.
+/// An order for the owner of a process.
 #[derive(Debug)]
 pub(crate) enum Order {
     Resize(v1::TerminalSize, Answer),
     Signal(Signal, Answer),
-    /// Of a session: kill what has its terminal, unless that is its shell.
+    /// For a session: kill the job in the foreground of its terminal, unless that is its shell.
     KillForeground,
-    /// Of a session: give its shell a line.
+    /// For a session: give its shell a line.
     Control(Line),
 }
 
-/// Whether an order was carried out.
+/// The channel for the result of an order.
 pub(crate) type Answer = oneshot::Sender<Result<(), Refusal>>;
 
 /// A line for the shell of a session.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) data: Vec<u8>,
-    /// Only if it has read all others.
+    /// Give the line only if the shell has read all others.
     pub(crate) if_read: bool,
-    /// What goes into the recording first.
+    /// Text that the recording gets first.
     pub(crate) record: Option<Bytes>,
-    /// Whether it is recorded, and on its way.
+    /// Gets true once the line is recorded and sent.
     pub(crate) answer: oneshot::Sender<bool>,
 }
 
-/// Something to read.
+/// Input for a process.
 #[derive(Debug)]
 pub(crate) struct Given {
-    /// Position of the first byte; `None`: after all that it was given before.
+    /// Position of the first byte; `None`: after all earlier input.
     pub(crate) offset: Option<u64>,
     pub(crate) data: Bytes,
     pub(crate) close: bool,
     pub(crate) answer: oneshot::Sender<Result<v1::WriteStdinResponse, Refusal>>,
 }
 
-/// The other ends of a process.
+/// The owner's ends of a process's channels.
 pub(crate) struct Ends {
     pub(crate) status: watch::Sender<v1::Process>,
     pub(crate) orders: mpsc::Receiver<Order>,
@@ -101,7 +101,7 @@ impl Process {
         (Arc::new(process), Ends { status, orders: ordered, input: given })
     }
 
-    /// As it is now.
+    /// Returns the current status.
     pub fn now(&self) -> v1::Process {
         let mut status = self.status.borrow().clone();
         if status.state() == State::Running {
@@ -114,15 +114,15 @@ impl Process {
         self.status.borrow().state() == State::Running
     }
 
-    /// Waits until it has ended, `limit` at the longest, and says how it is then.
+    /// Waits until the process has ended, `limit` at the longest, and returns its status.
     pub async fn wait(&self, limit: Duration) -> v1::Process {
         let mut status = self.status.clone();
-        // The sender goes with its last word.
+        // The owner drops the sender after the final status.
         let _ = tokio::time::timeout(limit, status.wait_for(|status| status.state() != State::Running)).await;
         self.now()
     }
 
-    /// Waits for more output than up to `offsets`, or for its end, `limit` at the longest.
+    /// Waits for output beyond `offsets`, or for the process's end, `limit` at the longest.
     pub async fn more(&self, offsets: [u64; 2], limit: Duration) {
         let (mut ends, mut status) = (self.output.follow(), self.status.clone());
         let more = async {
@@ -134,7 +134,7 @@ impl Process {
         let _ = tokio::time::timeout(limit, more).await;
     }
 
-    /// Gives it something to read. `offset` is the position of the first byte, and `None` is after all that it was given before.
+    /// Gives the process input. `offset` is the position of the first byte; `None` is after all earlier input.
     pub async fn write(
         &self,
         offset: Option<u64>,
@@ -155,7 +155,7 @@ impl Process {
         self.give(offset, data.into(), close).await
     }
 
-    /// Gives it something after all that it was given before: how many bytes it takes.
+    /// Gives the process input after all earlier input. Returns the number of bytes that it takes.
     pub(crate) async fn append(&self, data: Bytes) -> Result<usize, Refusal> {
         let given = self.status.borrow().stdin_bytes;
         let answer = self.give(None, data, false).await?;
@@ -176,7 +176,7 @@ impl Process {
         {
             return answered;
         }
-        // It has ended. A request that is repeated has nothing new, and is answered as it was.
+        // The process has ended. A repeated request has no new bytes, and gets the same answer.
         let taken = self.status.borrow().stdin_bytes;
         if end.is_some_and(|end| end <= taken) {
             return Ok(v1::WriteStdinResponse { offset: taken, open: false });
@@ -200,7 +200,7 @@ impl Process {
         self.carried_out(|answer| Order::Signal(signal, answer)).await
     }
 
-    /// Gives an order, and hears what came of it.
+    /// Gives the owner an order, and returns its result.
     async fn carried_out(&self, order: impl FnOnce(Answer) -> Order) -> Result<(), Refusal> {
         let (answer, answered) = oneshot::channel();
         self.order(order(answer)).await?;

@@ -1,4 +1,4 @@
-//! What all processes work with.
+//! The parts of the daemon that all processes use.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use seal::StreamKey;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What the daemon lets processes have.
+/// Settings for processes.
 pub struct Settings {
     /// `state_dir/processes`.
     pub root: PathBuf,
     pub key: StreamKey,
-    /// Bytes that stay free of the file system.
+    /// Bytes that must stay free in the file system.
     pub min_free: u64,
-    /// Bytes of the recording of what one was given to read.
+    /// Most bytes of the recording of a process's input.
     pub max_recording: u64,
     pub on_stop: OnStop,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) on_stop: OnStop,
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     SystemClock.now().0
 }

@@ -1,4 +1,4 @@
-//! All processes, by run: how one is started, found, and found again after a restart.
+//! Holds all processes by run: starts them, finds them, and reattaches them after a restart.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -33,16 +33,16 @@ use crate::process::Process;
 use crate::session::no_session;
 use crate::shared::{Settings, Shared, now_ms};
 
-/// Living processes of one run.
+/// Most living processes of one run.
 const LIVING: usize = 64;
-/// Those of one run that have ended and can be asked about.
+/// Most ended processes of one run that clients can ask about.
 const ENDED: usize = 256;
-/// For one that did not become a session to end.
+/// Time for the end of a shell that did not become a session.
 const GOODBYE: Duration = Duration::from_secs(10);
-/// Bytes that are kept of what a session shows, whatever the profile says.
+/// Most bytes that are kept of a session's output, under any profile.
 const LONGEST_OUTPUT: usize = 4 << 20;
 
-/// Cheap to clone.
+/// The processes of all runs. Cheap to clone.
 #[derive(Clone)]
 pub struct Processes(Arc<Inner>);
 
@@ -52,7 +52,7 @@ struct Inner {
 }
 
 enum Slot {
-    /// It is being started.
+    /// A process that is being started.
     Taken,
     Process(Arc<Process>),
 }
@@ -106,7 +106,7 @@ impl Processes {
         let until = wanted
             .timeout
             .map(|timeout| now_ms().saturating_add(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)));
-        // Both streams together.
+        // The bound is for both streams together.
         let most = parts.bounds.max_spool_bytes / 2;
         let known = Known::new(&process, &parts.caller.principal, &parts.caller.agent_id, until, most);
         let place = Place::new(&self.0.shared.root, run_id, id);
@@ -154,7 +154,7 @@ impl Processes {
         let takes_input = process.stdin_open;
         let (made, key, written) = (place.clone(), self.0.shared.key.clone(), known.clone());
         let (min_free, most) = (self.0.shared.min_free, known.most);
-        // On disk before it is made: the next daemon has to know where to look.
+        // On disk before the process is made: the next daemon has to know where to look.
         let prepared = tokio::task::spawn_blocking(move || {
             made.make()?;
             made.write(&key, Edition::Living, &written)?;
@@ -196,7 +196,7 @@ impl Processes {
         self.0.shared.tasks.spawn(owner.own(ends, state, held));
     }
 
-    /// Finds the processes of a former daemon again, each of which goes on or is closed as interrupted.
+    /// Reattaches the processes of a former daemon. Each goes on or is closed as interrupted.
     pub async fn reattach(&self, former: Former) {
         let (known, unreadable) = former.into_parts();
         for place in unreadable {
@@ -265,7 +265,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends a process of which nothing is known but that it was begun in this run.
+    /// Ends a process whose record is unreadable: only its run is known.
     async fn close_unreadable(&self, place: &Place, run: &Spec) -> std::io::Result<()> {
         let status = v1::Process {
             process_id: place.id.to_string(),
@@ -288,7 +288,7 @@ impl Processes {
     }
 
     pub(crate) async fn output(&self, place: &Place, most: u64) -> std::io::Result<Arc<Output>> {
-        // A run that has ended keeps nothing more.
+        // A run that has ended keeps no further output.
         let living = self.0.shared.runs.living_run(place.run).ok();
         let allowance = living.map_or_else(|| Allowance::new(0), |run| run.allowance.clone());
         let (place, key, min_free) = (place.clone(), self.0.shared.key.clone(), self.0.shared.min_free);
@@ -297,7 +297,7 @@ impl Processes {
         Ok(Arc::new(output.await.map_err(std::io::Error::other)??))
     }
 
-    /// Closes a process that was lost with a former daemon, and nothing of which is left.
+    /// Closes a process that was lost with a former daemon, and has no processes left.
     async fn interrupted(
         &self,
         place: &Place,
@@ -322,7 +322,7 @@ impl Processes {
         self.insert(Process::new(place.run, place.id, status, output).0);
     }
 
-    /// A process of this run.
+    /// Returns a process of this run.
     pub fn get(&self, run: RunId, id: &str) -> Result<Arc<Process>, Refusal> {
         let missing = || {
             Refusal::new(Reason::NotFound, "process_id: the run has no such process")
@@ -335,7 +335,7 @@ impl Processes {
         }
     }
 
-    /// Those of a run, the oldest first.
+    /// Returns the processes of a run, the oldest first.
     pub fn list(&self, run: RunId, tag: &str) -> Vec<v1::Process> {
         let all: Vec<_> = self.of(run);
         let all = all.into_iter().map(|process| process.now());
@@ -345,7 +345,7 @@ impl Processes {
         all.filter(tagged).collect()
     }
 
-    /// The sessions of a run, the oldest first.
+    /// Returns the sessions of a run, the oldest first.
     pub fn sessions(&self, run: RunId, tag: &str) -> Vec<v1::Session> {
         let all = self.of(run).into_iter().filter_map(|process| process.session_now());
         let tagged = |session: &v1::Session| {
@@ -366,7 +366,7 @@ impl Processes {
             .collect()
     }
 
-    /// Takes a place among a run's processes. The oldest that have ended make room, with all that is kept of them.
+    /// Reserves a slot among a run's processes. To make room, the oldest ended processes are removed with their stored output.
     pub(crate) fn enter(&self, run: RunId, id: CallId) -> Result<(), ToolFailure> {
         let mut table = self.table();
         let of_run = table.entry(run).or_default();
@@ -386,7 +386,9 @@ impl Processes {
         Ok(())
     }
 
-    /// The least that a new process has of what its run may keep. The oldest that have ended make room, with all that is kept of them.
+    /// Takes the least share of a new process from its run's allowance.
+    ///
+    /// To make space, the oldest ended processes are removed with their stored output.
     async fn share(&self, run: &Run) -> Result<Share, ToolFailure> {
         loop {
             if let Some(share) = Output::share(&run.allowance) {
@@ -396,7 +398,7 @@ impl Processes {
                 return Err(run.no_room(NOTHING_STARTED).into());
             };
             let root = self.0.shared.root.clone();
-            // The next look shows whether that was enough.
+            // The next round shows whether that was enough.
             let _ = tokio::task::spawn_blocking(move || remove_ended(&root, oldest)).await;
         }
     }
@@ -418,7 +420,7 @@ impl Processes {
         }
     }
 
-    /// A run was deleted, and its directory with it.
+    /// Forgets the processes of a run that was deleted with its directory.
     pub fn forget_run(&self, run: RunId) {
         self.table().remove(&run);
     }
@@ -432,7 +434,7 @@ impl Processes {
     }
 }
 
-/// Removes what is kept of a process that has ended, and that nobody can ask about now. Blocks on the disk.
+/// Removes the files of an ended process that clients can no longer ask about. Blocks on the disk.
 fn remove_ended(root: &Path, old: Slot) {
     let Slot::Process(process) = old else { return };
     match Place::new(root, process.run, process.id).remove() {
@@ -441,7 +443,7 @@ fn remove_ended(root: &Path, old: Slot) {
     }
 }
 
-/// Removes what is kept of a process whose run is gone.
+/// Removes the files of a process whose run is gone.
 async fn remove(place: Place) {
     let removed = tokio::task::spawn_blocking(move || place.remove()).await;
     if let Ok(Err(error)) = removed {
@@ -449,7 +451,7 @@ async fn remove(place: Place) {
     }
 }
 
-/// Ends what a former daemon has started under this name.
+/// Ends the processes that a former daemon has started under this name.
 async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> ops::KillEvidence {
     let kept = match lanes.keep_on(name, Attach { stdout, stderr }).await {
         Ok(kept) => kept,

@@ -1,8 +1,8 @@
-//! Speaking with a session: opening it, giving it something, waiting for what comes of it, interrupting it.
+//! Talks with a session: opens it, gives it a command or input, waits for the result, interrupts it.
 //!
-//! While somebody waits, the shell is asked for the mark again and again, ever more seldom, by a line that is given to it only
-//! if it has read all others. It reads such a line when it is back from a command, however that ended; so an interrupt, an error
-//! that breaks off the line, and a daemon that was restarted all come to the same.
+//! While a caller waits, the daemon asks the shell for the mark again and again, at growing intervals. It does so by a line that is
+//! given only if the shell has read all others. The shell reads such a line when it is back from a command, however the command
+//! ended. So an interrupt, an error that breaks off the line, and a restart of the daemon need no special treatment.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use wire::v1::{self, signal_process_request::Signal};
 use crate::process::{Line, Order, Process};
 use crate::session::{Expect, Session, no_session};
 
-/// For the shell to take its first command.
+/// Time that the shell has to take its first command.
 const OPENING: Duration = Duration::from_secs(20);
-/// For a program that was killed to be gone, and its shell to say so.
+/// Time for a killed program to be gone, and for its shell to report that.
 const KILLED: Duration = Duration::from_secs(5);
-/// For a call that waits for the session to go: its client may have left it a moment ago.
+/// Time that a call waits for its turn: the previous client may have left the session a moment ago.
 const TURN: Duration = Duration::from_secs(2);
-/// For a shell to say that it is done, if it is.
+/// Time that a shell has to report that it is done, if it is.
 const SETTLE: Duration = Duration::from_secs(1);
-/// The same for one of which nothing is known: it may just begin to run.
+/// The same time for a shell whose state is unknown: it may only be starting.
 const SETTLE_UNKNOWN: Duration = Duration::from_secs(5);
-/// Between two questions to the shell: at first, and at last.
+/// Shortest and longest pause between two questions to the shell.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
-/// Why the wait is over before there is an answer.
+/// The reason why a wait ends without an answer.
 enum Over {
     Ended,
     Late,
@@ -39,7 +39,7 @@ enum Over {
 }
 
 impl Process {
-    /// Makes a new shell ready.
+    /// Prepares a new shell for commands.
     pub(crate) async fn open_session(&self) -> Result<(), ToolFailure> {
         let session = self.session()?;
         let Some(line) = session.opening() else { return Ok(()) };
@@ -48,12 +48,12 @@ impl Process {
             let message = "the image's shell does not do what a session needs (looked for bash and sh)";
             return Err(ToolFailure::new(Reason::PreconditionFailed, message));
         }
-        // Greetings of the shell are nobody's.
+        // Drops the shell's greetings, which belong to no command.
         session.take(SessionState::Done);
         Ok(())
     }
 
-    /// Does what an operation `session` asks for. Of what is shown so many bytes are kept.
+    /// Performs an operation `session`. Keeps at most `limit` bytes of the output.
     pub(crate) async fn perform(
         &self,
         wanted: &ops::Session,
@@ -93,8 +93,10 @@ impl Process {
         self.listen(session, &expect, until, cancel).await.map(OpResult::Session)
     }
 
-    /// Interrupts what runs, `attempts` times, and then kills it, with so much time after each, and no less than [`KILLED`] after the
-    /// last. Tells what it showed, unless another one waits for that.
+    /// Interrupts the running command `attempts` times, and then kills it.
+    ///
+    /// After each attempt it waits for `each`, and after the last for at least [`KILLED`]. Returns the output, unless another
+    /// caller waits for that.
     pub async fn interrupt(
         &self,
         attempts: u32,
@@ -116,7 +118,7 @@ impl Process {
                 (self.order(Order::KillForeground).await, each.max(KILLED))
             };
             if let Err(refusal) = sent {
-                // It ends at this moment.
+                // The session may be ending at this moment.
                 if self.wait(each).await.state() == State::Running {
                     return Err(refusal);
                 }
@@ -138,7 +140,7 @@ impl Process {
         Ok(session.answer(&expect).unwrap_or_else(|| session.take(SessionState::Running)))
     }
 
-    /// As it is now, of a process that is a session.
+    /// Returns the session's current state, if the process is a session.
     pub fn session_now(&self) -> Option<v1::Session> {
         let session = self.session.as_ref()?;
         let process = self.now();
@@ -172,19 +174,19 @@ impl Process {
         }
     }
 
-    /// What a session that has ended showed at last.
+    /// Returns the last output of a session that has ended.
     fn last(&self, session: &Session) -> SessionResult {
         let v1::Process { exit_code, ended_by, .. } = self.now();
         SessionResult { exit_code, ended_by, ..session.take(SessionState::Ended) }
     }
 
-    /// Whether the shell is done with everything, or is so within this time.
+    /// Returns true if the shell is done with all commands, or is so within this time.
     async fn settles(&self, session: &Session, within: Duration) -> bool {
         let until = Instant::now() + within;
         self.wait_for(until, None, || session.is_idle().then_some(())).await.is_ok()
     }
 
-    /// Asks for the mark until there is something.
+    /// Asks for the mark until `look` finds a result.
     async fn wait_for<T>(
         &self,
         until: Instant,
@@ -197,7 +199,7 @@ impl Process {
         let mut asks = Instant::now() + pause;
         loop {
             changed.borrow_and_update();
-            // Before the look: what has ended shows nothing more.
+            // Before the look: a process that has ended shows no further output.
             let has_ended = status.borrow_and_update().state() != State::Running;
             if let Some(found) = look() {
                 return Ok(found);
@@ -209,7 +211,7 @@ impl Process {
                 biased;
                 () = cancelled(cancel) => return Err(Over::Cancelled),
                 () = sleep_until(until) => return Err(Over::Late),
-                // Without its last word its owner has left it to the next daemon.
+                // A lost sender without a final status means that the owner has left the process to the next daemon.
                 left = status.changed() => if left.is_err() { return Err(Over::Cancelled) },
                 () = sleep_until(asks) => {
                     if let Some(line) = session.probe() {
@@ -218,7 +220,7 @@ impl Process {
                     pause = longest.min(pause * 2);
                     asks = Instant::now() + pause;
                 }
-                // Last: what is shown without end holds up no question.
+                // Last: endless output delays no question.
                 _ = changed.changed() => {}
             }
         }
@@ -247,7 +249,7 @@ impl Process {
         ToolFailure::new(Reason::PreconditionFailed, message)
     }
 
-    /// Types at the terminal, after all that was typed there.
+    /// Types at the terminal, after all earlier input.
     async fn type_in(&self, input: &str, until: Instant) -> Result<(), ToolFailure> {
         let mut rest = Bytes::from(input.to_owned());
         while !rest.is_empty() {
@@ -261,7 +263,7 @@ impl Process {
         Ok(())
     }
 
-    /// Gives the shell a line, after what is to be recorded of it.
+    /// Gives the shell a line. Records `record` first.
     async fn tell_shell(
         &self,
         data: Vec<u8>,

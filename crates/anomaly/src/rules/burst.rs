@@ -1,5 +1,5 @@
-//! `read_write_delete_burst`: a read, a write and a deletion in this order within five calls of a run, whatever the files
-//! (seed 001 looks at the last five).
+//! `read_write_delete_burst`: a read, a write and a deletion in this order within five calls of a run, of any files (seed 001 looks
+//! at the last five).
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::tally::Tally;
 use super::{Evidence, Rule, within};
 use crate::seen::{Kind, Moment, Seen};
 
-/// Calls that are looked at together.
+/// Number of calls that are considered together.
 const CALLS: usize = 5;
 
 #[derive(Debug, Default)]

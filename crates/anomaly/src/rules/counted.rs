@@ -1,5 +1,5 @@
-//! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`, `rate_limit_abuse`, `disk_quota`, `disk_low`: so many
-//! of one kind within the window.
+//! `denials`, `denied_commands`, `escape_attempts`, `permission_escalation`, `rate_limit_abuse`, `disk_quota`, `disk_low`: a number
+//! of events of one kind within the window.
 
 use gateway::AnomalySetting;
 
@@ -16,7 +16,7 @@ impl Rule for Counted {
     }
 }
 
-/// Anything that was refused for what it was.
+/// Returns true for any call that was denied, or that tried to escape.
 pub(super) fn is_denial(seen: &Seen) -> bool {
     seen.ended().is_some_and(crate::seen::Ended::was_refused)
 }
@@ -29,13 +29,13 @@ pub(super) fn is_escape(seen: &Seen) -> bool {
     seen.ended().is_some_and(|ended| ended.ending == Ending::Escape)
 }
 
-/// The agent asked for an operation that it does not hold, or for what a token or a method is not for.
+/// Returns true if the agent asked for an operation that it does not hold, or exceeded the rights of its token or role.
 pub(super) fn is_escalation(seen: &Seen) -> bool {
     seen.what == What::Escalated
         || seen.ended().is_some_and(|ended| ended.ending == Ending::Denied(Denial::NotHeld))
 }
 
-/// A rate limit refused it.
+/// Returns true if a rate limit refused the call.
 pub(super) fn is_over_limit(seen: &Seen) -> bool {
     seen.ended().is_some_and(|ended| ended.ending == Ending::OverLimit)
 }

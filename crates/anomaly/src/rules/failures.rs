@@ -1,5 +1,4 @@
-//! `repeated_failures`: `threshold` of the agent's last `of` calls came to nothing, all within the window (seed 001: eight of
-//! ten).
+//! `repeated_failures`: `threshold` of the agent's last `of` calls failed, all within the window (seed 001: eight of ten).
 
 use std::collections::VecDeque;
 
@@ -11,7 +10,7 @@ use crate::seen::{Ending, Moment, Seen};
 #[derive(Debug, Default)]
 pub(super) struct Failures(VecDeque<(Moment, u64, bool)>);
 
-/// What is nobody's fault but ours says nothing about the agent, and what came too often says nothing about the call.
+/// Returns true if the call counts for the agent. Faults of the daemon and refusals by a rate limit do not count.
 pub(super) fn counts(seen: &Seen) -> bool {
     seen.ended().is_some_and(|ended| !matches!(ended.ending, Ending::Excused | Ending::OverLimit))
 }

@@ -1,5 +1,5 @@
-//! `grant_then_exec` and `secret_then_exec`: so many commands within the window after something that opened it, and each of
-//! them within the window (seed 001: privilege escalation).
+//! `grant_then_exec` and `secret_then_exec`: a number of commands within the window, each of them within the window after a grant
+//! or after the reading of a secret (seed 001: privilege escalation).
 
 use gateway::AnomalySetting;
 
@@ -14,12 +14,12 @@ pub(super) struct Followed {
     commands: Tally,
 }
 
-/// A command that ran.
+/// Returns true for a command that ran.
 pub(super) fn follows(seen: &Seen) -> bool {
     seen.ended().is_some_and(crate::seen::Ended::ran_command)
 }
 
-/// Something that looks like a secret was read.
+/// Returns true for the reading of a probable secret.
 pub(super) fn reads_secret(seen: &Seen) -> bool {
     seen.ended().is_some_and(|ended| ended.kind == Kind::Read && ended.secret && ended.succeeded())
 }
@@ -32,7 +32,7 @@ impl Rule for Followed {
         }
         let (_, opened) = self.opened.filter(|(at, _)| within(*at, seen.at, setting))?;
         let mut evidence = self.commands.count(seen.at, seen.sequence, setting)?;
-        // Some of the commands may have followed an earlier one.
+        // Some of the commands may have followed an earlier grant or reading.
         let place = evidence.sequences.partition_point(|sequence| *sequence < opened);
         evidence.sequences.insert(place, opened);
         Some(evidence)

@@ -1,8 +1,7 @@
-//! The rules: each a file, each a function of what it has seen, with the time of the records for a clock.
+//! The rules, each in a file. A rule is a function of the events that it has seen, with the records' times as its clock.
 //!
-//! A rule is asked about every event that concerns it, in order, for one subject. It answers with evidence at every event
-//! at which its condition holds; that this is one alert and not a hundred is decided elsewhere. What it keeps is bounded by
-//! its own setting or by a constant.
+//! A rule sees every event that concerns it, in order, for one subject. It returns evidence at every event at which its condition
+//! holds; other code joins these into one alert. Its setting or a constant bounds its memory.
 
 mod burst;
 mod counted;
@@ -26,24 +25,24 @@ use gateway::{AnomalyRule, AnomalySetting};
 
 use super::seen::{Agent, Moment, Seen, Subject, What};
 
-/// Records that an alert names at the most, newest last.
+/// Most records that an alert names, the newest last.
 pub(super) const MAX_SEQUENCES: usize = 32;
 
-/// Why a rule fires.
+/// The reason why a rule fires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
-    /// How many, in the words of the rule's threshold. Where a rule needs to know no more it stops counting at that.
+    /// The number that the rule's threshold bounds. Some rules stop counting at the threshold.
     pub(super) count: u64,
-    /// Sequence numbers of the records that fired it, oldest first; of many the last ones.
+    /// Sequence numbers of the records that fired it, oldest first; if there are many, the last ones.
     pub(super) sequences: Vec<u64>,
 }
 
 pub(super) trait Rule: Send {
-    /// Takes an event that concerns the rule.
+    /// Observes an event that concerns the rule.
     fn observe(&mut self, seen: &Seen, setting: &AnomalySetting) -> Option<Evidence>;
 }
 
-/// A rule that has seen nothing.
+/// Returns a rule that has seen no event.
 pub(super) fn fresh(rule: AnomalyRule) -> Box<dyn Rule> {
     match rule {
         AnomalyRule::Spike => Box::new(spike::Spike::default()),
@@ -62,7 +61,7 @@ pub(super) fn fresh(rule: AnomalyRule) -> Box<dyn Rule> {
     }
 }
 
-/// Whether an event concerns a rule: what does not is not shown to it.
+/// Returns true if an event concerns a rule. A rule sees no other events.
 pub(super) fn concerns(rule: AnomalyRule, seen: &Seen) -> bool {
     match rule {
         AnomalyRule::Spike => seen.what == What::Asked,
@@ -82,7 +81,7 @@ pub(super) fn concerns(rule: AnomalyRule, seen: &Seen) -> bool {
     }
 }
 
-/// For whom a rule counts.
+/// Returns the subject for which a rule counts the event.
 pub(super) fn subject(rule: AnomalyRule, seen: &Seen) -> Subject {
     match rule {
         AnomalyRule::ReadWriteDelete
@@ -98,18 +97,18 @@ pub(super) fn subject(rule: AnomalyRule, seen: &Seen) -> Subject {
     }
 }
 
-/// For how long a rule has to have seen everything, milliseconds: what is older changes nothing.
+/// Returns the time that a rule looks back, milliseconds. Older events change nothing.
 pub(super) fn memory(rule: AnomalyRule, setting: &AnomalySetting) -> u64 {
     let window = millis(setting);
     if rule == AnomalyRule::Spike { window.saturating_mul(spike::BASELINE_WINDOWS + 1) } else { window }
 }
 
-/// The window, milliseconds.
+/// Returns the window in milliseconds.
 fn millis(setting: &AnomalySetting) -> u64 {
     setting.window_s.saturating_mul(1_000)
 }
 
-/// Whether something at `at` is still in the window that ends `now`: it is open at its beginning.
+/// Returns true if `at` is in the window that ends `now`. The window excludes its beginning.
 fn within(at: Moment, now: Moment, setting: &AnomalySetting) -> bool {
     at.saturating_add(millis(setting)) > now
 }

@@ -1,12 +1,11 @@
-//! The rules as one would say them, counted anew over the whole history at each event: what the incremental ones are held
-//! against.
+//! The rules in their plain form, counted anew over the whole history at each event, for comparison with the incremental ones.
 
 use gateway::{AnomalyRule, AnomalySetting};
 
 use super::{concerns, followed, millis, repeat, spike, subject};
 use crate::seen::{Ending, Kind, Mark, Seen};
 
-/// The sequence numbers at which `rule` fires.
+/// Returns the sequence numbers at which `rule` fires.
 pub(super) fn fires(history: &[Seen], rule: AnomalyRule, setting: &AnomalySetting) -> Vec<u64> {
     let mut fired = Vec::new();
     for (index, now) in history.iter().enumerate() {
@@ -21,7 +20,7 @@ pub(super) fn fires(history: &[Seen], rule: AnomalyRule, setting: &AnomalySettin
     fired
 }
 
-/// Whether the condition holds at `now`, the last of what concerns the rule and the subject.
+/// Returns true if the condition holds at `now`, the last event that concerns the rule and the subject.
 fn holds(all: &[&Seen], now: &Seen, rule: AnomalyRule, setting: &AnomalySetting) -> bool {
     let in_window = |seen: &&&Seen, now: &Seen| seen.at + millis(setting) > now.at;
     let enough = |those: Vec<&Seen>| {

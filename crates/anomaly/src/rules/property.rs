@@ -1,4 +1,4 @@
-//! The incremental rules agree with a naive recount, whatever happens in whatever order.
+//! The incremental rules agree with a naive recount, for all events in any order.
 
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn endings() -> impl Strategy<Value = Ending> {
 
 fn what() -> impl Strategy<Value = What> {
     let ended = (kinds(), endings(), 0..4_u8, any::<bool>()).prop_map(|(kind, ending, file, secret)| {
-        // What changes is told apart from what does not by its arguments.
+        // The arguments tell changes from other calls.
         let input = Mark::of(&[&[file], &[u8::from(matches!(kind, Kind::Change | Kind::Delete))]]);
         What::Ended(Ended { kind, ending, input: Some(input), files: vec![Mark::of(&[&[file]])], secret })
     });
@@ -34,7 +34,7 @@ fn what() -> impl Strategy<Value = What> {
 }
 
 fn tapes() -> impl Strategy<Value = Tape> {
-    // Times that fall on, just before and just behind the ends of windows.
+    // Times that fall on, just before and just after the ends of windows.
     let gap = prop_oneof![4 => 0..400_u64, 2 => Just(9_999), 2 => Just(10_000), 1 => Just(10_001), 1 => 0..60_000_u64];
     prop::collection::vec((gap, 0..2_usize, 0..2_usize, what()), 0..160).prop_map(|events| {
         let mut tape = Tape::default();

@@ -1,7 +1,7 @@
-//! `loop`: the same operation with the same arguments, over and over.
+//! `loop`: the same operation with the same arguments, again and again.
 //!
-//! A test that is run again after an edit is work. So a change that succeeded lets every repetition start from nothing but
-//! that of changes themselves: two writes that undo each other are counted all the same.
+//! A test that runs again after an edit is work. So a change that succeeded resets the counts of all calls but those of changes:
+//! two writes that undo each other are still counted.
 
 use gateway::AnomalySetting;
 
@@ -10,7 +10,7 @@ use super::{Evidence, Rule};
 use crate::recent::Recent;
 use crate::seen::{Kind, Mark, Seen};
 
-/// Different calls of a run that are remembered.
+/// Most different calls of a run that are remembered.
 const MAX_CALLS: usize = 128;
 
 pub(super) struct Repeat(Recent<Mark, Repeated>);
@@ -30,7 +30,7 @@ pub(super) fn counts(seen: &Seen) -> bool {
     seen.ended().is_some_and(|ended| ended.input.is_some())
 }
 
-/// Whether it changes the workspace by what it is.
+/// Returns true if calls of this kind change the workspace.
 pub(super) fn changes(kind: Kind) -> bool {
     matches!(kind, Kind::Change | Kind::Delete)
 }

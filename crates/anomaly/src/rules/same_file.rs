@@ -8,7 +8,7 @@ use super::{Evidence, Rule, within};
 use crate::recent::Recent;
 use crate::seen::{Kind, Mark, Moment, Seen};
 
-/// Files of a run that are remembered.
+/// Most files of a run that are remembered.
 const MAX_FILES: usize = 256;
 
 pub(super) struct SameFile {
@@ -16,7 +16,7 @@ pub(super) struct SameFile {
     deletions: Tally,
 }
 
-/// How far it has come with a file.
+/// The last calls on a file.
 #[derive(Debug, Default)]
 struct File {
     read: Option<(Moment, u64)>,

@@ -1,9 +1,9 @@
-//! `spike`: more calls in the window than `threshold`, and more than `factor` times what the agent makes usually (seed 001:
-//! 50 in five minutes).
+//! `spike`: more calls in the window than `threshold`, and more than `factor` times the agent's usual number (seed 001: 50 in five
+//! minutes).
 //!
-//! Time is cut into slots, 300 a window, and into windows one after the other. The calls of the sliding window are the sum
-//! of its slots. The baseline is the mean of those of the last twelve whole windows in which the agent was active; one
-//! with fewer than three of those is taken to make `threshold` calls.
+//! Time is divided into slots, 300 a window, and into consecutive windows. The calls of the sliding window are the sum of its
+//! slots. The baseline is the mean of the last twelve whole windows in which the agent was active. An agent with fewer than three
+//! such windows has a baseline of `threshold` calls.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,11 @@ use gateway::AnomalySetting;
 use super::{Evidence, MAX_SEQUENCES, Rule, millis};
 use crate::seen::Seen;
 
-/// Windows that the baseline is made of.
+/// Number of windows in the baseline.
 pub(super) const BASELINE_WINDOWS: u64 = 12;
-/// Active ones of those that there must be.
+/// Fewest active windows that make a baseline.
 pub(super) const KNOWN: u64 = 3;
-/// Slots of a window.
+/// Number of slots in a window.
 const SLOTS: u64 = 300;
 
 #[derive(Debug, Default)]
@@ -26,12 +26,12 @@ pub(super) struct Spike {
     last: VecDeque<u64>,
 }
 
-/// The length of a slot, milliseconds.
+/// Returns the length of a slot, milliseconds.
 pub(super) fn slot(setting: &AnomalySetting) -> u64 {
     (millis(setting) / SLOTS).max(1)
 }
 
-/// Whether so many are a spike, with a baseline of `sum` calls in `active` windows.
+/// Returns true if `count` calls are a spike, with a baseline of `sum` calls in `active` windows.
 pub(super) fn is_spike(count: u64, sum: u64, active: u64, setting: &AnomalySetting) -> bool {
     let (sum, active) = if active < KNOWN { (setting.threshold, 1) } else { (sum, active) };
     let factor = setting.factor.unwrap_or(1);

@@ -1,4 +1,4 @@
-//! Counting within a window that slides.
+//! Counts events within a sliding window.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use gateway::AnomalySetting;
 use super::{Evidence, MAX_SEQUENCES, within};
 use crate::seen::Moment;
 
-/// The last few of something: as many as the threshold, for more than that need not be known.
+/// The last few events: at most as many as the threshold, since the exact number beyond it does not matter.
 #[derive(Debug, Default)]
 pub(super) struct Tally(VecDeque<(Moment, u64)>);
 
 impl Tally {
-    /// Counts one more, and says whether there are enough.
+    /// Counts one event. Returns evidence if there are enough.
     pub(super) fn count(&mut self, at: Moment, sequence: u64, setting: &AnomalySetting) -> Option<Evidence> {
         self.0.push_back((at, sequence));
         let most = usize::try_from(setting.threshold).unwrap_or(usize::MAX);

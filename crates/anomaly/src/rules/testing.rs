@@ -1,4 +1,4 @@
-//! Histories for tests: what happened, one thing after the other.
+//! Histories of events for tests.
 
 use gateway::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting};
 
@@ -21,7 +21,7 @@ pub(crate) fn with_input(kind: Kind, input: &str) -> Ended {
     Ended { input: Some(Mark::of(&[input.as_bytes()])), ..ended(kind, Ending::Succeeded) }
 }
 
-/// What happened so far. Sequence numbers count from 1.
+/// The history so far. Sequence numbers count from 1.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tape {
     pub(crate) now: Moment,
@@ -56,7 +56,7 @@ impl Tape {
         self
     }
 
-    /// The sequence numbers at which a rule fires, it alone being on.
+    /// Returns the sequence numbers at which a rule fires, with all others off.
     pub(crate) fn fires(&self, rule: AnomalyRule, setting: &AnomalySetting) -> Vec<u64> {
         let mut detector = Detector::new(&only(rule, setting));
         let mut fired = Vec::new();
@@ -71,7 +71,7 @@ impl Tape {
     }
 }
 
-/// One rule, the others off.
+/// Returns settings with one rule on, and the others off.
 pub(crate) fn only(rule: AnomalyRule, setting: &AnomalySetting) -> Anomalies {
     AnomalyRule::ALL.into_iter().fold(Anomalies::default(), |settings, other| {
         let off = AnomalySetting { action: AnomalyAction::Off, ..other.default_setting() };
@@ -79,7 +79,7 @@ pub(crate) fn only(rule: AnomalyRule, setting: &AnomalySetting) -> Anomalies {
     })
 }
 
-/// The setting that ships.
+/// Returns the default setting.
 pub(crate) fn shipped(rule: AnomalyRule) -> AnomalySetting {
     rule.default_setting()
 }

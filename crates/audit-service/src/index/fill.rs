@@ -1,4 +1,4 @@
-//! Putting records into the index.
+//! Adds records to the index.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::row::Row;
 use super::schema::{self, Through};
 use super::state::IndexError;
 
-/// Records of one entry of `spans`.
+/// Number of records in one entry of `spans`.
 pub(super) const SPAN: u64 = 1_024;
 
 pub(super) struct Filler {
     connection: Connection,
     names: Names,
-    /// Earliest and latest time of each span that was met since the last commit.
+    /// Earliest and latest time of each span since the last commit.
     spans: BTreeMap<u64, (i64, i64)>,
     through: Option<Through>,
     open: bool,
@@ -27,7 +27,7 @@ impl Filler {
         Ok(Self { connection, names: Names::default(), spans: BTreeMap::new(), through, open: false })
     }
 
-    /// The last record that it has.
+    /// Returns the last record in the index.
     pub(super) fn through(&self) -> Option<Through> {
         self.through
     }
@@ -66,7 +66,7 @@ impl Filler {
                 row.place.cast_signed()
             ])?;
         if let Some(last) = row.removed {
-            // What the log no longer has, nobody finds here.
+            // Records that the log no longer has must not be found here.
             let before = last.cast_signed().min(sequence - 1);
             connection.execute("DELETE FROM events WHERE sequence <= ?1", [before])?;
         }
@@ -76,7 +76,7 @@ impl Filler {
         Ok(())
     }
 
-    /// What was added is there for queries.
+    /// Commits the added records, which queries then find.
     pub(super) fn commit(&mut self) -> Result<(), IndexError> {
         if !self.open {
             return Ok(());
@@ -98,7 +98,7 @@ impl Filler {
         Ok(())
     }
 
-    /// Ends the making of a new database.
+    /// Completes a new database.
     pub(super) fn complete(mut self) -> Result<(), IndexError> {
         self.commit()?;
         schema::complete(&self.connection)?;

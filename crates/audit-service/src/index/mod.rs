@@ -1,13 +1,15 @@
-//! The index of the audit log: what it takes to find records by what they say.
+//! Indexes the audit log, so that queries find records by their fields.
 //!
 //! ```text
 //!  segments ──► thread (proves, fills) ──► audit/index.db ──► queries (prove again what they answer)
 //! ```
 //!
-//! Derived from the segments and from nothing else, and of no weight as evidence: one that is missing, behind, of
-//! another version, of another log or damaged is made anew or brought up. One thread does so, at a lower priority and
-//! behind the durable head: a call neither waits for it nor hears of its failures. While it is made anew, queries are
-//! refused with how far that is; otherwise they wait a moment for the head, so that one finds what one has just done.
+//! The index is derived from the segments alone, and has no weight as evidence. A missing, damaged or outdated index, or one of
+//! another version or another log, is rebuilt or brought up to date. One thread does so, at a lower priority and up to the durable
+//! head: a call neither waits for it nor fails with it.
+//!
+//! During a rebuild queries are refused, with its progress. Otherwise a query waits a moment for the head, so that clients find the
+//! records of their last calls.
 
 mod fill;
 mod names;
@@ -37,27 +39,27 @@ pub use token::Bound;
 
 use state::Shared;
 
-/// Queries that are answered at the same time.
+/// Most queries that are answered at the same time.
 const READERS: usize = 4;
-/// Longest that a query waits for what was recorded before it.
+/// Longest time that a query waits for records that were written before it.
 const CATCH_UP: Duration = Duration::from_secs(2);
-/// Longest that a query waits for others.
+/// Longest time that a query waits for others.
 const TURN: Duration = Duration::from_secs(10);
 
 pub struct Index {
-    /// The log's.
+    /// Directory of the log.
     directory: PathBuf,
     path: PathBuf,
     head: watch::Receiver<Option<Head>>,
     state: watch::Receiver<State>,
     shared: Arc<Shared>,
     turns: Semaphore,
-    /// Connections that nobody uses, each with the number of the file that it reads.
+    /// Unused connections, each with the number of the file that it reads.
     idle: Mutex<Vec<(u64, Connection)>>,
 }
 
 impl Index {
-    /// Starts to index the log in `directory` up to its head, as that moves. The thread ends with the head's sender.
+    /// Starts to index the log in `directory` up to its moving head. The thread ends with the head's sender.
     pub(crate) fn start(
         directory: &Path,
         head: watch::Receiver<Option<Head>>,
@@ -81,28 +83,28 @@ impl Index {
         Ok(Self { directory, path, head, state, shared, turns, idle: Mutex::default() })
     }
 
-    /// The log's last durable record.
+    /// Returns the log's last durable record.
     pub fn head(&self) -> u64 {
         self.head.borrow().map_or(0, |head| head.sequence)
     }
 
-    /// How the index is, as it changes.
+    /// Returns the state of the index as it changes.
     pub fn states(&self) -> watch::Receiver<State> {
         self.state.clone()
     }
 
-    /// How often the index was made anew since the daemon's start.
+    /// Returns how often the index was rebuilt since the daemon's start.
     pub fn made(&self) -> u64 {
         self.shared.made.load(Ordering::Acquire)
     }
 
-    /// Has the index made anew.
+    /// Requests a rebuild of the index.
     pub fn rebuild(&self) {
         self.shared.rebuild.store(true, Ordering::Release);
         self.shared.wake.notify_one();
     }
 
-    /// Answers a page, with all that is in the log now if the index comes so far in time.
+    /// Answers a page. It covers all that is in the log now, if the index catches up in time.
     pub async fn query(self: &Arc<Self>, query: Query) -> Result<Page, Refusal> {
         let turn = tokio::time::timeout(TURN, self.turns.acquire()).await;
         let Ok(Ok(_turn)) = turn else {
@@ -116,7 +118,7 @@ impl Index {
         let answered = tokio::task::spawn_blocking(move || index.answer(&query)).await;
         match answered.map_err(|error| Refusal::internal("querying the audit log", &error))? {
             Ok(page) => Ok(page),
-            // Another index would not help.
+            // A rebuild would not help.
             Err(IndexError::Log(error)) => {
                 tracing::error!(error = %chain(&error), "a record of the audit log that a query found cannot be read");
                 Err(Refusal::new(
@@ -135,7 +137,7 @@ impl Index {
     }
 
     fn answer(&self, query: &Query) -> Result<Page, IndexError> {
-        // Read before the file is opened: a connection to one that was replaced is never taken for a newer one.
+        // Read before the file is opened: a connection to a replaced file must never count as one to the new file.
         let made = self.shared.made.load(Ordering::Acquire);
         let idle = self.idle().pop().filter(|(of, _)| *of == made);
         let mut connection = match idle {
@@ -151,7 +153,7 @@ impl Index {
         let mut state = self.state.clone();
         let far = |state: &State| match state {
             State::Ready(through) => *through >= head,
-            // At the daemon's start for a moment; what takes longer is told below.
+            // Waits a moment at the daemon's start; the refusal below is for rebuilds that take longer.
             State::Building(_) => false,
             State::Failed => true,
         };

@@ -1,6 +1,6 @@
-//! Texts that many records share, as small numbers: that of a run, an agent, an operation.
+//! Stores texts that many records share as small numbers: the ids of runs and agents, and the names of operations.
 //!
-//! How often each was met tells a query which of its conditions leaves the fewest records to look at.
+//! The count of each tells a query which of its conditions leaves the fewest records.
 
 use std::collections::HashMap;
 
@@ -25,27 +25,27 @@ impl Field {
     const COUNT: usize = 7;
 }
 
-/// A text's number, and how many records have it.
+/// A text's number, and the number of records that have the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) id: i64,
     pub(super) count: u64,
 }
 
-/// Texts that are kept in memory while filling.
+/// Most texts that are kept in memory while filling.
 const REMEMBERED: usize = 10_000;
 
-/// The numbers that a filler gives and has given. To be flushed in the transaction of the rows that use them, and
-/// forgotten when that fails.
+/// The numbers that a filler has given. They must be flushed in the transaction of the rows that use them, and forgotten when it
+/// fails.
 #[derive(Default)]
 pub(super) struct Names {
     known: [HashMap<String, (i64, u64)>; Field::COUNT],
-    /// In all of them.
+    /// Number of texts in all maps.
     count: usize,
 }
 
 impl Names {
-    /// The number of a text, which one more record has.
+    /// Returns the number of a text, and counts one further record with it.
     pub(super) fn number(
         &mut self,
         connection: &Connection,
@@ -74,7 +74,7 @@ impl Names {
         Ok(Some(id))
     }
 
-    /// Writes how often each was met since the last time.
+    /// Writes how often each text occurred since the last flush.
     pub(super) fn flush(&mut self, connection: &Connection) -> Result<(), IndexError> {
         let mut update = connection.prepare_cached("UPDATE names SET count = count + ?2 WHERE id = ?1")?;
         for (id, met) in self.known.iter_mut().flat_map(HashMap::values_mut).filter(|(_, met)| *met > 0) {
@@ -85,7 +85,7 @@ impl Names {
     }
 }
 
-/// A text's number, when any record has it.
+/// Returns a text's number, if any record has the text.
 pub(super) fn find(connection: &Connection, field: Field, text: &str) -> Result<Option<Name>, IndexError> {
     let mut statement =
         connection.prepare_cached("SELECT id, count FROM names WHERE field = ?1 AND text = ?2")?;
@@ -95,11 +95,11 @@ pub(super) fn find(connection: &Connection, field: Field, text: &str) -> Result<
     Ok(found.optional()?)
 }
 
-/// The number that stands for a text that few records share, such as a call's id. Two texts may have the same one:
-/// what is found by it is looked at again.
+/// Returns the number of a text that few records share, such as a call's id.
 ///
-/// Numbers of our own ids grow with their time (UUID version 7, RFC 9562: 48 bits of milliseconds come first), so that
-/// those of one batch lie together and it changes few pages; any other text has a number anywhere.
+/// Two texts may have the same number: the records that it finds are compared again. The numbers of the daemon's own ids grow with
+/// their time (UUID version 7, RFC 9562: 48 bits of milliseconds come first). So those of one batch are adjacent, and the batch
+/// changes few pages. The number of any other text is anywhere.
 pub(super) fn digest(text: &str) -> i64 {
     let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
     let mut number = *hash.first_chunk::<8>().unwrap_or(&[0; 8]);

@@ -1,8 +1,8 @@
-//! Answering a query from the index.
+//! Answers a query from the index.
 //!
-//! Of all conditions the one that the fewest records meet is looked up, in the order of the log; what it leaves is held
-//! against the others. The lines are read from the log's segments, and every line that is answered is proved and held
-//! against the filter once more. A query that finds little in much looks for a while, and goes on with the next page.
+//! The condition that the fewest records meet is looked up, in the order of the log; the found records are checked against the
+//! others. Their lines are read from the log's segments, and every line of an answer is verified and checked against the filter
+//! again. A query that finds little in a large log searches for a while, and goes on with the next page.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,31 +18,31 @@ use super::state::IndexError;
 use crate::filter::Filter;
 use crate::tail::Line;
 
-/// Longest that a page is looked for.
+/// Longest time to search for a page.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of the lines of a page, about.
+/// Approximate bytes of a page's lines.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
-/// Records that are looked through before the clock is looked at.
+/// Records that are searched before the clock is checked.
 const WINDOW: u64 = 64 * 1024;
-/// A condition that no more records meet than this is looked up without windows.
+/// Most records of a condition that is looked up without windows.
 const FEW: u64 = 64 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct Query {
     pub filter: Filter,
     pub newest_first: bool,
-    /// Records of a page.
+    /// Most records of a page.
     pub size: usize,
-    /// Where the page begins; `None` for the first one.
+    /// Record at which the page begins; `None` for the first page.
     pub start: Option<u64>,
 }
 
 #[derive(Default)]
 pub struct Page {
     pub lines: Vec<Line>,
-    /// Where the next page begins.
+    /// Record at which the next page begins.
     pub next: Option<u64>,
-    /// Up to where records were looked for.
+    /// Last record that was searched.
     pub through: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct Page {
 pub(super) struct Condition {
     column: &'static str,
     value: i64,
-    /// Records that meet it, at the most.
+    /// Most records that meet it.
     count: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn answer(
     directory: &Path,
     query: &Query,
 ) -> Result<Page, IndexError> {
-    // All of it from one state of the index.
+    // All from one state of the index.
     let snapshot = connection.transaction()?;
     let through = schema::through(&snapshot)?.map_or(0, |through| through.sequence);
     let nothing = Page { through, ..Page::default() };
@@ -75,7 +75,7 @@ pub(super) fn answer(
         (Some(start), false) => low = low.max(start),
         (None, _) => {}
     }
-    // After the snapshot: the segments of all records that it has are there by now.
+    // After the snapshot: the segments of all its records exist by now.
     let mut search = Search::new(&snapshot, directory, query, conditions)?;
     let stopped = search.run(low, high)?;
     Ok(Page { lines: search.lines, next: stopped.filter(|next| (low..=high).contains(next)), through })
@@ -117,7 +117,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Looks through the range. Where to go on, when it was not all looked through.
+    /// Searches the range. Returns where to go on, if a part of it is left.
     fn run(&mut self, low: u64, high: u64) -> Result<Option<u64>, IndexError> {
         let (mut low, mut high) = (low, high);
         while low <= high {
@@ -160,13 +160,13 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Takes a record into the page if it is meant.
+    /// Adds a record to the page if the filter matches it.
     fn take(&mut self, sequence: u64, place: u64) -> Result<(), IndexError> {
         let filter = &self.query.filter;
         let Some(text) = self.log.line(sequence, place).map_err(IndexError::of_log)? else {
             return self.missing(sequence);
         };
-        // Before the costly proof: most lines do not hold it.
+        // Before the costly proof: most lines do not contain the text.
         if filter.text.as_ref().is_some_and(|needle| !needle.is_in(text)) {
             return Ok(());
         }
@@ -182,8 +182,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The line of a record is not where the index has it. Nothing is wrong if the record was removed meanwhile;
-    /// otherwise the log itself tells which of the two is.
+    /// Handles a record whose line is not at its place in the index.
+    ///
+    /// That is normal if the record was removed meanwhile. Otherwise reading the log shows if the log or the index is damaged.
     fn missing(&self, sequence: u64) -> Result<(), IndexError> {
         if self.log.was_removed(sequence).map_err(IndexError::of_log)? {
             return Ok(());
@@ -193,7 +194,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What the index can look up of a filter. `None`: no record meets all of it.
+/// Returns the conditions of a filter that the index can look up. `None`: no record meets all of them.
 pub(super) fn conditions(
     connection: &Connection,
     filter: &Filter,
@@ -224,7 +225,7 @@ pub(super) fn conditions(
     Ok(Some(conditions))
 }
 
-/// The first and the last record that can be meant. `None`: none can.
+/// Returns the first and the last record that can match. `None`: none can.
 fn range(connection: &Connection, filter: &Filter, through: u64) -> Result<Option<(u64, u64)>, IndexError> {
     let first: Option<i64> =
         connection.query_row("SELECT min(sequence) FROM events", [], |row| row.get(0))?;
@@ -232,7 +233,7 @@ fn range(connection: &Connection, filter: &Filter, through: u64) -> Result<Optio
     if filter.from.is_none() && filter.until.is_none() {
         return Ok(Some((first, through)));
     }
-    // The clock may have stepped back: spans may overlap in time, and each knows its own earliest and latest.
+    // The clock may have stepped back: spans may overlap in time, and each has a separate earliest and latest time.
     let spans: (Option<i64>, Option<i64>) = connection.query_row(
         "SELECT min(span), max(span) FROM spans WHERE latest >= ?1 AND earliest < ?2",
         [filter.from.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX)],

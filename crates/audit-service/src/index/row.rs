@@ -1,5 +1,6 @@
-//! What the index keeps of a record, taken from its proved line. The rest of the line is passed over: made for a log of
-//! millions, where most of the time would go into what nobody asks the index for.
+//! Parses the indexed fields of a record from its verified line.
+//!
+//! It skips the rest of the line: in a log of millions of records, most of the time would go into fields that the index lacks.
 
 use std::borrow::Cow;
 
@@ -25,9 +26,9 @@ pub(super) struct Row {
     pub(super) reason: Option<String>,
     pub(super) call: Option<i64>,
     pub(super) approval: Option<i64>,
-    /// Records up to this one are gone, as it says.
+    /// Last of the records that this record says were removed.
     pub(super) removed: Option<u64>,
-    /// At which byte of its segment the record begins.
+    /// Byte of its segment at which the record begins.
     pub(super) place: u64,
 }
 
@@ -82,7 +83,7 @@ struct Removed {
 }
 
 impl Row {
-    /// From a record that was read already.
+    /// Returns the row of a parsed record.
     pub(super) fn with(record: &Record, place: u64) -> Self {
         let event = &record.event;
         let removed = match event.kind {
@@ -109,7 +110,7 @@ impl Row {
         }
     }
 
-    /// Of a line that was proved.
+    /// Returns the row of a verified line.
     pub(super) fn of(line: &str, place: u64) -> Result<Self, IndexError> {
         let odd = |_| IndexError::Inconsistent;
         let said: Said<'_> = serde_json::from_str(line).map_err(odd)?;

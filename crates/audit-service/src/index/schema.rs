@@ -1,4 +1,4 @@
-//! The index's tables. All of it is derived from the segments: another version of it is not converted, but made anew.
+//! The index's tables. All data is derived from the segments: an index of another version is not converted, but rebuilt.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own index")]
 
@@ -9,11 +9,11 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::state::IndexError;
 
-/// Changes with whatever a row means.
+/// Changes with the meaning of any row.
 const VERSION: u32 = 3;
 
-/// `events` is narrow, so that what a query looks at is in memory; of a record's line it has the place alone: the byte of
-/// its segment at which it begins. The segment follows from the sequence number.
+/// `events` is narrow, so that the data of a query is in memory. For a record it has only the place of its line: the byte of its segment
+/// at which the line begins. The segment follows from the sequence number.
 const TABLES: &str = "
 CREATE TABLE progress (
     one     INTEGER PRIMARY KEY CHECK (one = 0),
@@ -48,7 +48,7 @@ CREATE TABLE spans (
 ) STRICT;
 ";
 
-/// Made when the rows are there: sorting once is many times faster than finding each one's place.
+/// Created once the rows exist: sorting once is many times faster than inserting each one at its place.
 const INDEXES: &str = "
 CREATE INDEX by_kind ON events (kind);
 CREATE INDEX by_run ON events (run) WHERE run IS NOT NULL;
@@ -61,18 +61,18 @@ CREATE INDEX by_call ON events (call) WHERE call IS NOT NULL;
 CREATE INDEX by_approval ON events (approval) WHERE approval IS NOT NULL;
 ";
 
-/// Pages of the database that a connection keeps in memory, KiB. The rest is in the system's cache.
+/// Most memory for a connection's pages, KiB. The rest is in the system's cache.
 const CACHE_KIB: i32 = 8 * 1024;
 
-/// How far an index is.
+/// The position of an index in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Through {
     pub(super) sequence: u64,
-    /// The hash of the record with that sequence.
+    /// The hash of the record with that sequence number.
     pub(super) hash: Hash,
 }
 
-/// A new database, to be filled in one go and never to be used if that fails.
+/// Creates a new database. It must be filled in one go, and never used if that fails.
 pub(super) fn create(path: &Path) -> Result<Connection, IndexError> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "OFF")?;
@@ -83,16 +83,16 @@ pub(super) fn create(path: &Path) -> Result<Connection, IndexError> {
     Ok(connection)
 }
 
-/// The last step of making one.
+/// Makes the last step of a new database.
 pub(super) fn complete(connection: &Connection) -> Result<(), IndexError> {
-    // Sorting has a second thread.
+    // Sorting uses a second thread.
     connection.pragma_update(None, "threads", 1)?;
     connection.execute_batch(INDEXES)?;
     connection.pragma_update(None, "user_version", VERSION)?;
     Ok(())
 }
 
-/// The database that is there, for writing, when it is one of this version.
+/// Opens the existing database for writing, if it is of this version.
 pub(super) fn open(path: &Path) -> Result<Option<Connection>, IndexError> {
     if !path.exists() {
         return Ok(None);
@@ -103,7 +103,7 @@ pub(super) fn open(path: &Path) -> Result<Option<Connection>, IndexError> {
         return Ok(None);
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Whole after a loss of power; what it lacks then is read again.
+    // Intact after a power failure; records that it lacks then are read again.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     Ok(Some(connection))

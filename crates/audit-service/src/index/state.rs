@@ -1,11 +1,11 @@
-//! What queries and the index's thread share.
+//! The state that queries and the index's thread share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use audit::ReadError;
 use tokio::sync::Notify;
 
-/// Why the index did not do it.
+/// The reason why the index failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     #[error("the index failed")]
@@ -26,20 +26,20 @@ impl IndexError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It is made anew, and has the records up to this one.
+    /// The index is being rebuilt, and has the records up to this one.
     Building(u64),
-    /// It has the records up to this one.
+    /// The index has the records up to this one.
     Ready(u64),
-    /// It could be neither read nor made. It is tried again.
+    /// The index could be neither read nor rebuilt. The thread retries.
     Failed,
 }
 
-/// Between queries and the thread.
+/// Flags between queries and the thread.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// Wakes the thread for a query that waits, or to make the index anew.
+    /// Wakes the thread for a query that waits, or for a rebuild.
     pub(super) wake: Notify,
-    /// Whether a query waits for the index.
+    /// True if a query waits for the index.
     pub(super) hurry: AtomicBool,
     pub(super) rebuild: AtomicBool,
     /// How often the file was replaced.

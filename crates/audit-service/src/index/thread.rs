@@ -1,7 +1,7 @@
-//! The thread that owns the index: makes it, and follows the log with it.
+//! Owns the index, in one thread: builds it, and follows the log with it.
 //!
-//! A new index is filled aside, with nothing that would make it durable step by step, and takes the old one's place
-//! when it is whole. After that, what comes is added in batches: those that nobody asks for wait for company.
+//! A new index is filled beside the old one, without durability on the way, and replaces it when it is complete. After that, new
+//! records are added in batches: those that no query waits for are collected for a moment.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own index")]
 
@@ -21,17 +21,17 @@ use super::schema::{self, Through};
 use super::state::{IndexError, Shared, State};
 use crate::tail::{Placed, Tail};
 
-/// Records of one transaction.
+/// Most records of one transaction.
 const BATCH: usize = 4_096;
 /// Batches that are read ahead.
 const AHEAD: usize = 2;
-/// Records from which on a new index is made sooner than an old one is brought up.
+/// Distance in records from which on a rebuild is faster than catching up.
 const FAR: u64 = 100_000;
-/// How long records that no query waits for may wait for company.
+/// Time that records without a waiting query are collected.
 const LINGER: Duration = Duration::from_millis(50);
-/// Between attempts when neither the index nor the log can be read.
+/// Time between attempts when neither the index nor the log can be read.
 const RETRY: Duration = Duration::from_secs(10);
-/// Between lines in the daemon's log while the index is made.
+/// Time between lines in the daemon's log during a build.
 const SAY: Duration = Duration::from_secs(1);
 /// The thread's nice value: calls go first.
 const NICE: i32 = 10;
@@ -43,21 +43,21 @@ pub(super) struct Thread {
     pub(super) state: watch::Sender<State>,
     pub(super) shared: Arc<Shared>,
     pub(super) runtime: tokio::runtime::Handle,
-    /// What the writer wrote last.
+    /// The records that the writer wrote last.
     pub(super) tail: Arc<Tail>,
 }
 
-/// Why a filler is followed no further.
+/// The reason why a filler stops.
 enum End {
-    /// The log has no writer any more.
+    /// The log no longer has a writer.
     Log,
-    /// Somebody wants a new index.
+    /// A client requested a rebuild.
     Rebuild,
 }
 
 impl Thread {
     pub(super) fn run(mut self) {
-        // On Linux this is the calling thread's.
+        // On Linux this affects only the calling thread.
         let _ = rustix::process::setpriority_process(None, NICE);
         let mut anew = false;
         loop {
@@ -66,7 +66,7 @@ impl Thread {
                 Ok(End::Rebuild) => anew = true,
                 Err(error) => {
                     tracing::error!(error = %chain(&error), "the audit log's index failed, and is made anew");
-                    // Once right away; when that does not help, later again.
+                    // Rebuilds at once; if that does not help, again later.
                     if anew {
                         self.state.send_replace(State::Failed);
                         if !self.rest(RETRY) {
@@ -79,7 +79,7 @@ impl Thread {
         }
     }
 
-    /// The index that is there, when it is one of this log, or a new one.
+    /// Opens the existing index, if it is one of this log, or builds a new one.
     fn open(&mut self, anew: bool) -> Result<Filler, IndexError> {
         self.shared.rebuild.store(false, Ordering::Release);
         if !anew {
@@ -95,8 +95,8 @@ impl Thread {
         self.current()?.ok_or(IndexError::Inconsistent)
     }
 
-    /// Whether an index is so far behind that another is made sooner than this one is brought up: adding to one takes
-    /// several times as long.
+    /// Returns true if an index lags so far that a rebuild is faster than catching up: adding to an index takes several times as
+    /// long.
     fn is_far(&self, filler: &Filler) -> bool {
         let head = self.head.borrow().map_or(0, |head| head.sequence);
         let through = filler.through().map_or(0, |through| through.sequence);
@@ -113,7 +113,7 @@ impl Thread {
         Ok(same.then_some(filler))
     }
 
-    /// Makes a new index of what the log has now.
+    /// Builds a new index of the log's current records.
     fn build(&mut self) -> Result<(), IndexError> {
         let head = self.head.borrow_and_update().map_or(0, |head| head.sequence);
         self.state.send_replace(State::Building(0));
@@ -132,7 +132,7 @@ impl Thread {
         })?;
         filler.complete()?;
         File::open(&aside)?.sync_all()?;
-        // The old one goes first, so that its journal is never taken for the new one's.
+        // The old file is removed first, so that its journal is never taken for the new one's.
         for old in ["db", "db-wal", "db-shm"] {
             remove(&self.path.with_extension(old))?;
         }
@@ -146,7 +146,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Adds what comes, until the log or the index ends.
+    /// Adds new records, until the log or the index ends.
     fn follow(&mut self, mut filler: Filler) -> Result<End, IndexError> {
         let through = filler.through().map_or(0, |through| through.sequence);
         let mut reader = Reader::from(&self.directory, through);
@@ -166,7 +166,7 @@ impl Thread {
                     }
                     fill(&mut filler, &rows(&mut reader, head)?)?
                 };
-                // Less than the head: the log is shorter than its writer said. The next look tells.
+                // Less than the head: the log is shorter than its writer reported. The next read returns the error.
                 let Some(last) = last else { break };
                 next = last.saturating_add(1);
                 self.state.send_replace(State::Ready(last));
@@ -189,7 +189,7 @@ impl Thread {
         }
     }
 
-    /// Until there is something to do. False: there never will be.
+    /// Waits for work. Returns false when there will never be any.
     fn wait(&mut self) -> bool {
         let (head, wake) = (&mut self.head, &self.shared.wake);
         let goes_on = self.runtime.block_on(async {
@@ -198,7 +198,7 @@ impl Thread {
                 changed = head.changed() => changed.is_ok(),
             }
         });
-        // For company, unless a query waits. Without the runtime's clock, which may be gone before this thread.
+        // Collects records, unless a query waits. The runtime's clock may be gone before this thread, so it is not used.
         let until = Instant::now() + LINGER;
         while goes_on && !self.shared.hurry.swap(false, Ordering::AcqRel) && Instant::now() < until {
             std::thread::sleep(LINGER / 10);
@@ -206,21 +206,21 @@ impl Thread {
         goes_on
     }
 
-    /// Waits for so long. False: there is no log any more.
+    /// Waits for so long. Returns false if the log has ended.
     fn rest(&mut self, time: Duration) -> bool {
         std::thread::sleep(time);
         self.head.has_changed().is_ok()
     }
 }
 
-/// Adds a batch and commits it: the last record that it has.
+/// Adds a batch and commits it. Returns its last record.
 fn fill(filler: &mut Filler, rows: &[Row]) -> Result<Option<u64>, IndexError> {
     rows.iter().try_for_each(|row| filler.add(row))?;
     filler.commit()?;
     Ok(rows.last().map(|row| row.sequence))
 }
 
-/// The next batch, up to `head`.
+/// Reads the next batch, up to `head`.
 fn rows(reader: &mut Reader, head: u64) -> Result<Vec<Row>, IndexError> {
     let mut rows = Vec::new();
     while rows.len() < BATCH && reader.next_sequence() <= head {
@@ -230,7 +230,7 @@ fn rows(reader: &mut Reader, head: u64) -> Result<Vec<Row>, IndexError> {
     Ok(rows)
 }
 
-/// Has all batches up to `head` taken, in order. They are read and proved by a thread of their own meanwhile.
+/// Passes all batches up to `head` to `take`, in order. A separate thread reads and verifies them meanwhile.
 fn read_ahead(
     directory: &Path,
     head: u64,
@@ -243,7 +243,7 @@ fn read_ahead(
             while reader.next_sequence() <= head {
                 let batch = rows(&mut reader, head);
                 let is_last = batch.as_ref().map_or(true, Vec::is_empty);
-                // Nobody takes it any more when the other side failed.
+                // The receiver is gone if the other side failed.
                 if sender.send(batch).is_err() || is_last {
                     return;
                 }
@@ -254,7 +254,7 @@ fn read_ahead(
     })
 }
 
-/// The same with records that were at hand.
+/// Adds records from memory, as [`fill`] does.
 fn fill_with(filler: &mut Filler, lines: &[Placed]) -> Result<Option<u64>, IndexError> {
     let rows: Vec<_> = lines.iter().map(|Placed { line, place }| Row::with(&line.record, *place)).collect();
     fill(filler, &rows)

@@ -1,26 +1,26 @@
-//! Page tokens: opaque to clients, and good for the query that gave them alone.
+//! Encodes page tokens: opaque to clients, and valid only for the query that returned them.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-/// What a page token is good for: filter and order.
+/// The query for which a page token is valid: filter and order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound([u8; 8]);
 
 impl Bound {
-    /// Of a query, given in a form that says all of it.
+    /// Binds to a query, given in a complete encoded form.
     pub fn to(query: &[u8]) -> Self {
         let hash: [u8; 32] = Sha256::digest(query).into();
         Self(hash.first_chunk().copied().unwrap_or_default())
     }
 
-    /// The token for a page that begins at a record.
+    /// Returns the token for a page that begins at a record.
     pub fn token(self, next: u64) -> String {
         BASE64_URL_SAFE_NO_PAD.encode([&[1][..], &self.0, &next.to_be_bytes()].concat())
     }
 
-    /// The record at which a page begins; `None` for what is no token of this query.
+    /// Returns the record at which a page begins; `None` if the token is not one of this query.
     pub fn parse(self, token: &str) -> Option<u64> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).ok()?;
         let rest = bytes.strip_prefix(&[1])?.strip_prefix(&self.0)?;

@@ -1,5 +1,5 @@
-//! Consents that are remembered, as the daemon keeps them: on record and in the store before they let anything through,
-//! and on record when they end, whatever ends them.
+//! Keeps the consents that are remembered. A consent is on record and in the store before it lets a call through. Its end is on
+//! record, whatever ends it.
 
 use gateway::Consent;
 use ops::Reason;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Approvals, events};
 
 impl Approvals {
-    /// From now on the consent lets calls through. Where that cannot be kept, reviewers are asked again, as ever.
+    /// Remembers a consent, which then lets calls through. If it cannot be kept, reviewers are asked again.
     pub(super) async fn remember(&self, consent: Consent) {
         if self.audit.record(events::remembered(&consent)).await.is_err() {
             return;
@@ -27,7 +27,7 @@ impl Approvals {
         }
     }
 
-    /// Ends one, at a person's wish. It lets nothing through from the moment on at which this is called.
+    /// Ends a consent at a person's wish. From the moment of the call it lets nothing through.
     pub async fn revoke(&self, consent_id: &str, principal: &str) -> Result<Consent, Refusal> {
         let consent = self.gateway.forget(consent_id).ok_or_else(|| {
             Refusal::new(Reason::NotFound, "there is no such consent").with("resource", "consent")
@@ -36,21 +36,21 @@ impl Approvals {
         Ok(consent)
     }
 
-    /// Another policy is in force: what was remembered under the former one has ended.
+    /// Ends the consents of the former policy.
     pub async fn policy_changed(&self) {
         for consent in self.gateway.forget_outdated() {
             let _ = self.ended(&consent, None, "policy_changed").await;
         }
     }
 
-    /// The run has ended, and what was remembered for it.
+    /// Ends the consents of a run that has ended.
     async fn run_ended(&self, run_id: &str) {
         for consent in self.gateway.forget_run(run_id) {
             let _ = self.ended(&consent, None, "run_ended").await;
         }
     }
 
-    /// Ends what is remembered for runs that end, until `stop`.
+    /// Ends the consents of runs that end, until `stop`.
     pub async fn follow_runs(&self, runs: &Runs, stop: CancellationToken) {
         let mut changes = runs.changes();
         loop {
@@ -61,7 +61,7 @@ impl Approvals {
             match change {
                 Ok(record) if record.state.has_ended() => self.run_ended(&record.id.to_string()).await,
                 Ok(_) => {}
-                // Too much at once: all of them are looked at.
+                // Changes were missed: check all runs.
                 Err(RecvError::Lagged(_)) => {
                     for record in runs.list().into_iter().filter(|record| record.state.has_ended()) {
                         self.run_ended(&record.id.to_string()).await;
@@ -74,7 +74,7 @@ impl Approvals {
 
     async fn ended(&self, consent: &Consent, principal: Option<&str>, why: &str) -> Result<(), Refusal> {
         let id = consent.consent_id.clone();
-        // First of all from the store: one that ended must not come back with the next daemon.
+        // From the store first: an ended consent must not come back with the next daemon.
         let deleted = self.store.with(move |store| store.delete_consent(&id)).await;
         let recorded = self.audit.record(events::forgotten(consent, principal, why)).await;
         deleted.map_err(|error| Refusal::internal("forgetting the consent", &chain(&error)))?;

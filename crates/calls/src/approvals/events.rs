@@ -1,11 +1,10 @@
-//! What is said of approvals in the audit log, and read back from there: after a restart the log alone says what was
-//! decided.
+//! Writes audit events about approvals and reads them back. After a restart the log alone knows the decisions.
 
 use audit::{Event, Kind};
 use gateway::{Approval, ApprovalState, Consent, PermitState, Vote};
 use serde_json::{Value, json};
 
-/// An event about an approval.
+/// Returns an event about an approval.
 pub(super) fn event(kind: Kind, approval: &Approval) -> Event {
     Event::new(kind)
         .run(&approval.run_id)
@@ -16,7 +15,7 @@ pub(super) fn event(kind: Kind, approval: &Approval) -> Event {
         .approval(&approval.approval_id)
 }
 
-/// It was asked for.
+/// Returns the event of a request for approval.
 pub(super) fn requested(approval: &Approval) -> Event {
     event(Kind::ApprovalRequested, approval).details(json!({
         "risk": approval.risk.as_str(),
@@ -29,7 +28,7 @@ pub(super) fn requested(approval: &Approval) -> Event {
     }))
 }
 
-/// A vote that does not settle it.
+/// Returns the event of a vote that does not settle the approval.
 pub(super) fn voted(approval: &Approval) -> Event {
     event(Kind::ApprovalVoted, approval).details(json!({
         "vote": approval.votes.last(),
@@ -38,7 +37,7 @@ pub(super) fn voted(approval: &Approval) -> Event {
     }))
 }
 
-/// It is settled, by whomever.
+/// Returns the event that settles the approval, also by expiry or cancellation.
 pub(super) fn decided(approval: &Approval) -> Event {
     let mut details = json!({
         "state": approval.state.as_str(),
@@ -56,7 +55,7 @@ pub(super) fn decided(approval: &Approval) -> Event {
     event(Kind::ApprovalDecided, approval).details(details)
 }
 
-/// A consent is remembered from now on.
+/// Returns the event of a consent that is remembered from now on.
 pub(super) fn remembered(consent: &Consent) -> Event {
     consent_event(Kind::ConsentRemembered, consent).principal(&consent.given_by).details(json!({
         "consent_id": consent.consent_id,
@@ -65,7 +64,7 @@ pub(super) fn remembered(consent: &Consent) -> Event {
     }))
 }
 
-/// One has ended: revoked, or with its run or its policy.
+/// Returns the event of a consent's end: revoked, or over with its run or its policy.
 pub(super) fn forgotten(consent: &Consent, principal: Option<&str>, why: &str) -> Event {
     let event = consent_event(Kind::ConsentRevoked, consent)
         .details(json!({ "consent_id": consent.consent_id, "why": why }));
@@ -79,7 +78,7 @@ fn consent_event(kind: Kind, consent: &Consent) -> Event {
     Event::new(kind).run(&consent.run_id).operation(&consent.operation).approval(&consent.approval_id)
 }
 
-/// Puts into `approval` what the log says was done with it. Records of other approvals change nothing.
+/// Applies a record of the log to `approval`. Ignores records of other approvals.
 pub(super) fn replay(approval: &mut Approval, record: &Event) {
     if record.approval_id.as_deref() != Some(approval.approval_id.as_str()) {
         return;

@@ -1,11 +1,11 @@
-//! Approvals as the daemon runs them: the gateway keeps the states, this module records, tells and watches the clock.
+//! Runs the daemon's approvals: the gateway keeps their states; this module records, notifies and watches the clock.
 //!
-//! A decision is on record before anything follows from it: whoever waits for an approval is told only after the
-//! record is durable. When it cannot be recorded, the approval is void.
+//! A decision is on record before anything follows from it: a waiting call gets its approval only after the record is durable. When
+//! a decision cannot be recorded, the approval is void.
 //!
-//! What waits outlives the daemon. A call is in the store, sealed, from the moment that it is asked for until it is over; that
-//! its consent is spent is there before the permit is used; and what was decided is in the audit log. `reattach.rs` puts the
-//! three together again, and `call/resume.rs` goes on with the calls. What is settled stays in the store, to be shown.
+//! Waiting calls outlive the daemon. The store has a call, sealed, from the request for approval until the call is over. It has the
+//! use of a consent before the permit is used. The audit log has the decisions. `reattach.rs` joins the three again, and
+//! `call/resume.rs` goes on with the calls. The store keeps settled approvals to show them.
 
 mod consents;
 mod events;
@@ -35,7 +35,7 @@ pub use reattach::FormerApprovals;
 
 use pending::settled;
 
-/// Changes that a slow watcher may be behind before it is told to look again.
+/// Most changes that a slow watcher may lag, before it has to list the approvals again.
 const CHANGES: usize = 1_024;
 
 /// The approvals of the daemon.
@@ -44,19 +44,19 @@ pub struct Approvals {
     audit: Arc<AuditLog>,
     store: Store,
     clock: Arc<dyn Clock>,
-    /// Longest time for a decision, whatever a profile says.
+    /// Longest time for a decision under any profile.
     longest: Option<Duration>,
     allow_self_approval: bool,
     waiting: Mutex<HashMap<String, oneshot::Sender<Approval>>>,
-    /// Shared: a channel keeps its last messages in place, and these are large.
+    /// In an `Arc`: a channel keeps its last messages in memory, and these are large.
     changes: broadcast::Sender<Arc<Approval>>,
     wake: Notify,
-    /// Decisions are recorded in the order in which they are taken.
+    /// Held while a decision is taken and recorded, so that both have the same order.
     deciding: tokio::sync::Mutex<()>,
 }
 
 impl Approvals {
-    /// `clock` is the gateway's own.
+    /// Returns an instance without waiting calls. `clock` must be the gateway's.
     pub fn new(
         gateway: Arc<Gateway>,
         audit: Arc<AuditLog>,
@@ -79,7 +79,7 @@ impl Approvals {
         }
     }
 
-    /// Returns how long reviewers have under these terms of a profile, and by which setting.
+    /// Returns the time that reviewers have under these terms of a profile, and the setting that gives it.
     pub fn decision_time(&self, terms: &Terms, profile: &str) -> DecisionTime {
         terms.decision_time(profile, self.longest)
     }
@@ -93,7 +93,7 @@ impl Approvals {
     ) -> Result<(Approval, oneshot::Receiver<Approval>), Refusal> {
         let (settled, receiver) = oneshot::channel();
         let approval = {
-            // The run may end before it is open: whoever cancels it has to find who waits.
+            // The run may end before the approval is open: its cancellation has to find the waiting call.
             let mut waiting = self.waiting();
             let approval = self
                 .gateway
@@ -113,7 +113,7 @@ impl Approvals {
         Ok((approval, receiver))
     }
 
-    /// On record, then in the store: nobody is shown it before, and nobody can decide on it.
+    /// Records the approval, then stores it. Reviewers can see it and decide on it only after that.
     async fn keep(&self, approval: &Approval, ticket: &Ticket, asker: Asker) -> Result<(), Refusal> {
         let line = self.audit.record(events::requested(approval)).await?;
         let kept = Pending { approval: approval.clone(), asker, operation: ticket.operation().clone() };
@@ -124,7 +124,7 @@ impl Approvals {
         stored.map_err(|error| Refusal::internal("keeping the call", &chain(&error)))
     }
 
-    /// Waits for an approval that a former daemon has left.
+    /// Returns a receiver for the decision on an approval that a former daemon has left.
     pub(crate) fn wait_for(&self, approval: &Approval) -> oneshot::Receiver<Approval> {
         let (settled, receiver) = oneshot::channel();
         if approval.state == ApprovalState::Pending {
@@ -135,7 +135,7 @@ impl Approvals {
         receiver
     }
 
-    /// Takes a reviewer's decision. The approval is settled by it, unless it needs more.
+    /// Takes a reviewer's decision. It settles the approval, unless more votes are needed.
     pub async fn decide(
         &self,
         approval_id: &str,
@@ -157,7 +157,7 @@ impl Approvals {
             self.gateway.decide(approval_id, &reviewer, ballot).map_err(|error| decide_refusal(&error))?;
         if approval.state == ApprovalState::Pending {
             if let Err(unavailable) = self.audit.record(events::voted(&approval)).await {
-                // A vote that counts and is on no record must not be: the call is asked for again.
+                // A vote that counts without a record must not exist: the call has to be asked for again.
                 self.waiting().remove(approval_id);
                 self.void(&approval.call_id).await;
                 return Err(unavailable.into());
@@ -169,24 +169,24 @@ impl Approvals {
         Ok(approval)
     }
 
-    /// A call no longer waits.
+    /// Cancels the approval of a call that no longer waits.
     pub async fn cancel(&self, call_id: &str) {
         let cancelled = self.void(call_id).await;
-        // What cannot be recorded is void all the same.
+        // An approval whose end cannot be recorded is void all the same.
         let _ = self.settle(cancelled).await;
     }
 
-    /// Voids what there is for a call. Those that were pending are returned: that they are not any more is not on record.
+    /// Voids the approvals of a call. Returns those that were pending: their end is not on record yet.
     async fn void(&self, call_id: &str) -> Vec<Approval> {
         let mut cancelled = self.gateway.cancel_call(call_id);
-        // One that was decided at this very moment is on record as decided; its consent is void, also after a restart.
+        // An approval that was decided at this very moment is on record as decided. Its consent is void, also after a restart.
         for approval in cancelled.extract_if(.., |approval| approval.state != ApprovalState::Cancelled) {
             let _ = self.spend(&approval.approval_id).await;
         }
         cancelled
     }
 
-    /// LaunchFingerprint a consent as used, durably. Nothing is executed on the strength of it before that, and nothing after.
+    /// Marks a consent as used, durably. It permits no execution before that, and none after this one.
     pub(crate) async fn spend(&self, approval_id: &str) -> Result<(), Refusal> {
         let id = approval_id.to_owned();
         match self.store.with(move |store| store.spend_approval(&id)).await {
@@ -196,7 +196,7 @@ impl Approvals {
         }
     }
 
-    /// The call is over, and its outcome kept: what is left of its approval is for whoever asks later.
+    /// Settles the approval of a call that is over and whose outcome is kept. From then on it is only shown.
     pub(crate) async fn done(&self, approval_id: &str) {
         let id = approval_id.to_owned();
         let settled = self.gateway.approval(approval_id).and_then(|approval| settled(approval, true).ok());
@@ -214,7 +214,7 @@ impl Approvals {
         loop {
             self.look().await;
             let now = self.clock.now();
-            // A wall clock may jump: it is looked at once a second at least while something waits.
+            // A wall clock may jump: check it at least once a second while an approval waits.
             let sleep = self
                 .gateway
                 .next_due()
@@ -232,7 +232,7 @@ impl Approvals {
         }
     }
 
-    /// Lets expire what has expired by now, and reminds of what has waited for half of its time.
+    /// Expires approvals that are due, and reminds reviewers of those that have waited for half of their time.
     async fn look(&self) {
         let expired = self.gateway.expire_due();
         let _ = self.settle(expired).await;
@@ -241,7 +241,7 @@ impl Approvals {
         }
     }
 
-    /// Nobody is told before it is on record: a restart must not tell them again.
+    /// Reminds reviewers, once the reminder is on record: a restart must not repeat it.
     async fn remind(&self, approval: &Approval) {
         if self.audit.record(events::event(Kind::ApprovalReminded, approval)).await.is_ok() {
             tracing::warn!(
@@ -253,12 +253,12 @@ impl Approvals {
         }
     }
 
-    /// Changes from now on.
+    /// Returns the changes from now on.
     pub fn changes(&self) -> broadcast::Receiver<Arc<Approval>> {
         self.changes.subscribe()
     }
 
-    /// Records settled approvals, then tells whoever waits.
+    /// Records settled approvals, then notifies the waiting calls.
     async fn settle(&self, settled: Vec<Approval>) -> Result<(), Refusal> {
         for approval in settled {
             let recorded = self.audit.record(events::decided(&approval)).await;
@@ -284,7 +284,7 @@ impl Approvals {
     }
 
     fn publish(&self, approval: &Approval) {
-        // Nobody watches: nothing to tell.
+        // Without a watcher the message is dropped.
         let _ = self.changes.send(Arc::new(approval.clone()));
     }
 

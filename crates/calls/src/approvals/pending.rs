@@ -1,4 +1,4 @@
-//! A call that waits, as it is kept: everything that is needed to go on with it in another process.
+//! Stores a waiting call with all that another process needs to go on with it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use store::{SettledApproval, StoredApproval};
 use wire::v1;
 
-/// Whose call it is, how it was put, and how it is to be answered.
+/// The owner of a call, the form of its request, and so the form of its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asker {
     pub(crate) call: CallId,
@@ -19,20 +19,20 @@ pub struct Asker {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) request_id: Option<String>,
-    /// Digest of the request, to know a repetition by.
+    /// Digest of the request, which identifies a repetition.
     pub(crate) digest: Vec<u8>,
-    /// In which dialect, by which tool; `None`: as a typed message.
+    /// Names of dialect and tool. `None`: a typed message.
     pub(crate) dialect: Option<(String, String)>,
     pub(crate) task_id: String,
     pub(crate) correlation_id: String,
-    /// It was made with the run's token.
+    /// True if it was made with the run's token.
     #[serde(default)]
     pub(crate) via_token: bool,
     /// The client's own timeout.
     pub(crate) limit: Option<Duration>,
 }
 
-/// A call that waits.
+/// A waiting call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
     pub(crate) approval: Approval,
@@ -46,7 +46,7 @@ struct Head {
     asker: Asker,
 }
 
-/// What was kept says something that cannot be.
+/// The reason why a stored call cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error("what is kept of it is no JSON of ours")]
@@ -57,7 +57,9 @@ pub(crate) enum Unreadable {
     Malformed(String),
 }
 
-/// To put into the store when the call is over: what waited was cancelled, and what was approved was used or is void.
+/// Returns the stored form of a call that is over.
+///
+/// An approval that waited was cancelled; one that was approved was used or is void.
 pub(super) fn settled(mut approval: Approval, spent: bool) -> Result<SettledApproval, serde_json::Error> {
     if approval.state == ApprovalState::Pending {
         approval.state = ApprovalState::Cancelled;
@@ -75,7 +77,7 @@ pub(super) fn settled(mut approval: Approval, spent: bool) -> Result<SettledAppr
 }
 
 impl Pending {
-    /// To put into the store. `after` is the sequence of the record that says it was asked.
+    /// Returns the stored form. `after` is the sequence number of the record of its request.
     pub(super) fn store(&self, after: u64) -> Result<StoredApproval, Unreadable> {
         let head = Head { approval: self.approval.clone(), asker: self.asker.clone() };
         Ok(StoredApproval {
@@ -88,7 +90,7 @@ impl Pending {
         })
     }
 
-    /// As it comes out of the store.
+    /// Reads a call from the store.
     pub(super) fn read(stored: &StoredApproval) -> Result<Self, Unreadable> {
         let Head { approval, asker } = serde_json::from_slice(&stored.approval)?;
         let operation = v1::Operation::decode(stored.operation.as_slice())?;

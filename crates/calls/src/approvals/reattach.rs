@@ -1,6 +1,7 @@
-//! What waited when the last daemon ended: read from the store, and what was decided since from the audit log, which is the
-//! truth about decisions. One that is on record and was not yet in force comes into force now; one that was in force is on
-//! record.
+//! Reattaches the approvals that waited when the last daemon ended.
+//!
+//! It reads the calls from the store, and later decisions from the audit log, which is the truth about decisions. A decision that
+//! is on record and was not yet in force comes into force now; one that was in force is on record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +15,14 @@ use store::{SettledApproval, Store};
 use super::events::replay;
 use super::pending::{Pending, settled};
 
-/// What a former daemon has left waiting.
+/// The approvals that a former daemon has left waiting.
 #[derive(Default)]
 pub struct FormerApprovals {
     /// Calls that go on.
     pub(crate) waiting: Vec<Pending>,
-    /// Those whose calls are over, or may have been executed: they are shown, and nothing goes on with them.
+    /// Approvals whose calls are over, or may have been executed. They are shown, and their calls do not go on.
     over: Vec<SettledApproval>,
-    /// Approvals of which nothing can be read any more.
+    /// Ids of approvals that can no longer be read.
     lost: Vec<String>,
     consents: Vec<Consent>,
 }
@@ -78,12 +79,12 @@ impl FormerApprovals {
         Ok(former)
     }
 
-    /// The calls whose intents stay open.
+    /// Returns the calls whose intents stay open.
     pub fn calls(&self) -> BTreeSet<CallId> {
         self.waiting.iter().map(|kept| kept.asker.call).collect()
     }
 
-    /// Hands the gateway what there is, and has the store forget what there is not. Those that wait are returned.
+    /// Gives the approvals to the gateway, and deletes the unusable ones from the store. Returns the calls that wait.
     pub fn restore(
         mut self,
         store: &Store,
@@ -101,7 +102,7 @@ impl FormerApprovals {
         let mut approvals: BTreeMap<String, Approval> =
             waiting.map(|approval| (approval.approval_id.clone(), approval)).collect();
         for json in store.settled_approvals().map_err(failed)? {
-            // One that cannot be what it says is not shown.
+            // An approval that contradicts itself is not shown.
             if let Ok(approval) = serde_json::from_slice::<Approval>(&json)
                 && approval.is_sound()
             {
@@ -121,7 +122,7 @@ impl FormerApprovals {
     }
 }
 
-/// Applies what the log says. Calls that have a receipt do not wait any more: their approvals are returned.
+/// Applies the log's records. Removes and returns the approvals of calls that have a receipt: they no longer wait.
 async fn bring_up_to_date(
     log: &AuditLog,
     after: u64,

@@ -1,5 +1,7 @@
-//! A call that wants something of a process that was started before: its output, its input, its end. Nobody judges it, for the start
-//! was judged with all of it, as with `ProcessService`. It is a call in all else: on record, and found by its id and request id.
+//! Calls that access a process which was started before: its output, its input, its end.
+//!
+//! The policy does not judge them. It judged the start with all that follows, as for `ProcessService`. In everything else they are
+//! calls: they are on record, and found by their id and request id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +17,14 @@ use wire::v1::{self, CallRequest};
 use super::record::{Journal, Times};
 use super::{CallTask, Close, is_for_another};
 
-/// How long an answer to input waits for what the process says to it.
+/// Time that the answer to an input waits for the process's reply.
 const REPLY: Duration = Duration::from_secs(1);
-/// For a process that is asked to end. Then everything of it is ended.
+/// Time that a process has to end after SIGTERM. Then all of its processes are killed.
 const POLITELY: Duration = Duration::from_secs(3);
-/// For the end of everything of it.
+/// Time that the end by SIGKILL may take.
 const FORCED: Duration = Duration::from_secs(15);
 
-/// What a request wants of a process.
+/// Returns the access to a process that a request asks for, if it does.
 pub(super) fn of(request: &CallRequest) -> Option<ProcessAccess> {
     let Some(Request::Dialect(call)) = &request.request else { return None };
     dialects::find(&call.dialect)?.process_access(&call.name, &call.arguments_json)
@@ -96,7 +98,7 @@ impl CallTask {
             ProcessAccess::List => None,
         };
         let most = usize::try_from(self.limits().max_output_bytes).unwrap_or(usize::MAX);
-        // In this order: what is said of it holds for all of its output.
+        // In this order: the state must cover all of the output.
         let mut now = process.now();
         let parts = process.parts(from, most).await?;
         [now.stdout_bytes, now.stderr_bytes] = [&parts[0], &parts[1]].map(|part| part.end + part.more);
@@ -104,10 +106,10 @@ impl CallTask {
     }
 }
 
-/// Asks it to end, and sees that it does. One that has ended meanwhile is as wanted.
+/// Asks the process to end, and kills it if it does not. A process that has ended meanwhile is fine.
 async fn end(process: &Process) {
     for (signal, patience) in [(Signal::Term, POLITELY), (Signal::Kill, FORCED)] {
-        // A signal that is not sent found it at its end.
+        // A signal cannot be sent if the process has ended.
         let _ = process.signal(signal).await;
         if ended(&process.wait(patience).await) {
             return;

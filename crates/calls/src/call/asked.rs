@@ -1,27 +1,27 @@
-//! What a call asked for that was refused before it was an operation: whatever could be understood of it is on record.
+//! Sketches a request that was refused before it became an operation, so that the record has as much of it as was understood.
 //!
-//! Lookup before the request is parsed, which takes it apart. Names and paths alone, and of a dialect's arguments those of such
-//! names: never what a file is to hold.
+//! The sketch is taken before the request is parsed, since parsing consumes it. It has names and paths alone, and of a dialect's
+//! arguments those in [`NAMING`]: never the content of a file.
 
 use serde_json::{Map, Value};
 use wire::v1::call_request::Request;
 
-/// Bytes of one text that are kept.
+/// Most bytes of one text that are kept.
 const LONGEST: usize = 1_024;
-/// Items of a list that are kept.
+/// Most items of a list that are kept.
 const ITEMS: usize = 32;
-/// Bytes of a dialect's arguments that are looked at.
+/// Most bytes of a dialect's arguments that are parsed.
 const MAX_JSON: usize = 64 * 1024;
-/// Arguments of dialects' tools that say where or what, and hold no content.
+/// Arguments of dialects' tools that name a place or a target, and hold no content.
 const NAMING: &str = "path file_path filePath file directory cwd workdir pattern query glob include command cmd args operation name action \
      process_id";
 
-/// As it came.
+/// The sketch of a request.
 pub(super) struct Asked {
-    /// The operation's name, where the request is one's.
+    /// Name of the operation, if the request is a typed one.
     pub(super) operation: Option<&'static str>,
     sketch: Value,
-    /// Of a dialect's tool.
+    /// Arguments of a dialect's tool.
     arguments_json: String,
 }
 
@@ -37,7 +37,7 @@ impl Asked {
         Self { operation: Some(name).filter(|name| !name.is_empty()), sketch, arguments_json }
     }
 
-    /// For the record.
+    /// Returns the sketch as the input of a record.
     pub(super) fn input(&self) -> Value {
         let mut fields = self.sketch.as_object().cloned().unwrap_or_default();
         if let Ok(Value::Object(arguments)) = serde_json::from_str(&self.arguments_json) {
@@ -51,7 +51,7 @@ impl Asked {
     }
 }
 
-/// A text, or a list of texts.
+/// Shortens a text, or a list of texts; drops every other value.
 fn short(value: Value) -> Option<Value> {
     match value {
         Value::String(value) => Some(text(&value)),

@@ -1,4 +1,4 @@
-//! How a call begins, whichever way its client wants to hear of it: it is found, or made.
+//! Begins a call, or finds it begun, for each kind of client.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crate::Calls;
 use crate::escalation::Attempt;
 use crate::table::{Begun, Call, Found, Keep};
 
-/// How a client waits for its call, and takes the answer. None of it makes another call of a repeated request.
+/// The client's choice of how it waits for its call and takes the answer. It makes no other call of a repeated request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallOptions {
-    /// Until a needed approval is decided on.
+    /// Wait until a needed approval is decided.
     pub(super) wait_for_approval: bool,
-    /// The call is not worth going on with when the client goes away.
+    /// Cancel the call when the client disconnects.
     pub(super) cancel_on_disconnect: bool,
-    /// Refusals are an answer, not a status.
+    /// Return a refusal as an answer, not as a status.
     dialect: bool,
 }
 
-/// A call that a request began, or that it began before.
+/// The call of a request: a new one, or the one that the request began before.
 pub(super) enum Lookup {
-    /// It begins: its task, which comes to its end even if nobody waits for it.
+    /// A new call and its task. The task runs to its end even if it is dropped.
     New(Arc<Call>, DetachOnDrop<()>),
-    /// It is under way, or has finished lately.
+    /// A call that is under way, or that finished recently.
     Call(Arc<Call>),
-    /// It has finished.
+    /// A finished call from the store.
     Stored(Box<Found>),
 }
 
@@ -48,7 +48,7 @@ impl CallOptions {
         }
     }
 
-    /// The answer to a call that was made before: in the form that the first one had.
+    /// Returns the answer to a call that was made before, in the form that the first answer had.
     pub(super) fn stored(self, mut response: CallResponse) -> Result<CallResponse, Refusal> {
         if response.status() == call_response::Status::Denied
             && !self.dialect
@@ -68,7 +68,7 @@ pub(super) async fn begin(
     mut client: Client,
 ) -> Result<Lookup, Refusal> {
     let taken = Instant::now();
-    // The request is without these once it is compared with others of its id.
+    // These fields are cleared when the request is compared with others of its id.
     client.waits_for_approval = request.wait_for_approval;
     client.refuses_awaiting = request.refuse_awaiting_approval;
     if calls.stop.is_cancelled() {
@@ -87,7 +87,7 @@ pub(super) async fn begin(
         }
         Err(refusal) => {
             let away = turned_away(calls.clone(), principal.clone(), request, refusal, taken);
-            // Both records or none, whether or not the client stays.
+            // Writes both records or none, also if the client disconnects.
             let away = DetachOnDrop::new(calls.tasks.track_future(AssertUnwindSafe(away).catch_unwind()));
             Err(away.await.unwrap_or_else(|_| Refusal::internal("refusing the call", &"it panicked")))
         }
@@ -104,7 +104,7 @@ async fn enter(calls: &Calls, principal: &Principal, request: &mut CallRequest) 
     calls.table.begin(run_id, &principal.name, &request_id, decode::digest(request)).await
 }
 
-/// Sees a call to its end. Should it break, whoever waits for it is told all the same.
+/// Runs a call to its end. If it panics, its waiters still get an answer.
 pub(super) async fn watch(calls: Arc<Calls>, call: Arc<Call>, task: impl Future<Output = ()> + Send) {
     if AssertUnwindSafe(task).catch_unwind().await.is_err() {
         let refusal = Refusal::internal("making the call", &"it panicked");
@@ -115,7 +115,7 @@ pub(super) async fn watch(calls: Arc<Calls>, call: Arc<Call>, task: impl Future<
     }
 }
 
-/// A call that cannot even begin, for it names no run or is one too many, is on record as well.
+/// Records a call that cannot begin, because it names no run or is one too many.
 async fn turned_away(
     calls: Arc<Calls>,
     principal: Arc<Principal>,
@@ -131,7 +131,7 @@ async fn turned_away(
         &principal,
         &decode::decode(request, &Limits::default(), &calls.gateway.policy()),
     );
-    // Whose run it is, where they may use it: one call too many is that agent's.
+    // Names the run's agent, if the principal may use the run: one call too many is that agent's.
     if let Ok(run) = RunId::parse(&run_id)
         && calls.runs.check_use(run, &principal).is_ok()
         && let Ok(record) = calls.runs.get(run)

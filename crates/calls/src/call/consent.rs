@@ -1,4 +1,4 @@
-//! Consent to a call: asked for, waited for, and turned into a permit, once.
+//! Asks for consent to a call, waits for it, and turns it into a permit, once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use super::standstill::Standstill;
 use super::{Admitted, CallTask, review};
 use crate::approvals::Asker;
 
-/// A call that waits, and how its reviewers' answer arrives.
+/// An approval and the channel on which the reviewers' decision arrives.
 pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);
 
 impl CallTask {
-    /// The permit for a call whose consent a reviewer had remembered, while what it uses is what it was.
+    /// Returns the permit of a call that a remembered consent covers, if the files it uses are unchanged.
     pub(super) async fn recalled(
         &self,
         run: &Arc<Run>,
@@ -39,7 +39,8 @@ impl CallTask {
             Form::Prefix => self.beside(run, caller, operation, patience)?,
             Form::Digest => None,
         };
-        // What was seen once is run as it was seen; a prefix is leave for whatever begins with it.
+        // A consent to one exact call is bound to the files as they were seen. A consent to a prefix covers every call that begins
+        // with it.
         let freezes = form == Form::Digest && ticket.terms().freeze;
         let mut still = self.stand_still(run, freezes, &self.call.id.to_string()).await?;
         let recalled = async {
@@ -64,7 +65,7 @@ impl CallTask {
         }
     }
 
-    /// What is kept of the call while it waits.
+    /// Returns the facts of the call that are kept while it waits.
     pub(super) fn asker(
         &self,
         form: &ResponseFormat,
@@ -88,7 +89,7 @@ impl CallTask {
         }
     }
 
-    /// Asks a reviewer and waits. No lock and no place is held meanwhile; the run stands still if its profile says so.
+    /// Asks a reviewer and waits. Holds no lock and no slot meanwhile; freezes the run if its profile says so.
     pub(super) async fn consent(
         &self,
         run: Arc<Run>,
@@ -110,7 +111,7 @@ impl CallTask {
         }
     }
 
-    /// The run stands still from here on, if it has to.
+    /// Freezes the run from here on, if `freezes`.
     pub(super) async fn stand_still(
         &self,
         run: &Run,
@@ -143,8 +144,9 @@ impl CallTask {
         Ok((approval, settled))
     }
 
-    /// Waits for the decision, and turns consent into a permit and room for the call. Whatever comes of it, a run that stood
-    /// still for it goes on, unless the call is left to the next daemon.
+    /// Waits for the decision, and turns consent into a permit and a slot.
+    ///
+    /// In every case it releases a run that was frozen for the call, unless the call is left to the next daemon.
     pub(super) async fn decided(
         &self,
         run: Arc<Run>,
@@ -156,7 +158,7 @@ impl CallTask {
         let granted = match self.answer(&run, &approval, settled).await {
             Ok(()) => {
                 self.call.resume();
-                // The wait for a reviewer is nobody's time.
+                // The wait for a reviewer is not counted.
                 times.resume();
                 self.redeem(&run, ticket, &approval, &mut still, times).await
             }
@@ -175,7 +177,7 @@ impl CallTask {
         }
     }
 
-    /// Waits until the approval is settled; whatever is no consent is a refusal.
+    /// Waits until the approval is settled. Returns a refusal for everything but consent.
     async fn answer(
         &self,
         run: &Run,
@@ -183,7 +185,7 @@ impl CallTask {
         settled: oneshot::Receiver<Approval>,
     ) -> Result<(), Refusal> {
         let approval = tokio::select! {
-            // A decision that is there counts, whatever else has happened by now.
+            // A decision that has arrived counts, even if the call was cancelled or the run has ended.
             biased;
             settled = settled => settled.map_err(|_| Refusal::from(audit_service::Unavailable))?,
             () = self.call.cancel.cancelled() => {
@@ -192,7 +194,7 @@ impl CallTask {
             }
             () = run.ended.cancelled() => {
                 let why = if self.is_left(run) {
-                    // The run is left for the next daemon, and its call that waits with it.
+                    // The run and its waiting call are left to the next daemon.
                     self.call.suspend();
                     "the daemon was stopped before the call was approved; the call waits for the next one"
                 } else {
@@ -222,15 +224,17 @@ impl CallTask {
         }
     }
 
-    /// Whether the daemon stops and leaves the run, with all that waits in it, to the next one.
+    /// Returns true if the daemon stops and leaves the run, with all that waits in it, to the next one.
     fn is_left(&self, run: &Run) -> bool {
         self.calls.stop.is_cancelled()
             && self.calls.on_stop == OnStop::Leave
             && matches!(run.record().state, State::Ready | State::Paused)
     }
 
-    /// Everything that the gateway knows is looked at again when there is room for the call, and nothing is left to wait for.
-    /// What the call uses is held against what was seen by its lane, in the effect.
+    /// Gets a slot, redeems the approval at the gateway and marks it as spent.
+    ///
+    /// The gateway checks everything again once the call has its slot and has nothing left to wait for. The lane compares the files
+    /// that the call uses with the reviewed ones, during the effect.
     async fn redeem(
         &self,
         run: &Run,
@@ -243,7 +247,7 @@ impl CallTask {
             Ok(room) => room,
             Err(refusal) => {
                 if self.is_left(run) {
-                    // Approved in the moment of the stop: the next daemon goes on with it.
+                    // Approved at the moment of the stop: the next daemon goes on with it.
                     self.call.suspend();
                 } else {
                     self.calls.approvals.cancel(&approval.call_id).await;
@@ -252,21 +256,23 @@ impl CallTask {
             }
         };
         let spent = match self.calls.gateway.redeem(&approval.approval_id, ticket) {
-            // On disk before the permit is used: a daemon that dies in between has executed it once or not at all.
+            // Durable before the permit is used: a daemon that dies in between has executed it once or not at all.
             Ok(permit) => self.calls.approvals.spend(&approval.approval_id).await.map(|()| permit),
             Err(refusal) => Err(refusal.into()),
         };
         times.decided();
         if spent.is_err() {
-            // Void from here on, whatever a later daemon finds.
+            // Void from here on, in a later daemon too.
             self.calls.approvals.cancel(&approval.call_id).await;
         }
         Ok((spent?, room))
     }
 
-    /// Slot for a call that was approved. What stands still for it stands still until it is over: nothing of the run changes
-    /// what was seen while it is used. A server of the run's tools stands still like the rest, and nothing is held for it: its
-    /// calls use what nobody sees.
+    /// Returns the slot of a call that was approved.
+    ///
+    /// A frozen run stays frozen until the call is over, so that nothing in the run changes the reviewed files while they are used.
+    /// A call to an upstream server freezes nothing: it uses no reviewed files, and a server of the run's tools is frozen with the
+    /// rest.
     async fn room_for(
         &self,
         run: &Run,
@@ -283,7 +289,7 @@ impl CallTask {
                 times.queued();
                 return Ok(room);
             }
-            // Whatever has the last place may stand still for this very call.
+            // The holder of the last slot may be frozen for this very call.
             still.end().await;
             drop(self.room(run, caller, operation, Turn::Consented, times).await?);
             still.again(run, hold).await?;

@@ -1,4 +1,4 @@
-//! From a request to an operation, and from an outcome back to the form in which the client asked.
+//! Decodes a request into an operation, and encodes an outcome in the form in which the client asked.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use super::Close;
 use super::asked::Asked;
 
 const MAX_NAME: usize = 128;
-/// Most bytes of an answer; the rest of its message is for timings and for pieces of output.
+/// Most bytes of an answer. The rest of its message is for timings and for pieces of output.
 const MAX_ANSWER: usize = CONTENT + 64 * 1024;
 
-/// A request, decoded as far as it went.
+/// A request, decoded as far as possible.
 pub(super) struct Decoded {
     pub(super) operation: Result<Operation, Refusal>,
-    /// What was asked for, for the record of a call that is refused for it.
+    /// The sketch of the request, for the record of a call that is refused as malformed.
     pub(super) asked: Asked,
     pub(super) form: ResponseFormat,
     pub(super) agent_id: String,
@@ -36,24 +36,26 @@ pub(super) struct Decoded {
     pub(super) limit: Option<Duration>,
 }
 
-/// How the operation was put, and so how it is answered.
+/// The form of the request, and so of the answer.
 #[derive(Clone)]
 pub(super) enum ResponseFormat {
-    /// As a typed message.
+    /// A typed message.
     Canonical,
-    /// In an agent's own dialect.
+    /// An agent's own dialect.
     Dialect {
         /// `None`: there is no such dialect.
         dialect: Option<&'static dyn Dialect>,
-        /// As asked, for the record.
+        /// The name in the request, for the record.
         name: String,
         tool: String,
         operation: Option<Arc<Operation>>,
     },
 }
 
-/// SHA-256 over what makes two requests with an id the same: everything but the id and how the client waits, which the request
-/// then no longer has, and the name of an upload, whose content has a hash. Empty without an id.
+/// Returns the SHA-256 over the fields in which two requests of one id must agree. Empty without an id.
+///
+/// It leaves out the id, the client's way to wait, and the name of an upload, whose content has a hash. It clears the id and the
+/// way to wait in the request.
 pub(super) fn digest(request: &mut CallRequest) -> Vec<u8> {
     if take(&mut request.request_id).is_empty() {
         return Vec::new();
@@ -77,7 +79,7 @@ fn uploaded(request: &mut CallRequest) -> Option<&mut v1::UploadedContent> {
     }
 }
 
-/// What holds for the calls of a profile that do not say. No tool runs longer than the daemon lets any.
+/// Returns the limits for calls of a profile that set none themselves. The daemon's own limit bounds the time of each tool.
 pub fn limits(profile: &Profile) -> Limits {
     Limits {
         max_read_bytes: profile.bounds.max_read_bytes.min(MAX_SHOWN),
@@ -94,8 +96,9 @@ pub fn limits(profile: &Profile) -> Limits {
     }
 }
 
-/// `limits` are those of the run's profile: a command that is given no time has the profile's. `policy` knows the plain names of
-/// upstream servers' tools.
+/// Decodes a request under the limits of the run's profile.
+///
+/// A command without a timeout gets the profile's. `policy` knows the plain names of upstream servers' tools.
 pub(super) fn decode(request: CallRequest, limits: &Limits, policy: &Policy) -> Decoded {
     let CallRequest { agent_id, task_id, correlation_id, timeout, request, .. } = request;
     let limit = limit(timeout.as_ref(), limits);
@@ -131,7 +134,7 @@ fn canonical(operation: v1::Operation, limits: &Limits) -> Result<Operation, Ref
     Ok(operation)
 }
 
-/// A command that is given no time has the profile's.
+/// Gives a command without a timeout the profile's.
 fn with_time(mut operation: v1::Operation, limits: &Limits) -> v1::Operation {
     use v1::operation::Kind;
     let timeout_ms = match &mut operation.kind {
@@ -169,7 +172,7 @@ fn dialect(
     (parsed, ResponseFormat::Dialect { dialect, name: shorten(name), tool: shorten(tool), operation })
 }
 
-/// The dialect's own tools come first: no alias takes the place of one.
+/// Parses a tool's call. The dialect's own tools come first: an alias never replaces one.
 fn parse(
     dialect: &dyn Dialect,
     tool: &str,
@@ -183,7 +186,7 @@ fn parse(
     }
 }
 
-/// The call's own limit, in the operation itself: dialects tell their models after which time a command was ended.
+/// Puts the call's own limit into the operation: dialects tell their models after which time a command was ended.
 fn within(mut operation: Operation, limit: Option<Duration>) -> Operation {
     let timeout = match &mut operation {
         Operation::Exec(exec) => Some(&mut exec.timeout),
@@ -206,7 +209,7 @@ impl ResponseFormat {
         matches!(self, Self::Dialect { .. })
     }
 
-    /// How to answer a call that was put before a restart.
+    /// Returns the form of a call that was made before a restart.
     pub(super) fn resumed(dialect: Option<(String, String)>, operation: &Operation) -> Self {
         match dialect {
             None => Self::Canonical,
@@ -219,7 +222,7 @@ impl ResponseFormat {
         }
     }
 
-    /// The dialect and the tool, where there is one.
+    /// Returns the names of dialect and tool, if the request was in a dialect.
     pub(super) fn dialect(&self) -> Option<(String, String)> {
         match self {
             Self::Canonical => None,
@@ -227,7 +230,7 @@ impl ResponseFormat {
         }
     }
 
-    /// Returns the answer to a call that is over. Where no message holds it, the call has failed, and `close` says so.
+    /// Returns the answer to a call that is over. If it is too large for a message, `close` becomes a failure.
     pub(super) fn respond(&self, before: CallResponse, close: &mut Close, mut facts: Facts) -> CallResponse {
         use call_response::Status;
         let (outcome, status, usage) = match &*close {
@@ -283,7 +286,7 @@ impl ResponseFormat {
         response
     }
 
-    /// Returns the result as it goes beside what is rendered. A dialect shows the content of a file, which is not sent twice.
+    /// Returns the result that goes beside the rendered text. A dialect's text has the file's content, which is not sent twice.
     fn beside(&self, mut result: OpResult) -> OpResult {
         if let OpResult::Read(read) = &mut result
             && self.is_dialect()
@@ -293,7 +296,7 @@ impl ResponseFormat {
         result
     }
 
-    /// Leaves out what says the rest of the answer once more.
+    /// Clears the field that repeats the rest of the answer.
     fn leave_out(&self, response: &mut CallResponse) {
         if self.is_dialect() {
             response.result = None;
@@ -302,7 +305,7 @@ impl ResponseFormat {
         }
     }
 
-    /// The answer to a call that wanted something of a process.
+    /// Returns the answer to a call that accessed a process.
     fn accessed(&self, before: CallResponse, view: &ProcessView) -> CallResponse {
         let rendered = match self {
             Self::Dialect { dialect: Some(dialect), .. } => dialect.render_process(view),
@@ -318,7 +321,7 @@ impl ResponseFormat {
         CallResponse { call_id: before.call_id, status, rendered, result, ..Default::default() }
     }
 
-    /// The answer to a call that waits for a reviewer, as the model sees it.
+    /// Returns the answer to a call that waits for a reviewer, as the model sees it.
     pub(super) fn pending(&self, facts: &Facts, approval_id: &str) -> String {
         match self {
             Self::Dialect { dialect: Some(dialect), tool, operation, .. } => {
@@ -340,7 +343,7 @@ impl ResponseFormat {
         }
     }
 
-    /// The dialect's name, for the record.
+    /// Returns the names of dialect and tool, for the record.
     pub(super) fn name(&self) -> Option<String> {
         match self {
             Self::Canonical => None,
@@ -358,7 +361,7 @@ fn too_large(bytes: usize) -> ToolFailure {
     ToolFailure::new(Reason::ReadLimit, message)
 }
 
-/// Why a command that ran is a call that failed.
+/// Returns the failure of a command that ran and was cut short.
 fn unfinished(outcome: &Outcome) -> Option<ToolFailure> {
     outcome.as_ref().ok().and_then(ops::cut_short)
 }

@@ -1,4 +1,4 @@
-//! What is known of a call beside its outcome, for the dialects that tell their models.
+//! Collects the facts of a call beside its outcome, for the dialects that show them to their models.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use gateway::UnixMillis;
 use crate::Calls;
 use crate::table::Call;
 
-/// Facts of a call that is over, or waits; what its command used is added where that is known.
+/// Returns the facts of a call that is over or waits. The command's usage is added later, if it is known.
 pub(super) fn of(calls: &Calls, call: &Call, execution: Duration) -> Facts {
     let agent_id = calls.runs.get(call.run).map(|run| run.spec.agent_id.clone()).unwrap_or_default();
     let approval_id = call.answer().response.approval_id;

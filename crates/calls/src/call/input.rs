@@ -1,15 +1,15 @@
-//! An operation as JSON, for the record and for reviewers. [`ops::Operation`] knows which of its fields hold contents.
+//! Writes an operation as JSON, for the record and for reviewers. [`ops::Operation`] knows which of its fields hold contents.
 
 use ops::Operation;
 use serde_json::Value;
 use wire::v1;
 
-/// As a client would send it: `{"write": {…}}`.
+/// Returns the operation as a client would send it: `{"write": {…}}`.
 pub(super) fn json(operation: &Operation) -> Value {
     operation.json(to_json)
 }
 
-/// As the record has it.
+/// Returns the operation as the record has it.
 pub(crate) fn of(operation: &Operation) -> Value {
     operation.record(to_json)
 }

@@ -1,7 +1,7 @@
-//! A call's two records, and where its time went.
+//! Writes a call's two records, and measures where its time went.
 //!
-//! Never file contents: inputs have their digest, outcomes are sizes, hashes, counts and a short preview of what a
-//! command wrote.
+//! The records never hold file contents. An input has their digest; an outcome has sizes, hashes, counts and a short preview of a
+//! command's output.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use store::micros;
 use super::decode::Decoded;
 use super::{Close, input};
 
-/// Where a call's time went.
+/// The time that each part of a call took.
 pub(super) struct Times {
     taken: Instant,
     mark: Instant,
@@ -61,18 +61,18 @@ impl Times {
         self.execution += lap;
     }
 
-    /// The wait for a reviewer is nobody's time.
+    /// Restarts the clock. The wait for a reviewer is not counted.
     pub(crate) fn resume(&mut self) {
         self.mark = Instant::now();
     }
 }
 
-/// An intent that goes to the disk once it is awaited: whether it has arrived there. Clones are the same.
+/// The write of an intent, which begins when it is first awaited, and its result. Clones share both.
 type Intent = Shared<BoxFuture<'static, Result<(), Unavailable>>>;
 
 /// Writes a call's intent and receipt, each once.
 pub(super) struct Journal {
-    /// What both records have in common.
+    /// The fields that both records have.
     common: Event,
     input: Value,
     details: Value,
@@ -81,7 +81,7 @@ pub(super) struct Journal {
     asked: bool,
     decision: Option<Decision>,
     opened: bool,
-    /// What the effect has to wait for, and may not be on its way yet. Otherwise the intent is on disk once it is opened.
+    /// The write of an intent that the effect waits for, and that may not have begun yet. Without it, an opened intent is on disk.
     intent: Option<Intent>,
     /// Bytes of the command's output that the spool has.
     kept: [u64; 2],
@@ -102,7 +102,7 @@ impl Journal {
         }
         if principal.run.is_some() {
             details["via"] = "run_token".into();
-            // In the receipt, too: that of a call which outlived its daemon stands far from its intent.
+            // In the receipt, too: the receipt of a call which outlived its daemon is far from its intent.
             common.details = Some(json!({ "via": "run_token" }));
         }
         Self {
@@ -119,7 +119,7 @@ impl Journal {
         }
     }
 
-    /// Of a call that a former daemon has begun: its intent is on record.
+    /// Takes over a call of a former daemon, whose intent is on record.
     pub(super) fn resumed(&mut self, approval: &Approval) {
         self.opened = true;
         self.asked = true;
@@ -164,12 +164,12 @@ impl Journal {
         }
     }
 
-    /// It has an effect that no operation stands for.
+    /// Marks the call as one with an effect, although it has no operation.
     pub(super) fn affects(&mut self) {
         self.has_effect = true;
     }
 
-    /// Time that the call waited for a reviewer of another call, for its receipt.
+    /// Adds the time that the call waited for the reviewer of another call to its receipt.
     pub(super) fn waited(&mut self, time: Duration) {
         let details = self.common.details.get_or_insert_with(|| json!({}));
         details["waited_for_approval_us"] = micros(time).into();
@@ -203,7 +203,7 @@ impl Journal {
         self.common.approval_id = Some(approval_id.to_owned());
     }
 
-    /// The intent: durable when an effect may follow.
+    /// Writes the intent. Waits until it is durable if an effect may follow.
     pub(super) async fn open(&mut self, log: &AuditLog, times: &mut Times) -> Result<(), Unavailable> {
         let event = self.event();
         let recorded = if self.has_effect || self.asked {
@@ -215,13 +215,15 @@ impl Journal {
         recorded
     }
 
-    /// The intent of a call whose effect waits for it: awaited when its worker has the work, and before the receipt in any case.
+    /// Prepares the intent of a call whose effect waits for it.
+    ///
+    /// The worker awaits it once it has the work; [`Self::close`] awaits it in any case.
     pub(super) fn begin(&mut self, log: &Arc<AuditLog>) {
         let (log, event) = (log.clone(), self.event());
         self.intent = Some(async move { log.record(event).await.map(drop) }.boxed().shared());
     }
 
-    /// What was begun.
+    /// Returns the intent that [`Self::begin`] prepared.
     pub(super) fn begun(&self) -> Option<Intent> {
         self.intent.clone()
     }
@@ -235,7 +237,7 @@ impl Journal {
         event
     }
 
-    /// The receipt, with the intent before it when the call was refused before it had one.
+    /// Writes the receipt. Writes the intent first if the call was refused before it had one.
     pub(super) async fn close(
         &mut self,
         log: &AuditLog,
@@ -247,7 +249,7 @@ impl Journal {
             log.enqueue(event).await?;
         }
         if let Some(intent) = self.intent.take() {
-            // Where it failed the receipt does, too, or comes after it.
+            // If the intent failed, the receipt fails as well, or follows it.
             let _ = intent.await;
         }
         let mut event = self.common.clone();
@@ -264,7 +266,7 @@ impl Journal {
             });
         }
         let executed = !matches!(close, Close::Refused(_));
-        // One that has waited is kept until its receipt is on disk.
+        // The receipt of a call that waited for a reviewer is synced, since its approval is kept until then.
         let recorded = if self.has_effect && executed || self.asked {
             log.record(event).await.map(drop)
         } else {
@@ -310,7 +312,7 @@ fn outcome(close: &Close, kept: [u64; 2]) -> Outcome {
     }
 }
 
-/// Which process, and how far its output was told; never what it wrote.
+/// Returns the process and how far its output was read, but never the output.
 fn accessed(view: &ProcessView) -> Outcome {
     Outcome::new(Status::Succeeded).facts(match view {
         ProcessView::One(process, [stdout, stderr]) => {
@@ -320,7 +322,7 @@ fn accessed(view: &ProcessView) -> Outcome {
     })
 }
 
-/// A command that failed is a tool that ran: the record has its output.
+/// Returns the outcome of a command. A command that failed is a tool that ran: the record has its output.
 fn of_command(command: &ExecResult, mut facts: Value, kept: [u64; 2]) -> Outcome {
     let failure = ops::unfinished(command);
     let done = failure.is_none() && command.exit_code == Some(0);
@@ -329,7 +331,7 @@ fn of_command(command: &ExecResult, mut facts: Value, kept: [u64; 2]) -> Outcome
         ("stdout_kept_bytes", command.stdout_bytes, kept[0]),
         ("stderr_kept_bytes", command.stderr_bytes, kept[1]),
     ] {
-        // Some of it is missing in the spool.
+        // The spool lacks some of the output.
         if kept < written {
             facts[name] = kept.into();
         }

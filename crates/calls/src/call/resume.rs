@@ -1,5 +1,6 @@
-//! Calls that a former daemon has left waiting go on here: each in a task of its own, from where it waits for its decision.
-//! Its intent is on record and stays the only one; its receipt comes now.
+//! Resumes the calls that a former daemon has left waiting for a decision, each in a task.
+//!
+//! A call's intent is on record and stays the only one; its receipt is written now.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -24,8 +25,9 @@ use super::{CallTask, Client, Close};
 use crate::Calls;
 use crate::approvals::Pending;
 
-/// Takes up the calls. When this returns they are found by their ids and by their requests, and can be decided on; and no run
-/// stands still for a call that does not wait.
+/// Resumes the waiting calls, and releases runs that are frozen for a call that no longer waits.
+///
+/// When this returns, clients find the calls by id and by request, and reviewers can decide on them.
 pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
     let ids: BTreeSet<String> = waiting.iter().map(|kept| kept.approval.approval_id.clone()).collect();
     let is_gone = move |hold: &Hold| matches!(hold, Hold::Approval(id) if !ids.contains(id));
@@ -44,7 +46,7 @@ pub async fn resume(calls: &Arc<Calls>, waiting: Vec<Pending>) {
             name: asker.principal,
             uid: asker.uid,
             gid: asker.gid,
-            // Its roles were asked for when the call was made.
+            // Its roles were checked when the call was made.
             run: asker.via_token.then_some(asker.run),
             ..Principal::anonymous()
         };
@@ -106,7 +108,7 @@ impl CallTask {
         };
         let _busy = run.busy();
         let ticket = Ticket::resumed(&approval, run.scope(), operation);
-        // It stands still already, unless somebody has put its record aside.
+        // The run is frozen already, unless an operator has removed its record.
         let still = match self.stand_still(&run, approval.freeze, &approval.approval_id).await {
             Ok(still) => still,
             Err(refusal) => {

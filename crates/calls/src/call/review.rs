@@ -1,9 +1,10 @@
-//! What a reviewer sees, and what the consent is bound to: what the call will use, from the same look.
+//! Builds the review of a call: the facts that a reviewer sees, and the file states that consent is bound to, from one reading.
 //!
-//! Secrets are hidden before anything is shown. What is shown is complete in kind: the whole argument vector, the whole
-//! script, the diff of every file up to [`SHOWN`] bytes, behind which the last line says to the byte how much is missing. A
-//! file that cannot be read is not taken for one that is not there: whoever can make it unreadable, before and after, could
-//! change it in between.
+//! Secrets are hidden before anything is shown. A review is complete in kind: the whole argument vector, the whole script, the diff
+//! of every file. A diff is cut after [`SHOWN`] bytes, and its last line says to the byte how much is missing.
+//!
+//! An unreadable file is not treated as an absent one: a program that can make it unreadable, before and after, could change it in
+//! between.
 
 mod describe;
 
@@ -23,21 +24,20 @@ use refusal::Refusal;
 use super::input;
 use describe::{describe, quote, visible};
 
-/// Bytes of a diff that a reviewer is shown; more where the profile gives agents more.
+/// Most bytes of a diff that a reviewer is shown, unless the profile gives agents more.
 const SHOWN: u64 = 256 * 1024;
-/// And at most.
+/// Most bytes of a diff that a reviewer is shown under any profile.
 const MOST_SHOWN: u64 = 768 * 1024;
-/// Told of a call of which nothing but its words is bound.
+/// The remark of a review in which only the words of the call are bound.
 const WORDS_ALONE: &str = "consent is to these words alone: the run goes on meanwhile, and its other commands can change the files that are used, before and after";
-/// Files that a call can name and be bound to.
+/// Most files that a call can name and be bound to.
 const FILES: usize = 256;
-/// Names that are looked at to find them: most words of a script are none.
+/// Most names that are checked to find those files: most words of a script name none.
 const NAMES: usize = 4_096;
-/// Files that are looked at at the same time.
+/// Files that are read at the same time.
 const AT_ONCE: usize = 8;
 
-/// Makes the review of a call that needs consent. A host operation that would fail anyway is refused here, before
-/// anybody is asked.
+/// Makes the review of a call that needs consent. Refuses a host operation that would fail anyway before a reviewer is asked.
 pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> Result<Review, Refusal> {
     let operation = ticket.operation();
     let (bound, result) = look(lanes, ticket).await.map_err(|failure| match operation.lane() {
@@ -57,12 +57,12 @@ pub(super) async fn of(lanes: &Lanes, ticket: &Ticket, redactor: &Redactor) -> R
     Ok(Review { operation_json: value.to_string(), preview, bound, ..Review::default() })
 }
 
-/// What a consent to the call is bound to, as it is now.
+/// Returns the states that consent to the call is bound to, as they are now.
 pub(super) async fn bound(lanes: &Lanes, ticket: &Ticket) -> Result<Bound, Refusal> {
     Ok(look(lanes, ticket).await?.0)
 }
 
-/// One look, for what is bound and for what is shown.
+/// Previews the call once, for both the bound states and the preview.
 async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>), Refusal> {
     let most = ticket.bounds().max_output_bytes.clamp(SHOWN, MOST_SHOWN);
     let bounds = Bounds { max_output_bytes: most, ..ticket.bounds().clone() };
@@ -71,12 +71,12 @@ async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>
             if ticket.operation().binds_words() { vec![WORDS_ALONE.to_owned()] } else { Vec::new() };
         return Ok((Bound { remarks, ..Bound::default() }, None));
     };
-    // All files are bound already. These are hashed after that, so that they are what will be there, or the call is refused.
+    // The preview bound its files already. Files hashed after it are either as they will be, or the call is refused.
     bound.files.extend(files(lanes, ticket.operation()).await?);
     Ok((bound, Some(result)))
 }
 
-/// The files that a command names, as they are now.
+/// Returns the states of the files that a command names.
 async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refusal> {
     let named = gateway::named_files(operation);
     if named.len() > NAMES {
@@ -107,16 +107,16 @@ async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refus
     Ok(files)
 }
 
-/// What a consent is bound to where `hashed` is what came of hashing the file.
+/// Returns the state that consent is bound to, from the result of hashing the file.
 fn state(path: &SandboxPath, hashed: Result<String, ToolFailure>) -> Result<FileState, Refusal> {
     let failure = match hashed {
         Ok(hash) => return Ok(FileState::Sha256(hash)),
         Err(failure) => failure,
     };
     match failure.reason {
-        // No file: nothing, a directory, or a word that only looks like a path.
+        // Not a file: absent, a directory, or a word that only looks like a path.
         Reason::NotFound | Reason::InvalidArgument => Ok(FileState::Absent),
-        // Refused for what it is. The reviewer sees that.
+        // Refused because of its type or its permissions. The reviewer sees that.
         Reason::SandboxViolation | Reason::PermissionDenied => {
             Ok(FileState::Unreadable(failure.reason.as_str().to_owned()))
         }
@@ -138,7 +138,7 @@ fn would_fail(failure: Refusal) -> Refusal {
     }
 }
 
-/// What would become of each file, then the diff.
+/// Lists the change of each file, then the diff.
 fn patch_preview(patch: &PatchResult) -> String {
     let mut text = String::new();
     for file in &patch.files {
@@ -181,7 +181,7 @@ fn delete_preview(delete: &DeleteResult) -> String {
     }
 }
 
-/// A name can neither forge a line nor turn one round.
+/// Escapes a name, so that it can neither forge a line nor reverse its direction.
 fn shown(path: &str) -> String {
     path.chars().flat_map(visible).collect()
 }

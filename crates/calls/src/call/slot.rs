@@ -1,4 +1,4 @@
-//! What a call is executed in: its turn among the calls that run, and its run as it has to be.
+//! Gives a call its slot: a turn among the running calls, in a run that is ready for it.
 
 use std::sync::Arc;
 
@@ -14,21 +14,22 @@ use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard};
 use super::CallTask;
 use super::record::Times;
 
-/// Slot for one call, until it is dropped.
+/// The slot of one call, until it is dropped.
 pub(super) struct Slot {
     pub(super) lanes: Arc<Lanes>,
-    /// Among the calls of run, principal and daemon that run.
+    /// The place among the running calls of run, principal and daemon.
     _place: Place,
-    /// It changes files on the host.
+    /// Held by a call that changes files on the host.
     _writing: Option<OwnedRwLockReadGuard<()>>,
-    /// No other call of the run that was approved is executed meanwhile.
+    /// Held by an approved call: no other approved call of the run is executed meanwhile.
     _alone: Option<OwnedMutexGuard<()>>,
 }
 
 impl CallTask {
-    /// Waits until run, principal and daemon have a place for one more and nothing holds the run. None is kept while the run
-    /// is paused: what stands still must not keep others from running. It is taken before files are looked at for the last
-    /// time, so that nothing waits behind that.
+    /// Waits until run, principal and daemon have a free place and nothing holds the run.
+    ///
+    /// Keeps no place while the run is paused, so that a paused run does not keep others from running. A call takes its place
+    /// before its files are read for the last time, so that nothing waits after that.
     pub(super) async fn room(
         &self,
         run: &Run,
@@ -40,13 +41,13 @@ impl CallTask {
         let spec = run.spec();
         let room = async {
             loop {
-                // One that was let through before the run was paused waits, like those that were begun.
+                // A call that was admitted before the pause waits, like the calls that had begun.
                 run.resumed_for(operation).await;
                 let place = self.calls.limits.place(caller, &spec.profile, turn).await?;
                 let writing = writing(run, operation).await;
                 let lanes = match run.readiness(operation) {
                     Readiness::Ready(lanes) => lanes,
-                    // Paused in this moment.
+                    // Paused at this moment.
                     Readiness::Resuming | Readiness::Held(_) => continue,
                     Readiness::Over(refused) => return Err(refused),
                 };
@@ -59,8 +60,10 @@ impl CallTask {
         room
     }
 
-    /// Slot for a call that was approved, in a run that stands still for it: nothing else happens in that run until the room is
-    /// dropped. `None`: there is no place now, and what has one may be among what stands still.
+    /// Returns the slot of an approved call, in a run that is frozen for it: until the slot is dropped, nothing else happens in
+    /// that run.
+    ///
+    /// `None`: no place is free now, and the frozen processes may hold one.
     pub(super) async fn room_within(
         &self,
         run: &Run,
@@ -98,13 +101,13 @@ impl CallTask {
     }
 }
 
-/// The refusal of a call whose run ended while it waited.
+/// Returns the refusal of a call whose run ended while it waited.
 pub(super) fn not_begun() -> Refusal {
     Refusal::new(Reason::Cancelled, "the run ended, or the daemon was stopped, before the call had begun")
 }
 
 async fn writing(run: &Run, operation: &Operation) -> Option<OwnedRwLockReadGuard<()>> {
-    // What is uploaded goes through the host lane wherever it is written.
+    // An upload goes through the host lane wherever it is written.
     let writes = operation.has_effect() && (operation.lane() == Lane::Host || operation.outside().is_some());
     if writes { Some(run.writing.clone().read_owned().await) } else { None }
 }

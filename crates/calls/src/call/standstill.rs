@@ -1,17 +1,18 @@
-//! A run that stands still while one of its calls waits for a reviewer: `approvals.freeze` of its profile.
+//! Freezes a run while one of its calls waits for a reviewer: `approvals.freeze` of its profile.
 //!
 //! ```text
-//!  hold ─► writes under way end ─► look: preview, what is bound ─► ask ─► decision ─┬─► held to it, executed ─► release
-//!   └─ before anything is looked at                                                └─ no, late, cancelled ────► release
+//!  hold ─► writes under way end ─► look: preview, bound states ──► ask ─► decision ─┬─► held to it, executed ─► release
+//!   └─ before the first look                                                       └─ no, late, cancelled ────► release
 //! ```
 //!
-//! From before the first look until the call is over nothing in the run changes by a command of the run or by another call: what
-//! the reviewer sees is one state, is still there when the answer comes, and stays while the call uses it. A command that was
-//! approved runs by itself ([`containers::Group::Alone`]); several that were approved take turns (`room.rs`). A process of the
-//! host is not held; its changes are found in the effect, and during a command not even then.
+//! No command of the run and no other call changes the run's files from before the first look until the call is over. So the
+//! reviewer sees one state, which is still there when the answer comes and while the call uses it.
 //!
-//! Each approval is a hold of its own, in the run's record before its commands stand still, and known by the approval's id:
-//! a daemon that takes the run over finds it held, and goes on from there. A hold whose approval is gone ends with the start.
+//! An approved command runs alone ([`containers::Group::Alone`]); several approved commands take turns (`slot.rs`). A process of
+//! the host is not frozen. The effect finds its changes, except changes during a command.
+//!
+//! Each approval is a separate hold with the approval's id. The run's record has it before the commands are frozen: a daemon that
+//! takes the run over finds it held, and goes on from there. The start releases a hold whose approval is gone.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use store::run::Hold;
 
 use crate::Calls;
 
-/// Holds a run, or does not where the profile does not want it. Dropped without a word it lets the run go.
+/// The hold on a run, if the profile requires one. Dropping it releases the run.
 pub(super) struct Standstill {
     calls: Arc<Calls>,
     run: RunId,
@@ -31,12 +32,12 @@ pub(super) struct Standstill {
 }
 
 impl Standstill {
-    /// Nothing is held.
+    /// Returns a standstill that holds nothing.
     pub(super) fn none(calls: &Arc<Calls>, run: RunId) -> Self {
         Self { calls: calls.clone(), run, hold: None }
     }
 
-    /// Makes the run stand still for this approval. When this returns, no call changes a file of it either.
+    /// Freezes the run for this approval. When this returns, no call changes a file of the run either.
     pub(super) async fn begin(
         calls: &Arc<Calls>,
         (id, run): (RunId, &Run),
@@ -47,7 +48,7 @@ impl Standstill {
         Ok(still)
     }
 
-    /// The same once more, after [`Self::end`].
+    /// Freezes the run once more, after [`Self::end`].
     pub(super) async fn again(&mut self, run: &Run, hold: Hold) -> Result<(), Refusal> {
         self.hold = Some(hold.clone());
         match self.calls.runs.hold(self.run, hold, None).await {
@@ -65,19 +66,19 @@ impl Standstill {
         Ok(())
     }
 
-    /// What holds the run for this call.
+    /// Returns the hold of this call on the run.
     pub(super) fn hold(&self) -> Option<&Hold> {
         self.hold.as_ref()
     }
 
-    /// Lets the run go, unless something else holds it.
+    /// Releases the run, unless it is held for another reason.
     pub(super) async fn end(&mut self) {
         if let Some(hold) = self.hold.take() {
             release(&self.calls, self.run, &hold).await;
         }
     }
 
-    /// The hold stays for the next daemon, which goes on with the call.
+    /// Keeps the hold for the next daemon, which goes on with the call.
     pub(super) fn leave(mut self) {
         self.hold = None;
     }
@@ -93,7 +94,7 @@ impl Drop for Standstill {
 }
 
 async fn release(calls: &Calls, run: RunId, hold: &Hold) {
-    // A run that has ended meanwhile holds nobody.
+    // A run that has ended meanwhile has no holds.
     if let Err(refusal) = calls.runs.release(run, hold).await
         && refusal.reason != Reason::RunNotReady
     {

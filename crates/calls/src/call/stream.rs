@@ -1,8 +1,10 @@
-//! A call as a stream of events: accepted, pending, output as it comes, result.
+//! Streams a call's events: accepted, pending, output as it comes, result.
 //!
-//! Output is read from the spool at the pace of its reader, who may be as slow as it likes: the call waits for nobody,
-//! and no more than one piece of each stream is in memory. A call that is known already is told from its first byte. What the spool
-//! does not keep comes from the call itself while it runs, and there the call waits for a reader that goes on taking something.
+//! Output is read from the spool at the client's pace. The call does not wait for a slow client, and at most one piece of each
+//! stream is in memory. A client that joins a known call gets its output from the first byte.
+//!
+//! Output that the spool does not keep comes from the call itself while it runs. There the call waits for a client, as long as the
+//! client goes on reading.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -32,10 +34,10 @@ const PIECE: usize = 64 * 1024;
 const STREAMS: [(OutputStream, OutputName); 2] =
     [(OutputStream::Stdout, OutputName::Stdout), (OutputStream::Stderr, OutputName::Stderr)];
 
-/// What happens to a call.
+/// The events of a call.
 pub type Events = Pin<Box<dyn Stream<Item = Result<CallStreamResponse, Status>> + Send>>;
 
-/// Makes a call, or finds it made already, and tells what happens to it. A refusal ends the stream as its status.
+/// Makes a call, or finds it made already, and streams its events. A refusal ends the stream as its status.
 ///
 /// `deadline` is the client's.
 pub async fn stream(
@@ -53,11 +55,11 @@ pub async fn stream(
     })))
 }
 
-/// Where the news comes from.
+/// The source of a call's state.
 enum News {
-    /// From the call itself, as long as it changes.
+    /// The call itself, as long as it changes.
     Call { call: Arc<Call>, answers: watch::Receiver<Answer>, kept: watch::Receiver<[u64; 2]>, live: Live },
-    /// There is none: it has finished.
+    /// The stored outcome of a call that has finished.
     Stored(Option<Box<Found>>),
 }
 
@@ -67,13 +69,13 @@ struct Teller {
     call: CallId,
     options: CallOptions,
     news: News,
-    /// Cancels the call when the client takes the stream with it.
+    /// Cancels the call when the client drops the stream.
     leaves: Option<DropGuard>,
-    /// What the client has of each stream, bytes.
+    /// Bytes of each stream that the client has.
     told: [u64; 2],
-    /// The spool gives no more of the stream.
+    /// True if the spool has no further bytes of the stream.
     lost: [bool; 2],
-    /// Comes when the spool has been told.
+    /// Output to send once the client has all of the spool before it.
     unkept: Option<Unkept>,
     told_pending: bool,
     ready: VecDeque<Result<CallStreamResponse, Refusal>>,
@@ -84,7 +86,7 @@ impl Teller {
     fn new(spool: Arc<Spool>, taken: Lookup, options: CallOptions) -> Self {
         let (run, call, news, leaves) = match taken {
             Lookup::Stored(found) => (found.run, found.id, News::Stored(Some(found)), None),
-            // Output is told while it comes, at a pace that is not the call's: dropping its task gives it a task.
+            // Output is sent while it comes, at a pace that is not the call's. Dropping the handle detaches the task.
             Lookup::New(call, _) | Lookup::Call(call) => {
                 let leaves = options.cancel_on_disconnect.then(|| call.cancel.clone().drop_guard());
                 let (answers, (kept, live)) = (call.follow(), call.output.follow());
@@ -124,9 +126,9 @@ impl Teller {
         }
     }
 
-    /// One step: until there is something to tell, or nothing any more.
+    /// Makes one step: returns once there is an event to send, or the stream is over.
     async fn proceed(&mut self) {
-        // In this order: when a call has finished, its output has.
+        // In this order: a call that has finished has all of its output.
         let (finished, pending) = self.state();
         let kept = self.kept();
         if let Some(approval_id) = pending.filter(|_| !self.told_pending) {
@@ -142,7 +144,7 @@ impl Teller {
         }
     }
 
-    /// Whether the call has finished, and the approval that it waits for.
+    /// Returns true if the call has finished, and the approval that it waits for.
     fn state(&mut self) -> (bool, Option<String>) {
         let News::Call { answers, .. } = &mut self.news else { return (true, None) };
         let answer = answers.borrow_and_update();
@@ -150,16 +152,16 @@ impl Teller {
         (answer.finished || answer.suspended, pending.then(|| answer.response.approval_id.clone()))
     }
 
-    /// How far it is worth reading.
+    /// Returns the offset up to which the spool has output.
     fn kept(&mut self) -> [u64; 2] {
         match &mut self.news {
             News::Call { kept, .. } => *kept.borrow_and_update(),
-            // The files know.
+            // The files of a finished call have their ends.
             News::Stored(_) => [u64::MAX; 2],
         }
     }
 
-    /// Reads the next piece of each stream. Whether there was any.
+    /// Reads the next piece of each stream. Returns true if there was one.
     async fn read(&mut self, kept: [u64; 2]) -> bool {
         for (stream, name) in STREAMS {
             let (told, lost) = (&mut self.told[index(stream)], &mut self.lost[index(stream)]);
@@ -167,14 +169,14 @@ impl Teller {
                 continue;
             }
             match self.spool.read(self.run, self.call, stream, *told, PIECE).await {
-                // Removed to make room.
+                // Removed to make space.
                 Ok(piece) if piece.data.is_empty() => *lost = true,
                 Ok(piece) => {
                     let output = v1::CallOutput { stream: name.into(), offset: *told, data: piece.data };
                     *told += output.data.len() as u64;
                     self.ready.push_back(Ok(event(Event::Output(output))));
                 }
-                // There may be more to tell than what is kept.
+                // The call may still deliver output that is not kept.
                 Err(error) if matches!(self.news, News::Call { .. }) => {
                     tracing::error!(call = %self.call, error = %chain(&error), "what is kept of a command's output cannot be read");
                     *lost = true;
@@ -189,13 +191,13 @@ impl Teller {
         !self.ready.is_empty()
     }
 
-    /// Tells the next piece that is not kept. Whether there is one, if only behind what is kept.
+    /// Sends the next piece that the spool does not keep. Returns true if there is one, even if kept output has to go first.
     fn host_worker_on(&mut self) -> bool {
         let News::Call { kept, live, .. } = &mut self.news else { return false };
         let Some(Unkept { at, offset, data }) = self.unkept.take().or_else(|| live.try_next()) else {
             return false;
         };
-        // It may have been kept up to here only now.
+        // The spool may have caught up to here only now.
         if self.told[at] < offset.min(kept.borrow()[at]) && !self.lost[at] {
             self.unkept = Some(Unkept { at, offset, data });
             return true;
@@ -211,10 +213,10 @@ impl Teller {
         true
     }
 
-    /// Until there is something new.
+    /// Waits until there is something new.
     async fn wait(&mut self) {
         if let News::Call { answers, kept, live, .. } = &mut self.news {
-            // The senders live in the call, which is held here.
+            // The senders live as long as the call, which is held here.
             tokio::select! {
                 _ = answers.changed() => {}
                 _ = kept.changed() => {}
@@ -223,7 +225,7 @@ impl Teller {
         }
     }
 
-    /// Tells the answer as it is now. Whatever the client does from here on changes nothing.
+    /// Sends the answer as it is now. From here on, the client's disconnect no longer cancels the call.
     fn end(&mut self) {
         self.over = true;
         self.leaves.take().map(DropGuard::disarm);

@@ -1,6 +1,6 @@
-//! The calls that wait beside an approval: counted for their run and their principal, and bounded.
+//! Counts the calls that wait beside an approval, for their run and their principal, and bounds their number.
 //!
-//! They hold no slot. The bounds are those of the calls that wait for one: `concurrency.waiting` of the profile for a run,
+//! They hold no slot. The bounds are those of calls that wait for a slot: `concurrency.waiting` of the profile for a run,
 //! `concurrency.principal` for a principal, and `limits.calls_waiting` for the daemon.
 
 use std::collections::HashMap;
@@ -18,10 +18,10 @@ pub(super) struct Waiting(Mutex<Counts>);
 
 /// Groups that each have a bound.
 const SCOPES: [&str; 3] = ["run", "principal", "daemon"];
-/// By run, by principal, and of the daemon.
+/// Counts by run, by principal, and of the daemon.
 type Counts = [HashMap<String, u32>; 3];
 
-/// One call that waits, until it is dropped.
+/// One waiting call, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Queued {
     waiting: Arc<Waiting>,
@@ -29,7 +29,7 @@ pub(crate) struct Queued {
 }
 
 impl Waiting {
-    /// Counts a call, unless its run, its principal or the daemon has as many already. Then it returns which, and how many.
+    /// Counts a call. If its run, its principal or the daemon has as many already, returns that scope and its bound.
     fn enter(self: &Arc<Self>, caller: &Caller, most: [u32; 3]) -> Result<Queued, (&'static str, u32)> {
         let names = [caller.run_id.clone(), caller.principal.clone(), String::new()];
         let mut counts = self.counts();

@@ -1,4 +1,4 @@
-//! `GetRateLimits` and `ThrottleAgent`.
+//! Serves `GetRateLimits` and `ThrottleAgent`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::Limits;
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
 const MAX_REASON: usize = 1_024;
 
-/// What was used and what is left, for a run or an agent.
+/// Returns the used and the remaining part of each limit, for a run or an agent.
 pub fn show(
     limits: &Limits,
     runs: &Runs,
@@ -66,7 +66,7 @@ pub fn show(
     })
 }
 
-/// What runs at this moment, and the most of it.
+/// Returns the numbers of calls that run and wait now, with their limits.
 fn at_once(places: &Places, run: Option<&str>, principal: &str, caps: &Caps) -> Vec<v1::ConcurrencyLimit> {
     let shown = |scope: Together, Count { running, waiting }, limit, max_waiting| v1::ConcurrencyLimit {
         scope: scope.as_str().to_owned(),
@@ -88,7 +88,7 @@ fn at_once(places: &Places, run: Option<&str>, principal: &str, caps: &Caps) -> 
         .collect()
 }
 
-/// Throttles an agent, or lifts that.
+/// Throttles an agent, or lifts its throttle.
 pub async fn throttle_agent(
     limits: &Limits,
     runs: &Runs,
@@ -121,8 +121,10 @@ pub async fn throttle_agent(
     Ok(v1::ThrottleAgentResponse { throttle: Some(throttle_to_wire(agent, in_force)) })
 }
 
-/// The agent that an operator means: the named principal's, or the only one of this name that has a living run or is
-/// throttled. A throttle that would be for nobody is refused, and so is one that might be for another.
+/// Returns the agent that an operator means: the named principal's, or the only one of this name that has a living run or is
+/// throttled.
+///
+/// Refuses a name that fits no agent, or more than one.
 fn whose(limits: &Limits, runs: &Runs, id: String, principal: String) -> Result<Agent, Refusal> {
     if !principal.is_empty() {
         return Ok(Agent { principal, id });

@@ -1,4 +1,4 @@
-//! A call's place among those that run: given at once, waited for, or refused.
+//! Gives a call its place among the running calls: at once, after a wait, or not at all.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 
 use super::Limits;
 
-/// Longest that a call waits which a reviewer has consented to: what runs now has ended several times over.
+/// Longest wait of a call that a reviewer has consented to. The calls that run now have ended long before.
 const CONSENTED: Duration = Duration::from_secs(600);
 
 impl Limits {
-    /// Waits for a place under the profile's caps and the daemon's. Whoever drops the future gives up the wait.
+    /// Waits for a place under the profile's caps and the daemon's. Dropping the future gives up the wait.
     pub(crate) async fn place(&self, caller: &Caller, profile: &str, turn: Turn) -> Result<Place, Refusal> {
         let policy = self.gateway.policy();
         let Some(caps) = policy.profile(profile).map(|profile| profile.concurrency) else {
@@ -26,7 +26,7 @@ impl Limits {
             let (wake, woken) = oneshot::channel();
             waits = Some(woken);
             let wake: Wake = Box::new(move || {
-                // Whoever has given up meanwhile gives the place back.
+                // A caller that has given up meanwhile returns the place by dropping it.
                 let _ = wake.send(());
             });
             wake
@@ -37,7 +37,7 @@ impl Limits {
             Turn::Ordinary => caps.wait(),
             Turn::Consented => CONSENTED,
         };
-        // The line keeps its end of the channel for as long as the place is there.
+        // The queue keeps its end of the channel for as long as the place exists.
         if tokio::time::timeout(wait, woken).await.is_err()
             && let Some(busy) = place.waits_for()
         {
@@ -47,7 +47,7 @@ impl Limits {
     }
 }
 
-/// What the caller is told. When to come back is an estimate, and says so.
+/// Returns the refusal of a call that gets no place. Its time to come back is an estimate, and says so.
 fn refusal(busy: &Busy, profile: &str) -> Refusal {
     let rule = match busy.scope {
         Together::Run | Together::Principal => {

@@ -1,8 +1,8 @@
-//! `git add`: new, changed and removed files of the given paths into the index.
+//! Implements `git add`: stages new, changed and removed files of the given paths.
 //!
-//! A file that a filter or an encoding changes on its way is refused, unless it is in its stored form or the same as ever
-//! ([`conversion`]). All paths are checked before anything is staged, and the index is written once, at the end: it is as it was or has
-//! all of them. (Objects of a failed call may stay behind, unreferenced, as with git.)
+//! It refuses a file that a filter or an encoding changes on its way, unless the file is in its stored form or unchanged
+//! ([`conversion`]). All paths are checked before any is staged. The index is written once, at the end, and so has either none or
+//! all of the changes. (Objects of a failed call may remain unreferenced, as with git.)
 
 use std::collections::HashSet;
 use std::fs;
@@ -25,24 +25,24 @@ use super::{compare, diff, formats, paths, withheld};
 
 /// Largest file that can be added, bytes: an object must fit the limits of the process.
 const LARGEST: u64 = 128 * 1024 * 1024;
-/// Paths that a refusal names, at most.
+/// Most paths that a refusal names.
 const REFUSED_SHOWN: usize = 20;
 
-/// Mode and blob of a path afterwards; `None` where it goes.
+/// Mode and blob of a path afterwards; `None` if it is removed.
 type After = Option<(u32, Oid)>;
 
-/// What adding comes to, in memory.
+/// The index after adding, in memory.
 struct Staged {
     index: Index,
     /// Each path that changes.
     changes: Vec<(Vec<u8>, After)>,
 }
 
-/// Change of a path that is staged.
+/// The staged change of a path.
 enum Change {
     Removal,
     Content,
-    /// The entry with another mode.
+    /// A change of the mode alone, with the new entry.
     Mode(IndexEntry),
 }
 
@@ -60,8 +60,9 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Shows what adding `given` would stage, for whoever consents to it: a line for each path, and the difference that the
-/// index would have afterwards from what it is now. The repository makes its objects in memory.
+/// Shows a reviewer the effect of adding `given`: a line for each path, and the difference between the index now and afterwards.
+///
+/// The repository makes its objects in memory.
 pub(super) fn preview(
     repository: &Repository,
     jail: &Jail,
@@ -76,7 +77,7 @@ pub(super) fn preview(
     }
     if !staged.changes.is_empty() {
         output.push_str("\n");
-        // An unmerged path is compared with our side of it.
+        // Compares an unmerged path with our side of it.
         index::take_our_sides(&mut before)?;
         let diff = repository.diff_index_to_index(&before, &staged.index, Some(&mut compare::contents()))?;
         let changed: HashSet<&[u8]> = staged.changes.iter().map(|(path, _)| path.as_slice()).collect();
@@ -85,7 +86,7 @@ pub(super) fn preview(
     Ok(staged.bound())
 }
 
-/// Reads each file once: what is in the index then is what was read.
+/// Stages the changes. Reads each file once: the index gets exactly the content that was read.
 fn stage(
     repository: &Repository,
     jail: &Jail,
@@ -99,7 +100,7 @@ fn stage(
         withheld::check(jail, path, Access::Read)?;
         withheld::check(jail, path, Access::Write)?;
     }
-    // Removals first, since a directory may be where a file was.
+    // Removals first, since a directory may replace a file.
     for (path, _) in changes.iter().filter(|(_, change)| matches!(change, Change::Removal)) {
         index.remove_path(as_path(path))?;
     }
@@ -130,7 +131,7 @@ impl Staged {
     }
 }
 
-/// The given paths relative to the work tree, after all of them were checked.
+/// Checks the given paths and returns them relative to the work tree.
 fn wanted<'g>(
     repository: &Repository,
     index: &Index,
@@ -145,7 +146,7 @@ fn wanted<'g>(
     if ignored.is_empty() { Ok(wanted) } else { Err(GitError::Ignored(ignored.join("\n"))) }
 }
 
-/// What `path` is, and whether it may be added.
+/// Checks that `path` may be added.
 fn check(
     repository: &Repository,
     index: &Index,
@@ -176,13 +177,13 @@ fn has_dot_git(path: &[u8]) -> bool {
     fs::symlink_metadata(Path::new(WORKSPACE).join(as_path(path)).join(".git")).is_ok()
 }
 
-/// Whether the index has the path, or something beneath it.
+/// Returns true if the index has the path, or a path beneath it.
 pub(super) fn is_tracked(index: &Index, path: &str) -> bool {
     (0..=3).any(|stage| index.get_path(Path::new(path), stage).is_some())
         || index.find_prefix(format!("{path}/")).is_ok()
 }
 
-/// The type of what is at `path`, found without following any link. `None` when nothing is there.
+/// Returns the type of the file at `path`, without following any link. `None`: there is no file.
 pub(super) fn look(jail: &Jail, path: &str) -> Result<Option<FileType>, GitError> {
     let root = jail.root(Mount::Project).map_err(|refusal| GitError::Forbidden(refusal.to_string()))?;
     let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
@@ -207,7 +208,7 @@ fn with_untracked(mut options: DiffOptions, wanted: &[&str]) -> DiffOptions {
     options
 }
 
-/// The paths that differ from the index, and what adding them means.
+/// Returns the paths that differ from the index, and the change that adding makes to each.
 fn changes(
     repository: &Repository,
     index: &Index,
@@ -244,12 +245,12 @@ fn changes(
     if refused.is_empty() { Ok(changes) } else { Err(GitError::Converted(excerpt(&refused))) }
 }
 
-/// Effect of a conversion on a file that is to be added.
+/// The effect of a conversion on a file to add.
 enum Converted {
-    /// It has none, or is in its stored form.
+    /// The file has no conversion, or is in its stored form.
     No,
     Unchanged,
-    /// Its mode alone has changed.
+    /// A change of the mode alone.
     Mode(IndexEntry),
     Refused(Conversion),
 }
@@ -267,7 +268,7 @@ fn converted(repository: &Repository, index: &Index, path: &[u8]) -> Result<Conv
     Ok(if stored { Converted::No } else { Converted::Refused(conversion) })
 }
 
-/// The first of them, a line each.
+/// Joins the first lines, and says how many more there are.
 fn excerpt(lines: &[String]) -> String {
     let more = lines.len().saturating_sub(REFUSED_SHOWN);
     let shown = lines[..lines.len() - more].join("\n");

@@ -1,11 +1,11 @@
-//! The clone that begins a run: a local repository, mounted read-only at `/source`, into the empty workspace.
+//! Clones the repository that begins a run: a local one, mounted read-only at `/source`, into the empty workspace.
 //!
-//! A clone has the wanted branch (or a detached HEAD at a tag or commit), all tags and the history beneath. It has no
-//! remote, no other branches, no hooks and no path of the host. A shallow source makes a shallow clone. Sources that lack
-//! objects are refused, because their clone could not get them: those that borrow from a third repository, which is out of
-//! reach in the jail, and partial clones.
+//! A clone has the wanted branch (or a detached HEAD at a tag or commit), all tags and the history beneath. It has no remote, no
+//! other branches, no hooks and no path of the host. A shallow source makes a shallow clone. Sources that lack objects are refused,
+//! because their clone could not get them: partial clones, and sources that borrow from a third repository, which the jail cannot
+//! reach.
 //!
-//! Files with a filter are checked out as they are stored, so that a file of Git LFS is its pointer. Files with a
+//! Files with a filter are checked out in their stored form, so that a Git LFS file is its pointer. Files with a
 //! `working-tree-encoding` are encoded ([`encoding`](super::encoding)).
 
 use std::fs;
@@ -28,7 +28,7 @@ use crate::sys;
 
 const SOURCE: &str = "/source";
 
-/// Why there is no clone; fit for a client.
+/// The reason why there is no clone, fit for a client.
 #[derive(Debug, Error)]
 pub(crate) enum CloneFailure {
     #[error("the workspace to clone into is not empty")]
@@ -82,8 +82,10 @@ impl From<git2::Error> for CloneFailure {
     }
 }
 
-/// Clones and checks `revision` out; empty is HEAD of the source, or of `work_tree` where the source is the repository of
-/// a linked work tree of this name.
+/// Clones and checks out `revision`.
+///
+/// An empty revision is HEAD of the source. If the source is the repository of the linked work tree `work_tree`, it is HEAD of that
+/// work tree.
 pub(crate) fn clone(revision: &str, work_tree: &str) -> Result<(), CloneFailure> {
     sys::restrict_libgit2()?;
     let empty = fs::read_dir(WORKSPACE).is_ok_and(|mut entries| entries.next().is_none());
@@ -101,7 +103,7 @@ pub(crate) fn clone(revision: &str, work_tree: &str) -> Result<(), CloneFailure>
     }
     let mut checkout = CheckoutBuilder::new();
     checkout.dry_run();
-    // Objects are copied, not hard-linked: what the agent's side can reach must not be the source's own files.
+    // Objects are copied, not hard-linked: the agent must not reach the source's own files.
     let repository = RepoBuilder::new()
         .clone_local(CloneLocal::NoLinks)
         .with_checkout(checkout)
@@ -116,7 +118,7 @@ pub(crate) fn clone(revision: &str, work_tree: &str) -> Result<(), CloneFailure>
     forget_source(&repository)
 }
 
-/// The git directory of the source.
+/// Returns the git directory of the source.
 fn source() -> Result<PathBuf, CloneFailure> {
     let is_directory = |path: &str| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
     if is_directory("/source/.git") {
@@ -130,7 +132,7 @@ fn source() -> Result<PathBuf, CloneFailure> {
     }
 }
 
-/// Refuses a source that would make a broken clone.
+/// Refuses a source whose clone would be broken.
 fn check_source(source: &Path) -> Result<(), CloneFailure> {
     if let Ok(config) = Config::open(&source.join("config")) {
         repository::check_extensions(&config).map_err(|error| CloneFailure::Format(error.to_string()))?;
@@ -157,7 +159,7 @@ fn copy_shallow(source: &Path, repository: &Repository) -> Result<(), CloneFailu
         .map_err(|error| CloneFailure::Library(error.to_string()))
 }
 
-/// The branch or commit that a linked work tree is at.
+/// Returns the branch or commit that is checked out in a linked work tree.
 fn head_of(source: &Path, work_tree: &str) -> Result<String, CloneFailure> {
     let text =
         read(&source.join("worktrees").join(work_tree).join("HEAD")).ok_or(CloneFailure::NoWorkTree)?;
@@ -166,7 +168,7 @@ fn head_of(source: &Path, work_tree: &str) -> Result<String, CloneFailure> {
     Ok(at.strip_prefix("ref: refs/heads/").unwrap_or(at).to_owned())
 }
 
-/// Gives the files that have one their encoding in the work tree.
+/// Encodes the files that have a `working-tree-encoding`.
 fn encode(repository: &Repository) -> Result<(), CloneFailure> {
     let mut index = repository.index()?;
     let entries: Vec<IndexEntry> = index.iter().filter(|entry| entry.mode & 0o170_000 == 0o100_000).collect();
@@ -178,7 +180,7 @@ fn encode(repository: &Repository) -> Result<(), CloneFailure> {
         let encoding = Encoding::named(&name).ok_or_else(unknown)?;
         let failed = |error: io::Error| CloneFailure::Library(error.to_string());
         let place = Path::new(WORKSPACE).join(as_path(&entry.path));
-        // As with git, a file that is no text of the encoding is checked out as it is stored.
+        // As with git, a file that is not valid text of the encoding is checked out in its stored form.
         let Ok(text) = String::from_utf8(fs::read(&place).map_err(failed)?) else { continue };
         let Some(bytes) = encoding.encode(&text).filter(|_| !text.is_empty()) else { continue };
         fs::write(&place, bytes).map_err(failed)?;
@@ -212,7 +214,7 @@ fn check_out(repository: &Repository, revision: &str) -> Result<(), CloneFailure
     let mut checkout = CheckoutBuilder::new();
     checkout.force();
     repository.checkout_head(Some(&mut checkout))?;
-    // The branch that the clone began with, when another one was asked for.
+    // The branch that the clone began with, if another one was asked for.
     let head = repository.head()?;
     for branch in repository.branches(Some(BranchType::Local))? {
         let (mut branch, _) = branch?;
@@ -223,7 +225,7 @@ fn check_out(repository: &Repository, revision: &str) -> Result<(), CloneFailure
     Ok(())
 }
 
-/// The remote with its references, and the note of what was fetched from where.
+/// Deletes the remote with its references, and the record of the fetch.
 fn forget_source(repository: &Repository) -> Result<(), CloneFailure> {
     repository.remote_delete("origin")?;
     match fs::remove_file(repository.path().join("FETCH_HEAD")) {

@@ -1,4 +1,4 @@
-//! `git commit -m`: the index as a new commit on HEAD. No hooks, no editor, no signature.
+//! Implements `git commit -m`: the index as a new commit on HEAD. No hooks, no editor, no signature.
 
 use git2::{Commit, Diff, ErrorCode, Oid, Repository, RepositoryState, Signature, Tree, message_prettify};
 use ops::{Binder, Bound, Bounds};
@@ -8,12 +8,12 @@ use super::output::Output;
 use super::quote::quoted;
 use super::{compare, diff, formats, index, repository};
 
-/// Paths with conflicts that a refusal names, at most.
+/// Most paths with conflicts that a refusal names.
 const CONFLICTS_SHOWN: usize = 20;
 
-/// A commit that can be made, worked out from one look at HEAD and at the index.
+/// A commit that can be made, derived from one reading of HEAD and the index.
 struct Planned<'r> {
-    /// The reference that moves: the branch that HEAD names, or HEAD itself where it is detached.
+    /// The reference that moves: the branch that HEAD names, or a detached HEAD itself.
     reference: String,
     parent: Option<Commit<'r>>,
     tree: Tree<'r>,
@@ -21,7 +21,7 @@ struct Planned<'r> {
     author: Signature<'static>,
 }
 
-/// Shows what would be committed, and where. The repository makes its objects in memory.
+/// Shows the commit that would be made, and its branch. The repository makes its objects in memory.
 pub(super) fn preview(
     repository: &Repository,
     message: &str,
@@ -39,7 +39,7 @@ pub(super) fn preview(
     Ok(Bound { remarks, ..planned.bound() })
 }
 
-/// Commits, and returns the new commit. Says where, what, and how much.
+/// Commits, and returns the new commit. The output has its branch, its id, its subject and the size of the change.
 pub(super) fn commit(
     repository: &Repository,
     message: &str,
@@ -54,7 +54,7 @@ pub(super) fn commit(
     let id = repository.commit(None, author, author, message, tree, &parents)?;
     let subject = subject(message);
     let moved = match parent {
-        // Only from where it was at the look: the reference is locked meanwhile.
+        // Moves the reference only if it still has the value that was read: it is locked meanwhile.
         Some(parent) => {
             let log = format!("commit: {subject}");
             repository.reference_matching(reference, id, true, parent.id(), &log)
@@ -117,7 +117,7 @@ impl<'r> Planned<'r> {
         diff::with_renames(repository.diff_tree_to_tree(before.as_ref(), Some(&self.tree), options)?)
     }
 
-    /// The branch, for people.
+    /// Returns the branch's name, for people.
     fn place(&self) -> String {
         match self.reference.as_str() {
             "HEAD" => "detached HEAD".to_owned(),
@@ -126,7 +126,7 @@ impl<'r> Planned<'r> {
     }
 }
 
-/// The reference that a commit moves, and the commit that it is at; `None` before the first one.
+/// Returns the reference that a commit moves, and its commit; `None` before the first one.
 fn head(repository: &Repository) -> Result<(String, Option<Commit<'_>>), GitError> {
     let unnamed = || GitError::Library("HEAD names a reference that is not UTF-8".to_owned());
     let head = repository.find_reference("HEAD")?;
@@ -145,7 +145,7 @@ fn head(repository: &Repository) -> Result<(String, Option<Commit<'_>>), GitErro
 
 fn check(repository: &Repository) -> Result<(), GitError> {
     let in_progress = match repository.state() {
-        // Bisecting leaves HEAD where a commit can be made.
+        // During a bisection, HEAD can take a commit.
         RepositoryState::Clean | RepositoryState::Bisect => return conflicts(repository),
         RepositoryState::Merge => "merge",
         RepositoryState::Revert | RepositoryState::RevertSequence => "revert",
@@ -173,7 +173,7 @@ fn conflicts(repository: &Repository) -> Result<(), GitError> {
     Err(GitError::Conflicts(paths.join("\n")))
 }
 
-/// The first paragraph on one line.
+/// Returns the first paragraph on one line.
 fn subject(message: &str) -> String {
     let lines: Vec<&str> =
         message.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();

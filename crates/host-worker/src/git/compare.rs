@@ -1,14 +1,14 @@
-//! How things are compared.
+//! Options for comparisons.
 
 use git2::DiffOptions;
 
-/// Larger files are shown as binary, bytes.
+/// Largest file that is shown as text, bytes.
 const LARGEST: i64 = 64 * 1024 * 1024;
 
-/// For what is said of each path: one change a path, also where a file became a link.
+/// Returns options for reports by path: one change a path, also where a file became a link.
 pub(super) fn changes() -> DiffOptions {
     let mut options = DiffOptions::new();
-    // The configuration of a repository is not asked for any of these.
+    // The configuration of the repository has no say in these.
     options
         .context_lines(3)
         .interhunk_lines(0)
@@ -21,14 +21,14 @@ pub(super) fn changes() -> DiffOptions {
     options
 }
 
-/// For what is in the files: where a file became a link, one is removed and the other made.
+/// Returns options for reports of contents: where a file became a link, one is removed and the other created.
 pub(super) fn contents() -> DiffOptions {
     let mut options = changes();
     options.include_typechange(false);
     options
 }
 
-/// Only these paths and what is beneath them. Without any, or with the work tree itself among them, all.
+/// Limits the comparison to these paths and everything beneath them. No paths, or the work tree itself, mean no limit.
 pub(super) fn limit(options: &mut DiffOptions, paths: &[&str]) {
     if !paths.contains(&"") {
         for path in paths {

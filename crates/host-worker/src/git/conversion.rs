@@ -1,10 +1,10 @@
-//! Files that git changes on their way into the repository by a program (`filter`) or from another encoding
+//! Handles files that git changes on their way into the repository: by a program (`filter`) or from another encoding
 //! (`working-tree-encoding`).
 //!
-//! Neither runs here: a filter is a command of somebody's configuration. libgit2 takes such a file as it is, so that its
-//! comparison is wrong, and so is the object that it would store. A file counts as unchanged where the index says so by
-//! size and time, or where it is known to be right: it has the bytes of its object, or the hash that its Git LFS pointer
-//! names. All others are shown as not looked at, and are not added.
+//! Neither runs here: a filter is a command from a configuration file. libgit2 takes such a file unconverted. So its comparison is
+//! wrong, and so is the object that it would store. A file counts as unchanged if the index says so by size and time, or if its
+//! content proves it. The proof is the bytes of its object, or the hash in its Git LFS pointer. All others are shown as not
+//! compared, and are not added.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -29,7 +29,7 @@ const LARGEST_POINTER: u64 = 1024;
 const EXECUTABLE: u32 = 0o100_755;
 const FILE: u32 = 0o100_644;
 
-/// Something that changes a file on its way.
+/// A conversion of a file on its way into the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Conversion {
     Filter(String),
@@ -37,7 +37,7 @@ pub(super) enum Conversion {
 }
 
 impl Conversion {
-    /// Returns the conversion that the attributes of `path` ask for, if it is none that does nothing.
+    /// Returns the conversion that the attributes of `path` ask for. `None` also for a conversion that changes nothing.
     pub(super) fn of(repository: &Repository, path: &[u8]) -> Result<Option<Self>, GitError> {
         if let Some(name) = value(repository, path, "filter")?.filter(|name| !name.is_empty()) {
             return Ok(Some(Self::Filter(name)));
@@ -60,14 +60,14 @@ impl std::fmt::Display for Conversion {
     }
 }
 
-/// The encoding of a file in the work tree, if it is not that of its object.
+/// Returns the encoding of a file in the work tree, if it differs from that of its object.
 pub(super) fn encoding(repository: &Repository, path: &[u8]) -> Result<Option<String>, GitError> {
     let is_other =
         |name: &String| !name.is_empty() && !["utf-8", "utf8"].contains(&name.to_ascii_lowercase().as_str());
     Ok(value(repository, path, "working-tree-encoding")?.filter(is_other))
 }
 
-/// The value of an attribute that has one.
+/// Returns the value of an attribute, if it has one.
 fn value(repository: &Repository, path: &[u8], name: &str) -> Result<Option<String>, GitError> {
     let flags = AttrCheckFlags::FILE_THEN_INDEX;
     Ok(match AttrValue::from_bytes(repository.get_attr_bytes(as_path(path), name, flags)?) {
@@ -80,7 +80,7 @@ fn value(repository: &Repository, path: &[u8], name: &str) -> Result<Option<Stri
 /// Converted files, which a comparison with the work tree cannot judge.
 #[derive(Default)]
 pub(super) struct Converted {
-    /// Files that may have changed, and why they were not looked at.
+    /// Files that may have changed, and the conversion because of which they were not compared.
     pub(super) unseen: BTreeMap<Vec<u8>, String>,
     /// Files that have not changed, with their entries.
     same: BTreeMap<Vec<u8>, IndexEntry>,
@@ -103,13 +103,13 @@ impl Converted {
         Ok(converted)
     }
 
-    /// Returns whether the comparison is right about this path.
+    /// Returns true if the comparison is right about this path.
     pub(super) fn is_known(&self, delta: &DiffDelta<'_>) -> bool {
         let path = new_path(delta);
         is_mode(delta) || !is_file(delta) || !(self.unseen.contains_key(path) || self.same.contains_key(path))
     }
 
-    /// The files that have not changed but for their modes.
+    /// Returns the changes of mode among the unchanged files.
     pub(super) fn modes<'r>(&self, repository: &'r Repository) -> Result<Diff<'r>, GitError> {
         let (mut old, mut new) = (Index::new()?, Index::new()?);
         for entry in self.same.values() {
@@ -122,18 +122,18 @@ impl Converted {
     }
 }
 
-/// A change of a file's content in the work tree.
+/// Returns true for a change of a file's content in the work tree.
 fn is_file(delta: &DiffDelta<'_>) -> bool {
     matches!(delta.status(), Delta::Modified | Delta::Added)
         && matches!(delta.new_file().mode(), FileMode::Blob | FileMode::BlobExecutable)
 }
 
-/// A change of a mode alone.
+/// Returns true for a change of a mode alone.
 fn is_mode(delta: &DiffDelta<'_>) -> bool {
     !delta.old_file().id().is_zero() && delta.old_file().id() == delta.new_file().id()
 }
 
-/// The entry with the mode that its file has now; `None` where that is the same.
+/// Returns the entry with the mode that its file has now; `None` if that is the same.
 pub(super) fn with_mode(repository: &Repository, entry: &IndexEntry) -> Option<IndexEntry> {
     let metadata = fs::symlink_metadata(place(&entry.path)).ok()?;
     let mode = if metadata.mode() & 0o100 == 0 { FILE } else { EXECUTABLE };
@@ -141,7 +141,7 @@ pub(super) fn with_mode(repository: &Repository, entry: &IndexEntry) -> Option<I
     (trusted && mode != entry.mode).then(|| IndexEntry { mode, path: entry.path.clone(), ..*entry })
 }
 
-/// Returns whether the file is the one that its entry describes.
+/// Returns true if the file is the one that its entry describes.
 pub(super) fn is_same(
     repository: &Repository,
     entry: &IndexEntry,
@@ -165,7 +165,7 @@ pub(super) fn is_same(
     Ok(pointer.size == metadata.len() && sha256(&place).is_ok_and(|found| found == pointer.sha256))
 }
 
-/// Returns whether the file may be added as it is: it is empty, or a pointer of Git LFS.
+/// Returns true if the file may be added unconverted: it is empty, or a pointer of Git LFS.
 pub(super) fn is_stored_form(path: &[u8], conversion: &Conversion) -> bool {
     let place = place(path);
     let size = fs::symlink_metadata(&place).map_or(u64::MAX, |metadata| metadata.len());
@@ -180,9 +180,9 @@ pub(super) fn is_stored_form(path: &[u8], conversion: &Conversion) -> bool {
     }
 }
 
-/// Returns whether size and time show that the file has not changed.
+/// Returns true if size and time show that the file has not changed.
 ///
-/// libgit2 records a size of 0 for each file that it believes to have changed in the same moment as the index.
+/// libgit2 records a size of 0 for each file that may have changed in the same moment as the index.
 fn has_its_time(entry: &IndexEntry, metadata: &Metadata) -> bool {
     #[expect(clippy::cast_possible_truncation, reason = "the index has the lower half")]
     let (size, seconds) = (metadata.len() as u32, metadata.mtime() as i32);
@@ -195,7 +195,7 @@ fn has_its_time(entry: &IndexEntry, metadata: &Metadata) -> bool {
         }
 }
 
-/// Notes size and time of the file in its entry.
+/// Records size and time of the file in its entry.
 #[expect(clippy::cast_possible_truncation, reason = "the index has the lower half")]
 pub(super) fn note(entry: &mut IndexEntry, metadata: &Metadata) {
     let time = |seconds: i64, nanoseconds: i64| {
@@ -206,7 +206,7 @@ pub(super) fn note(entry: &mut IndexEntry, metadata: &Metadata) {
     (entry.ino, entry.file_size) = (metadata.ino() as u32, metadata.len() as u32);
 }
 
-/// A file of Git LFS as the repository has it.
+/// A Git LFS file as the repository has it.
 #[derive(Debug, PartialEq, Eq)]
 struct Pointer {
     sha256: [u8; 32],
@@ -214,7 +214,7 @@ struct Pointer {
 }
 
 impl Pointer {
-    /// Reads a pointer, as its specification has it: lines of a key and a value, the version first.
+    /// Parses a pointer by its specification: lines of a key and a value, the version first.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
         let mut lines = text.split('\n').map(|line| line.split_once(' '));
@@ -234,7 +234,7 @@ impl Pointer {
     }
 }
 
-/// A hash in hexadecimal digits, as a pointer has it.
+/// Parses a hash in hexadecimal digits.
 fn hash(digits: &str) -> Option<[u8; 32]> {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let digits =

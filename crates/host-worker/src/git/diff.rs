@@ -1,4 +1,4 @@
-//! `git diff`: the index against the work tree, or HEAD against the index.
+//! Implements `git diff`: the index against the work tree, or HEAD against the index.
 
 use git2::{
     Delta, Diff, DiffDelta, DiffFindOptions, DiffOptions, ErrorCode, Index, IndexEntry, Repository, Tree,
@@ -15,10 +15,10 @@ use super::output::Output;
 use super::withheld::Withheld;
 use super::{formats, gitlink, paths};
 
-/// Objects in memory come before those of the repository.
+/// Priority of objects in memory: before those of the repository.
 pub(super) const FIRST: i32 = 1_000;
 
-/// Writes the diff in the formats that the flags ask for; without any as patches.
+/// Writes the diff in the formats that the flags ask for; without flags as patches.
 pub(super) fn write(
     repository: &Repository,
     (jail, withheld): (&Jail, &Withheld<'_>),
@@ -49,10 +49,10 @@ pub(super) fn write(
     Ok(())
 }
 
-/// What would be committed: HEAD against the index, with renames.
+/// Returns the diff that a commit would make: HEAD against the index, with renames.
 ///
-/// What is compared is the tree that a commit would have, made in memory, so that no mark in the index hides anything of it.
-/// From here on the repository and its index are good for looking only.
+/// It compares the tree that a commit would have, made in memory, so that no flag in the index hides a change. From here on the
+/// repository and its index may only be read.
 pub(super) fn staged(repository: &Repository, mut options: DiffOptions) -> Result<Diff<'_>, GitError> {
     let head = head_tree(repository)?;
     let mut index = repository.index()?;
@@ -63,13 +63,13 @@ pub(super) fn staged(repository: &Repository, mut options: DiffOptions) -> Resul
             let tree = repository.find_tree(tree)?;
             repository.diff_tree_to_tree(head.as_ref(), Some(&tree), Some(&mut options))?
         }
-        // Conflicts, or objects that are missing: nothing that could be committed.
+        // Conflicts or missing objects: no commit could be made.
         Err(_) => repository.diff_tree_to_index(head.as_ref(), Some(&index), Some(&mut options))?,
     };
     with_renames(diff)
 }
 
-/// The index, the repository's own if none is given, against the files. Submodules are left out, which would be opened.
+/// Compares the index (`None`: the repository's) with the files. Leaves out submodules, which libgit2 would open.
 pub(super) fn work_tree<'r>(
     repository: &'r Repository,
     index: Option<&Index>,
@@ -79,7 +79,7 @@ pub(super) fn work_tree<'r>(
     Ok(repository.diff_index_to_workdir(index, Some(&mut options))?)
 }
 
-/// Submodules that are at another commit than the index has, by two lists of commits: nothing is opened.
+/// Returns the submodules that are at another commit than the index has. It compares two lists of commits and opens none.
 pub(super) fn submodules<'r>(
     repository: &'r Repository,
     jail: &Jail,
@@ -97,18 +97,18 @@ pub(super) fn submodules<'r>(
     Ok(repository.diff_index_to_index(&old, &new, Some(&mut contents()))?)
 }
 
-/// What there is to show of a diff: a file that the work tree is not to have (`skip-worktree`) is not missing in it.
+/// Selects the changes to show: a file that the work tree leaves out (`skip-worktree`) is not missing in it.
 pub(super) fn is_wanted(index: &Index) -> impl Fn(&DiffDelta<'_>) -> bool {
     |delta| delta.status() != Delta::Deleted || !index::is_skipped(index, formats::new_path(delta))
 }
 
-/// Files that were moved count as one change.
+/// Detects renames: a moved file counts as one change.
 pub(super) fn with_renames(mut diff: Diff<'_>) -> Result<Diff<'_>, GitError> {
     diff.find_similar(Some(DiffFindOptions::new().renames(true)))?;
     Ok(diff)
 }
 
-/// The tree of HEAD; `None` before the first commit.
+/// Returns the tree of HEAD; `None` before the first commit.
 pub(super) fn head_tree(repository: &Repository) -> Result<Option<Tree<'_>>, GitError> {
     match repository.head() {
         Ok(head) => Ok(Some(head.peel_to_tree()?)),

@@ -1,6 +1,6 @@
-//! The encodings in which a clone checks files out (`working-tree-encoding`).
+//! Encodings in which a clone checks files out (`working-tree-encoding`).
 //!
-//! Git asks the C library, which knows hundreds. These are those of Unicode, for which the attribute was made, and Latin-1.
+//! Git asks the C library, which knows hundreds. This module has those of Unicode, for which the attribute was made, and Latin-1.
 
 /// An encoding of a file in the work tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// Returns the encoding of this name. Without an order of bytes in its name it begins with a mark.
+    /// Returns the encoding of this name. A name without a byte order means a byte order mark.
     pub(super) fn named(name: &str) -> Option<Self> {
         let (little, mark) = (true, true);
         Some(match name.to_ascii_lowercase().as_str() {
@@ -26,7 +26,7 @@ impl Encoding {
         })
     }
 
-    /// Encodes the text; `None` where it has a character that the encoding lacks.
+    /// Encodes the text; `None` if the encoding lacks one of its characters.
     pub(super) fn encode(self, text: &str) -> Option<Vec<u8>> {
         let marked = |mark: bool| mark.then_some('\u{feff}').into_iter().chain(text.chars());
         Some(match self {

@@ -1,4 +1,4 @@
-//! Why git did not do it, in words for an agent: `@project` instead of paths of the jail, and what to try.
+//! The reasons why a git command failed, in words for an agent: `@project` instead of paths of the jail, and a remedy.
 
 use git2::{ErrorClass, ErrorCode};
 use ops::{Held, Reason, ToolFailure, before_effect};
@@ -149,7 +149,7 @@ impl From<GitError> for ToolFailure {
     }
 }
 
-/// An index with a part that the library does not know, or a damaged one.
+/// Returns the error of an index that is damaged, or has a part that the library does not know.
 fn of_index(message: &str) -> GitError {
     let is_part = message.contains("unsupported mandatory extension");
     let (what, remedy) = match message {
@@ -166,7 +166,7 @@ fn of_index(message: &str) -> GitError {
     GitError::Unsupported { what: what.to_owned(), remedy }
 }
 
-/// libgit2's message, which may quote anything from the repository.
+/// Returns libgit2's message, which may quote anything from the repository, as one short line.
 pub(super) fn shown(message: &str) -> String {
     excerpt_of(
         &message.replace("/workspace", "@project").replace("/repository", "the repository"),

@@ -1,4 +1,4 @@
-//! How the changes of a diff are shown.
+//! Formats the changes of a diff.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,14 @@ use super::error::GitError;
 use super::output::Output;
 use super::quote::quoted;
 
-/// Signs in a line of `--stat`, at most.
+/// Most signs in a line of `--stat`.
 const SIGNS: usize = 40;
 
-/// What is written of the changes.
+/// The formats in which the changes are written.
 pub(super) struct Formats(Vec<GitFormat>);
 
 impl Formats {
-    /// Those that flags ask for; without any, patches.
+    /// Returns the formats that the flags ask for; without flags, patches.
     pub(super) fn of(chosen: impl Iterator<Item = GitFormat>) -> Result<Self, GitError> {
         let formats = Self(chosen.collect());
         if formats.has(GitFormat::NameOnly) && formats.has(GitFormat::NameStatus) {
@@ -38,12 +38,12 @@ impl Formats {
         self.0.is_empty()
     }
 
-    /// How to compare for them.
+    /// Returns the options of a comparison for these formats.
     pub(super) fn options(&self) -> DiffOptions {
         if self.are_names() { changes() } else { contents() }
     }
 
-    /// Writes the changes that `shown` chooses.
+    /// Writes the changes that `shown` selects.
     pub(super) fn write(
         &self,
         diffs: &[Diff<'_>],
@@ -54,7 +54,7 @@ impl Formats {
             return patches(diffs, shown, output);
         }
         if self.are_names() {
-            // As with the git command, these silence all others.
+            // As with the git command, these replace all others.
             return names(diffs, shown, self.has(GitFormat::NameStatus), output);
         }
         let rows = rows(diffs, shown)?;
@@ -70,7 +70,7 @@ impl Formats {
         Ok(())
     }
 
-    /// Names the files that were not looked at, and says why.
+    /// Names the files that were not compared, and the reason.
     pub(super) fn unseen<'u>(
         &self,
         unseen: impl Iterator<Item = (&'u Vec<u8>, &'u String)>,
@@ -89,13 +89,13 @@ impl Formats {
     }
 }
 
-/// The changes that `shown` chooses, as unified diffs.
+/// Writes the changes that `shown` selects as unified diffs.
 pub(super) fn patches(
     diffs: &[Diff<'_>],
     shown: impl Fn(&DiffDelta<'_>) -> bool,
     output: &mut Output,
 ) -> Result<(), GitError> {
-    // A file that takes the place of another can be made when that one is gone.
+    // A file that replaces another can be created only after that one is gone.
     let deltas = diffs.iter().flat_map(Diff::deltas);
     let gone: HashSet<&[u8]> =
         deltas.filter(|delta| leaves(delta.status())).map(|delta| old_path(&delta)).collect();
@@ -110,7 +110,7 @@ pub(super) fn patches(
     Ok(())
 }
 
-/// Each change, with its number in its diff.
+/// Returns each change, with its number in its diff.
 fn each<'d>(diffs: &'d [Diff<'d>]) -> impl Iterator<Item = (&'d Diff<'d>, usize, DiffDelta<'d>)> {
     diffs.iter().flat_map(|diff| diff.deltas().enumerate().map(move |(number, delta)| (diff, number, delta)))
 }
@@ -128,12 +128,12 @@ fn patch(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>, output: &mut Out
     Ok(())
 }
 
-/// Whether the old path has nothing afterwards, unless another change puts something there.
+/// Returns true if the change removes the file from its old path.
 fn leaves(status: Delta) -> bool {
     matches!(status, Delta::Deleted | Delta::Renamed)
 }
 
-/// `--name-only`, and `--name-status` with a letter in front.
+/// Writes `--name-only`, or `--name-status` with a letter in front.
 fn names(
     diffs: &[Diff<'_>],
     shown: impl Fn(&DiffDelta<'_>) -> bool,
@@ -141,7 +141,7 @@ fn names(
     output: &mut Output,
 ) -> Result<(), GitError> {
     for (diff, number, delta) in each(diffs).filter(|(_, _, delta)| shown(delta)) {
-        // Its size or its time says so; its content may be the same once its lines end as they are stored.
+        // Only size or time have changed; after the conversion of line endings the content may be the same.
         let is_uncertain = delta.status() == Delta::Modified && delta.new_file().id().is_zero();
         if is_uncertain && is_same(diff, number, Patch::from_diff(diff, number)?.as_ref()) {
             continue;
@@ -157,7 +157,7 @@ fn names(
     Ok(())
 }
 
-/// Returns whether a file proved to be unchanged after its content was loaded.
+/// Returns true if a file proved to be unchanged after its content was loaded.
 fn is_same(diff: &Diff<'_>, number: usize, patch: Option<&Patch<'_>>) -> bool {
     let Some(patch) = patch else {
         return diff.get_delta(number).is_some_and(|delta| !delta.flags().is_binary());
@@ -167,7 +167,7 @@ fn is_same(diff: &Diff<'_>, number: usize, patch: Option<&Patch<'_>>) -> bool {
     delta.status() == Delta::Unmodified || delta.status() == Delta::Modified && old == new
 }
 
-/// How much of a path changed.
+/// The amount of change of a path.
 pub(super) struct Row {
     name: String,
     amount: Amount,
@@ -179,14 +179,14 @@ enum Amount {
     Unmerged,
 }
 
-/// The amounts of the changes that `shown` chooses, in their order.
+/// Returns the amounts of the changes that `shown` selects, in their order.
 pub(super) fn rows(diffs: &[Diff<'_>], shown: impl Fn(&DiffDelta<'_>) -> bool) -> Result<Vec<Row>, GitError> {
     let mut rows: Vec<Row> = Vec::new();
     for (diff, number, delta) in each(diffs).filter(|(_, _, delta)| shown(delta)) {
         let Some(amount) = amount(diff, number, &delta)? else { continue };
         let name = names_of(&delta);
         match (rows.last_mut().filter(|last| last.name == name), amount) {
-            // A file that became a link is a file that is gone and one that is new.
+            // A file that became a link has two changes: a removal and a creation.
             (
                 Some(Row { amount: Amount::Lines { added, deleted }, .. }),
                 Amount::Lines { added: more, deleted: less },
@@ -201,7 +201,7 @@ pub(super) fn rows(diffs: &[Diff<'_>], shown: impl Fn(&DiffDelta<'_>) -> bool) -
     Ok(rows)
 }
 
-/// `None` where nothing has changed.
+/// Returns the amount of a change; `None` if the content is the same.
 fn amount(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>) -> Result<Option<Amount>, GitError> {
     if delta.status() == Delta::Conflicted {
         return Ok(Some(Amount::Unmerged));
@@ -210,7 +210,7 @@ fn amount(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>) -> Result<Optio
     if is_same(diff, number, patch.as_ref()) {
         return Ok(None);
     }
-    // Whether it is text is known once the contents were looked at.
+    // libgit2 knows only now, with the contents loaded, if a file is binary.
     Ok(Some(match patch.filter(|patch| !patch.delta().flags().is_binary()) {
         Some(patch) => {
             let (_, added, deleted) = patch.line_stats()?;
@@ -220,7 +220,7 @@ fn amount(diff: &Diff<'_>, number: usize, delta: &DiffDelta<'_>) -> Result<Optio
     }))
 }
 
-/// The format of `git diff --numstat`.
+/// Writes the lines of `git diff --numstat`.
 fn numbers(rows: &[Row], output: &mut Output) {
     for Row { name, amount } in rows {
         output.push_str(&match amount {
@@ -231,7 +231,7 @@ fn numbers(rows: &[Row], output: &mut Output) {
     }
 }
 
-/// The lines of `--stat`.
+/// Writes the lines of `--stat`.
 fn graph(rows: &[Row], output: &mut Output) {
     let lines = |row: &Row| match row.amount {
         Amount::Lines { added, deleted } => added + deleted,
@@ -252,7 +252,7 @@ fn graph(rows: &[Row], output: &mut Output) {
     }
 }
 
-/// ` 2 files changed, 3 insertions(+), 1 deletion(-)`; nothing without changes.
+/// Writes ` 2 files changed, 3 insertions(+), 1 deletion(-)`; without changes, no line.
 pub(super) fn summary(rows: &[Row], output: &mut Output) {
     if rows.is_empty() {
         return;
@@ -270,7 +270,7 @@ pub(super) fn summary(rows: &[Row], output: &mut Output) {
     output.push_str(&format!(" {files} changed, {insertions}(+), {deletions}(-)\n"));
 }
 
-/// The files that a commit made, removed, renamed or gave another mode.
+/// Lists the files that a commit created, removed, renamed or gave another mode.
 pub(super) fn modes(diffs: &[Diff<'_>], output: &mut Output) {
     for delta in diffs.iter().flat_map(Diff::deltas) {
         let [old, new] = [delta.old_file(), delta.new_file()].map(|file| u32::from(file.mode()));
@@ -285,7 +285,7 @@ pub(super) fn modes(diffs: &[Diff<'_>], output: &mut Output) {
     }
 }
 
-/// The letter of a change, as `--name-status` has it.
+/// Returns the letter of a change, as `--name-status` has it.
 pub(super) fn letter(status: Delta) -> char {
     match status {
         Delta::Added | Delta::Untracked => 'A',
@@ -298,7 +298,7 @@ pub(super) fn letter(status: Delta) -> char {
     }
 }
 
-/// Where the file is now, or was at last.
+/// Returns the path of the file now, or its last one.
 pub(super) fn new_path<'d>(delta: &DiffDelta<'d>) -> &'d [u8] {
     delta.new_file().path_bytes().or(delta.old_file().path_bytes()).unwrap_or_default()
 }

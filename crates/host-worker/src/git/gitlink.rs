@@ -1,7 +1,7 @@
-//! The commit that a submodule is at: its HEAD, read as text.
+//! Reads the commit that a submodule is at, from its HEAD, as text.
 //!
-//! A submodule is never opened as a repository. Its `.git` is a directory, or a file that names one in the root's
-//! own `.git/modules`; one that leads anywhere else counts as not checked out, as for git one that is not there.
+//! A submodule is never opened as a repository. Its `.git` is a directory, or a file that names one in the root's own
+//! `.git/modules`. A submodule whose `.git` leads anywhere else counts as not checked out, as one without a `.git` does for git.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -11,12 +11,12 @@ use std::path::{Component, Path, PathBuf};
 use git2::Oid;
 use jail::{Dir, EntryName, RegularFile, Root};
 
-/// Bytes of a file that is read, at most.
+/// Most bytes of a file that is read.
 const LARGEST: u64 = 4 * 1024 * 1024;
-/// References that lead to references.
+/// Most references that lead to other references.
 const STEPS: usize = 5;
 
-/// The commit at which the repository at `path` is; `None` when there is none that may be looked at.
+/// Returns the commit at which the repository at `path` is; `None` if there is none that may be read.
 pub(super) fn head(root: &Root, path: &[u8]) -> Option<Oid> {
     let place = Path::new(OsStr::from_bytes(path));
     let git = git_directory(root, place)?;
@@ -33,7 +33,7 @@ pub(super) fn head(root: &Root, path: &[u8]) -> Option<Oid> {
     None
 }
 
-/// Where the git directory of the repository at `place` is.
+/// Returns the git directory of the repository at `place`.
 fn git_directory(root: &Root, place: &Path) -> Option<PathBuf> {
     let dot_git = place.join(".git");
     if directory(root, &dot_git).is_some() {
@@ -44,7 +44,7 @@ fn git_directory(root: &Root, place: &Path) -> Option<PathBuf> {
     target.starts_with(".git/modules").then_some(target)
 }
 
-/// The path without `..`; `None` when it is absolute or leads out.
+/// Returns the path without `..`; `None` if it is absolute or leads out.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -79,7 +79,7 @@ fn file(root: &Root, path: &Path) -> Option<RegularFile> {
     directory(root, path.parent()?)?.open_file(&EntryName::new(path.file_name()?.as_bytes())?).ok()
 }
 
-/// The directory, each step of the way opened by its handle and through no link.
+/// Opens the directory step by step from its parent's handle, through no link.
 fn directory(root: &Root, path: &Path) -> Option<Dir> {
     let mut directory = root.top().ok()?;
     for component in path.components() {

@@ -1,7 +1,7 @@
-//! Commits, named and shown. For `git log` and `git show`.
+//! Finds commits by name and shows them, for `git log` and `git show`.
 //!
-//! In the medium form of the git command, or in one line. Messages and names are shown as UTF-8, whatever a commit says of
-//! its encoding; `.mailmap` and notes are not asked.
+//! Commits are shown in the medium form of the git command, or in one line. Messages and names are shown as UTF-8, whatever
+//! encoding a commit declares. `.mailmap` and notes are ignored.
 
 use git2::{Commit, Diff, DiffOptions, ErrorCode, Object, Repository, Signature, Time};
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ pub(super) fn find<'r>(repository: &'r Repository, revision: &GitRevision) -> Re
         ErrorCode::NotFound | ErrorCode::UnbornBranch | ErrorCode::InvalidSpec | ErrorCode::Peel => {
             GitError::NoRevision(shown(revision.as_str()))
         }
-        // A part of an id has at least four digits.
+        // An abbreviated id has at least four digits.
         ErrorCode::Ambiguous if revision.as_str().len() < 4 => GitError::NoRevision(shown(revision.as_str())),
         ErrorCode::Ambiguous => GitError::Ambiguous(shown(revision.as_str())),
         _ => error.into(),
@@ -31,21 +31,21 @@ fn is_unborn(repository: &Repository) -> bool {
     repository.head().is_err_and(|error| error.code() == ErrorCode::UnbornBranch)
 }
 
-/// The commit that a revision names, itself or by a tag.
+/// Returns the commit that a revision names, directly or by a tag.
 pub(super) fn commit<'r>(repository: &'r Repository, revision: &GitRevision) -> Result<Commit<'r>, GitError> {
     let object = find(repository, revision)?;
     object.peel_to_commit().map_err(|_| GitError::NoRevision(shown(revision.as_str())))
 }
 
-/// How commits are shown.
+/// The way in which commits are shown.
 pub(super) struct Style {
     one_line: bool,
-    /// What is shown of each commit's changes.
+    /// Formats for each commit's changes; `None` shows no changes.
     pub(super) formats: Option<Formats>,
 }
 
 impl Style {
-    /// Whether patches are shown where no flag says otherwise is for `patches` to say.
+    /// Reads the flags. `patches`: show patches if no flag says otherwise.
     pub(super) fn of(flags: &[GitLogFlag], patches: bool) -> Result<Self, GitError> {
         let chosen: Vec<GitFormat> = flags
             .iter()
@@ -59,7 +59,7 @@ impl Style {
         Ok(Self { one_line: flags.contains(&GitLogFlag::OneLine), formats })
     }
 
-    /// Writes who made a commit, when and why.
+    /// Writes a commit's author, date and message.
     pub(super) fn head(&self, commit: &Commit<'_>, output: &mut Output) -> Result<(), GitError> {
         if self.one_line {
             let summary = commit.summary_bytes().map(String::from_utf8_lossy).unwrap_or_default();
@@ -79,7 +79,7 @@ impl Style {
         Ok(())
     }
 
-    /// Writes the changes of a commit after its head, where they are asked for.
+    /// Writes the changes of a commit after its head, if the flags ask for them.
     pub(super) fn changes(
         &self,
         diff: Diff<'_>,
@@ -96,7 +96,7 @@ impl Style {
         formats.write(&[diff], |delta| withheld.shows(delta), output)
     }
 
-    /// What is between two commits.
+    /// Writes the separator of two commits.
     pub(super) fn gap(&self, output: &mut Output) {
         if !self.one_line {
             output.push_str("\n");
@@ -104,7 +104,7 @@ impl Style {
     }
 }
 
-/// What a commit changed in its first parent; the first one made everything.
+/// Returns the changes of a commit against its first parent. The first commit created everything.
 pub(super) fn diff<'r>(
     repository: &'r Repository,
     commit: &Commit<'r>,
@@ -117,14 +117,14 @@ pub(super) fn diff<'r>(
     diff::with_renames(diff)
 }
 
-/// `Author: ` or `Tagger: `, and the date.
+/// Writes `Author: ` or `Tagger: `, and the date.
 pub(super) fn by(what: &str, who: &Signature<'_>, output: &mut Output) {
     let text = |bytes| shown(&String::from_utf8_lossy(bytes));
     output.push_str(&format!("{what}{} <{}>\n", text(who.name_bytes()), text(who.email_bytes())));
     output.push_str(&format!("Date:   {}\n", date(who.when())));
 }
 
-/// A message, after an empty line, each of its lines after `indent`.
+/// Writes a message after an empty line, with `indent` before each of its lines.
 pub(super) fn said(message: &[u8], indent: &str, output: &mut Output) {
     let message = String::from_utf8_lossy(message);
     let message = message.trim_start_matches('\n').trim_end();
@@ -137,12 +137,12 @@ pub(super) fn said(message: &[u8], indent: &str, output: &mut Output) {
     }
 }
 
-/// An id in as few digits as tell it from all others.
+/// Returns an id in as few digits as distinguish it from all others.
 pub(super) fn short(object: &Object<'_>) -> Result<String, GitError> {
     Ok(String::from_utf8_lossy(&object.short_id()?).into_owned())
 }
 
-/// As the git command shows it, in the zone of whoever did it. What is no date is the beginning of time.
+/// Formats a date as the git command does, in its author's time zone. An invalid date is the beginning of Unix time.
 fn date(time: Time) -> String {
     let offset = Offset::from_seconds(time.offset_minutes().saturating_mul(60)).unwrap_or(Offset::UTC);
     let at = Timestamp::from_second(time.seconds()).unwrap_or(Timestamp::UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! What entries of the index say beyond their paths, and the index prepared, in memory, for a comparison.
+//! Reads the flags of index entries, and prepares an index in memory for a comparison.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,13 +10,13 @@ use super::error::GitError;
 
 /// The mode of a submodule's entry.
 pub(super) const SUBMODULE: u32 = 0o160_000;
-/// The side of a conflict in the flags of an entry; none is a file that is merged.
+/// The bits of an entry's flags that have the side of a conflict. A merged file has none.
 const STAGE: u16 = 0x3000;
 
 /// Entries that are not files with a content.
 #[derive(Default)]
 pub(super) struct Marked {
-    /// Paths that `git add -N` has announced. libgit2 takes them for empty files.
+    /// Paths that `git add -N` has announced. libgit2 treats them as empty files.
     pub(super) announced: Vec<Vec<u8>>,
     pub(super) submodules: Vec<IndexEntry>,
 }
@@ -35,7 +35,7 @@ impl Marked {
     }
 }
 
-/// Takes out what is only announced: it is not staged yet.
+/// Removes announced paths, which are not staged yet.
 pub(super) fn forget_announced(index: &mut Index) -> Result<(), GitError> {
     for path in Marked::of(index).announced {
         index.remove(as_path(&path), 0)?;
@@ -43,7 +43,7 @@ pub(super) fn forget_announced(index: &mut Index) -> Result<(), GitError> {
     Ok(())
 }
 
-/// Puts our side in the place of each conflict.
+/// Replaces each conflict by our side.
 pub(super) fn take_our_sides(index: &mut Index) -> Result<(), GitError> {
     let conflicts = index.conflicts()?.collect::<Result<Vec<_>, _>>()?;
     for conflict in conflicts {
@@ -58,19 +58,19 @@ pub(super) fn take_our_sides(index: &mut Index) -> Result<(), GitError> {
     Ok(())
 }
 
-/// Whether the work tree is not to have the file of this path.
+/// Returns true if the work tree leaves out the file of this path.
 pub(super) fn is_skipped(index: &Index, path: &[u8]) -> bool {
     merged(index, path)
         .is_some_and(|entry| entry.flags_extended & IndexEntryExtendedFlag::SKIP_WORKTREE.bits() != 0)
 }
 
-/// The entry of a path that is in no conflict.
+/// Returns the entry of a path that is in no conflict.
 pub(super) fn merged(index: &Index, path: &[u8]) -> Option<IndexEntry> {
     let path = as_path(path);
     is_plain(path).then(|| index.get_path(path, 0)).flatten()
 }
 
-/// A tree may hold any name; the library panics at one that leads out of the work tree.
+/// Returns true for a path within the work tree. A tree may hold any name, and the library panics at one that leads out.
 fn is_plain(path: &Path) -> bool {
     path.components().all(|component| matches!(component, Component::Normal(_)))
 }

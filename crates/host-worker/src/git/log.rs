@@ -1,8 +1,8 @@
-//! `git log`: commits from a revision back, the newest first.
+//! Implements `git log`: commits from a revision back, the newest first.
 //!
-//! Walks only as far as what is shown needs, so that the last commits of a long history are there at once. With paths a
-//! commit counts when it differs from each of its parents there; after a merge that is the same as one of its parents,
-//! only that parent is followed.
+//! It walks only as far as the output needs, so that the last commits of a long history are found at once. With paths, a commit
+//! counts if it differs there from each of its parents. After a merge that is the same as one of its parents, only that parent is
+//! followed.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -31,7 +31,7 @@ pub(super) fn write(
     let limit_to: Vec<&str> = limit_to.iter().map(paths::in_work_tree).collect::<Result<_, _>>()?;
     let mut walk = Walk::of(repository, revisions, &limit_to)?;
     for number in 0..max_count {
-        // What is left out of the output is not worth finding.
+        // Further commits would not be in the output.
         if output.is_cut() {
             break;
         }
@@ -40,7 +40,7 @@ pub(super) fn write(
             style.gap(output);
         }
         style.head(&commit, output)?;
-        // As with the git command, a merge is not compared with any of its parents.
+        // As with the git command, a merge is not compared with its parents.
         if let Some(formats) = style.formats.as_ref().filter(|_| commit.parent_count() < 2) {
             let diff = history::diff(repository, &commit, formats.options(), &limit_to)?;
             style.changes(diff, withheld, output)?;
@@ -49,10 +49,10 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Commits by date, each after at least one of its children.
+/// Walks commits by date, each after at least one of its children.
 struct Walk<'r, 'l> {
     repository: &'r Repository,
-    /// Only these, if not all.
+    /// The commits to return; `None` means all.
     among: Option<HashSet<Oid>>,
     /// By time, then in the order in which they were found.
     next: BinaryHeap<(i64, Reverse<usize>, Oid)>,
@@ -104,7 +104,7 @@ impl<'r, 'l> Walk<'r, 'l> {
         Ok(None)
     }
 
-    /// For a commit that changes none of the paths: the parent from which it has them, if there is one.
+    /// Returns, for a commit that changes none of the paths, the parent from which it has them, if there is one.
     fn same<'p>(
         &self,
         commit: &Commit<'_>,

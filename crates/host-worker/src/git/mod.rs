@@ -1,16 +1,18 @@
-//! Git by libgit2, for a workspace whose every byte may be an attack.
+//! Runs git commands by libgit2, for a workspace whose every byte may be an attack.
 //!
-//! Runs only in the process of one operation, inside the jail, with the owner's uid and a deadline; that is what makes
-//! it safe, not the checks here. The checks are for clear answers: a repository that is not plainly in
-//! `@project/.git` is refused by name instead of failing somewhere inside.
+//! It runs only in the process of one operation, inside the jail, with the owner's uid and a deadline. That makes it safe, not the
+//! checks here. The checks are for clear answers: they refuse a repository that is not plainly in `@project/.git` by name, before
+//! it fails somewhere inside.
 //!
-//! libgit2 finds what differs, what was renamed and which lines changed; this module chooses what to ask and how to show
-//! it. The answers have the same facts as those of the git command (paths, states, modes, lines), not the same bytes.
+//! libgit2 finds the differences, the renames and the changed lines; this module chooses the questions and the form of the answers.
+//! The answers have the same facts as those of the git command (paths, states, modes, lines), not the same bytes.
 //!
-//! libgit2 runs no hooks, filters, textconv, external diff, fsmonitor, editor or signing program; it knows `crlf` and
-//! `ident` and nothing else. Files with another filter are compared by what is known of them ([`conversion`]). What the repository's configuration says about format has no effect. Submodules and
-//! repositories within the workspace are never opened: a submodule's commit is read as text ([`gitlink`]), what is changed
-//! inside of it is not looked at.
+//! libgit2 runs no hooks, filters, textconv, external diff, fsmonitor, editor or signing program. It knows only `crlf` and `ident`.
+//! Files with another filter are compared by other evidence ([`conversion`]). Settings of the repository's configuration about
+//! formats have no effect.
+//!
+//! Submodules and repositories within the workspace are never opened: a submodule's commit is read as text ([`gitlink`]), and
+//! changes inside of it are ignored.
 
 mod add;
 mod clone;
@@ -51,11 +53,11 @@ use error::GitError;
 use output::Output;
 use withheld::Withheld;
 
-/// Time to wait for another git's lock. A lock that stays longer is taken for one that a crash left.
+/// Time to wait for another git's lock. A crash probably left a lock that stays longer.
 const LOCKED: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Executes the command. Where another git holds a lock it is given a moment.
+/// Executes the command. Waits a moment for a lock that another git holds.
 pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds) -> Outcome {
     let until = Instant::now() + LOCKED;
     loop {
@@ -66,7 +68,7 @@ pub(crate) fn run(jail: &Jail, command: &Git, bounds: &Bounds) -> Outcome {
     }
 }
 
-/// What it would do, and what a consent to it is bound to. Changes nothing.
+/// Previews the command: its effect, and the states that consent to it is bound to. Changes nothing.
 pub(crate) fn preview(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<Preview, ToolFailure> {
     foresee(jail, command, bounds).map_err(Into::into)
 }
@@ -107,8 +109,8 @@ fn perform(
     Ok(None)
 }
 
-/// Checks that each path of a command which has found nothing is one of the work tree, the index or HEAD: a name that is wrong
-/// must not look like a file without changes.
+/// Checks that each path of a command without results is in the work tree, the index or HEAD: a misspelled name must not look like
+/// a file without changes.
 fn exist(repository: &Repository, jail: &Jail, command: &Git) -> Result<(), GitError> {
     let (Git::Diff { paths, .. } | Git::Log { paths, .. } | Git::Show { paths, .. }) = command else {
         return Ok(());
@@ -128,7 +130,7 @@ fn exist(repository: &Repository, jail: &Jail, command: &Git) -> Result<(), GitE
     Ok(())
 }
 
-/// The error, with its reason where that is a repository without all of its objects.
+/// Returns the error, with its reason if that is a repository without all of its objects.
 fn explained(repository: &Repository, error: GitError) -> GitError {
     let is_missing = matches!(&error, GitError::Library(message) if message.starts_with("object not found"));
     let is_partial = || repository.config().is_ok_and(|config| repository::is_partial(&config));
@@ -142,7 +144,7 @@ fn explained(repository: &Repository, error: GitError) -> GitError {
 fn foresee(jail: &Jail, command: &Git, bounds: &Bounds) -> Result<Preview, GitError> {
     sys::restrict_libgit2()?;
     let repository = repository::open()?;
-    // Whatever is made from here on is made in memory.
+    // From here on, new objects are made in memory.
     repository.odb()?.add_new_mempack_backend(FIRST)?;
     let mut output = Output::new(bounds.max_output_bytes);
     let bound = match command {

@@ -1,4 +1,4 @@
-//! Bounded text: what fits is kept, what does not is counted to the byte.
+//! Bounded text: it keeps the output that fits and counts the rest to the byte.
 
 use ops::GitResult;
 
@@ -15,13 +15,13 @@ impl Output {
         Self { text: String::new(), most: usize::try_from(most).unwrap_or(usize::MAX), omitted: 0 }
     }
 
-    /// Appends whole lines. Bytes that are not UTF-8 become U+FFFD; the limit and the count are of the text as shown.
+    /// Appends whole lines. Bytes that are not UTF-8 become U+FFFD; the limit and the count apply to the text as shown.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.push_str(&String::from_utf8_lossy(bytes));
     }
 
     pub(super) fn push_str(&mut self, text: &str) {
-        // Once something is missing, nothing may follow the gap.
+        // After a first omission nothing may follow the gap.
         let room = if self.omitted > 0 { 0 } else { self.most - self.text.len() };
         let kept = char_boundary(text, room);
         self.text.push_str(&text[..kept]);
@@ -32,7 +32,7 @@ impl Output {
         self.text.is_empty() && !self.is_cut()
     }
 
-    /// Whether something is left out already.
+    /// Returns true if something is left out already.
     pub(super) fn is_cut(&self) -> bool {
         self.omitted > 0
     }
@@ -42,7 +42,7 @@ impl Output {
     }
 }
 
-/// The largest boundary between characters that is not beyond `at`.
+/// Returns the largest boundary between characters up to `at`.
 fn char_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0)
 }

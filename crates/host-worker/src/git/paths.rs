@@ -1,10 +1,10 @@
-//! The paths of a git command: in `@project`, and none of git's own.
+//! Checks the paths of a git command: they must be in `@project`, and outside of git's own files.
 
 use jail::{Access, Mount, PathRefusal, Protection, SandboxPath};
 
 use super::error::GitError;
 
-/// The path relative to the work tree; empty for all of it.
+/// Returns the path relative to the work tree; empty for the whole work tree.
 pub(super) fn in_work_tree(path: &SandboxPath) -> Result<&str, GitError> {
     if path.mount() != Mount::Project {
         return Err(GitError::Forbidden(path.to_string()));
@@ -16,7 +16,7 @@ pub(super) fn in_work_tree(path: &SandboxPath) -> Result<&str, GitError> {
     }
 }
 
-/// Whether `path` is among these or beneath one of them. None means all.
+/// Returns true if `path` is one of these paths or beneath one. An empty list means all.
 pub(super) fn is_within(path: &[u8], limit_to: &[&str]) -> bool {
     let is_beneath = |limit: &&str| {
         let rest = path.strip_prefix(limit.as_bytes());

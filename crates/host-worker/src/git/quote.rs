@@ -1,6 +1,6 @@
-//! Paths as git's formats have them: as they are, or in double quotes with C escapes where they are unusual.
+//! Quotes paths as git does: unusual ones in double quotes with C escapes, the others not at all.
 
-/// The path, quoted when it has control characters, quotes, backslashes or bytes beyond ASCII.
+/// Returns the path, quoted if it has control characters, quotes, backslashes or bytes beyond ASCII.
 pub(crate) fn quoted(path: &[u8]) -> String {
     let is_usual = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     if path.iter().all(is_usual) {

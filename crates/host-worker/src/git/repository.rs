@@ -1,4 +1,4 @@
-//! Opening the workspace's repository, and no other.
+//! Opens the workspace's repository, and no other.
 
 use std::fs::{self, FileType};
 use std::io::Read as _;
@@ -15,11 +15,11 @@ pub(super) const WORKSPACE: &str = "/workspace";
 const DOT_GIT: &str = "/workspace/.git";
 
 const REDIRECTED: &str = "a redirection to another repository";
-/// Largest file of git's that is read, bytes.
+/// Largest file of git that is read, bytes.
 const LARGEST: u64 = 4 * 1024 * 1024;
 const REPOSITORY: &str = "/repository";
 
-/// Files that git reads before it does anything, each a place for a FIFO that hangs it or a link that leads away.
+/// Files that git reads first. In place of each, an agent could put a FIFO that blocks it or a link that leads away.
 const FILES: [&str; 14] = [
     "HEAD",
     "index",
@@ -38,24 +38,24 @@ const FILES: [&str; 14] = [
 ];
 const DIRECTORIES: [&str; 6] = ["objects", "objects/info", "objects/pack", "refs", "info", "logs"];
 const IN_WORK_TREE: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
-/// A linked work tree has such a file, and a submodule.
+/// A linked work tree and a submodule have such a file.
 const FILE: &str = "a file instead of a directory, as in a work tree of `git worktree` or a submodule, whose repository is \
                     elsewhere (a run on a clone of it has git)";
-/// Extensions of the format that need nothing of a reader, or that the library knows.
+/// Extensions of the format that a reader may ignore, or that the library knows.
 const KNOWN: [&str; 6] =
     ["noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees", "worktreeconfig"];
 /// Files that make a repository a part of another.
 const REDIRECTIONS: [&str; 2] = ["commondir", "gitdir"];
 
-/// Place of the repository.
+/// The place of the repository.
 struct Location {
-    /// HEAD and index.
+    /// Directory of HEAD and index.
     own: PathBuf,
-    /// Everything else; the same but for a linked work tree.
+    /// Directory of all else; differs from `own` only for a linked work tree.
     common: PathBuf,
 }
 
-/// Opens it, or says what is wrong with it.
+/// Opens the repository, or returns what is wrong with it.
 pub(super) fn open() -> Result<Repository, GitError> {
     let location = Location::find();
     location.check()?;
@@ -70,7 +70,7 @@ pub(super) fn open() -> Result<Repository, GitError> {
             location.check_bare(&config, &own)?;
         }
     }
-    // The directory itself and nothing above or beside it: with the workspace as start, a bare repository there would do.
+    // Opens exactly this directory: with the workspace as start, libgit2 would accept a bare repository there.
     let flags = RepositoryOpenFlags::NO_SEARCH | RepositoryOpenFlags::NO_DOTGIT;
     let repository =
         Repository::open_ext(&location.own, flags, [] as [&Path; 0]).map_err(|error| match error.code() {
@@ -82,7 +82,7 @@ pub(super) fn open() -> Result<Repository, GitError> {
 }
 
 impl Location {
-    /// The repository that was found when the run began, or the workspace's own.
+    /// Finds the linked work tree's repository, if the run began with one, or the workspace's own.
     fn find() -> Self {
         match location::linked() {
             Some(name) => Self {
@@ -97,7 +97,7 @@ impl Location {
         self.own != self.common
     }
 
-    /// A courtesy: names what would otherwise end as a hang or as a puzzling error.
+    /// Checks for files that would otherwise end as a hang or as a puzzling error. Safety does not depend on this.
     fn check(&self) -> Result<(), GitError> {
         match kind(&self.own) {
             None if self.is_linked() => return Err(self.refuse(&self.own, "gone")),
@@ -152,8 +152,9 @@ impl Location {
         Ok(())
     }
 
-    /// Refuses a work tree whose part of the repository leads to another one. libgit2 would take the name in `gitdir` for
-    /// the work tree, and its owner, so both are set and compared here.
+    /// Refuses a work tree whose part of the repository leads to another one.
+    ///
+    /// libgit2 would trust the name in `gitdir` for the work tree and its owner, so both are set and compared here.
     fn check_link(&self) -> Result<(), GitError> {
         let common = self.own.join("commondir");
         if read(&common).is_none_or(|text| text.trim_ascii_end() != b"../..") {
@@ -214,7 +215,7 @@ impl Location {
     }
 }
 
-/// Refuses a format that the library would misread or does not know, with what to do.
+/// Refuses a format that the library would misread or does not know, and names a remedy.
 pub(super) fn check_extensions(config: &Config) -> Result<(), GitError> {
     // As for git, an older format has none.
     if config.get_i32("core.repositoryformatversion").unwrap_or(0) < 1 {
@@ -249,7 +250,7 @@ pub(super) fn check_extensions(config: &Config) -> Result<(), GitError> {
     Ok(())
 }
 
-/// Returns whether the repository is a partial clone, which may lack objects that another repository has.
+/// Returns true if the repository is a partial clone, which may lack objects that another repository has.
 pub(super) fn is_partial(config: &Config) -> bool {
     let mut partial = config.get_entry("extensions.partialclone").is_ok();
     if let Ok(entries) = config.entries(Some("^remote\\..*\\.promisor$")) {
@@ -258,7 +259,7 @@ pub(super) fn is_partial(config: &Config) -> bool {
     partial
 }
 
-/// Returns whether another work tree of the repository has the branch, which would not follow a commit.
+/// Returns true if another work tree of the repository has the branch, which would not follow a commit.
 pub(super) fn is_checked_out_elsewhere(branch: &str) -> bool {
     let Some(own) = location::linked() else { return false };
     let common = Path::new(REPOSITORY);
@@ -274,13 +275,13 @@ pub(super) fn is_checked_out_elsewhere(branch: &str) -> bool {
     })
 }
 
-/// Returns whether the history of a linked work tree ends where the library does not know of it: it looks for that in the work
-/// tree's part of the repository.
+/// Returns true if the history of a linked work tree is shallow without the library's knowledge: libgit2 looks for `shallow` in the
+/// work tree's part of the repository.
 pub(super) fn is_shallow_elsewhere(repository: &Repository) -> bool {
     repository.is_worktree() && kind(&repository.commondir().join("shallow")).is_some()
 }
 
-/// The content of a regular file of git's; `None` where there is none.
+/// Returns the content of a regular file of git; `None` if there is none.
 pub(super) fn read(place: &Path) -> Option<Vec<u8>> {
     let metadata = fs::symlink_metadata(place).ok()?;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! `git show`: a commit with its changes, a tag, or a file or directory as a commit has it.
+//! Implements `git show`: a commit with its changes, a tag, or a file or directory as a commit has it.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use super::withheld::Withheld;
 
 /// Largest file that is read, bytes.
 const LARGEST: u64 = 64 * 1024 * 1024;
-/// Tags of tags that are followed, at most.
+/// Most tags of tags that are followed.
 const DEEPEST: usize = 16;
 
-/// Writes what `revision` names, or `file` in it.
+/// Writes the object that `revision` names, or `file` in it.
 pub(super) fn write(
     repository: &Repository,
     withheld: &Withheld<'_>,
@@ -69,7 +69,7 @@ fn describe(tag: &Tag<'_>, output: &mut Output) {
     output.push_str("\n");
 }
 
-/// What the tree of `object` has at `path`.
+/// Writes the entry at `path` of the object's tree.
 fn beneath(
     repository: &Repository,
     withheld: &Withheld<'_>,
@@ -88,11 +88,11 @@ fn beneath(
         _ => error.into(),
     })?;
     if entry.kind() == Some(ObjectType::Commit) {
-        // Of a submodule this repository has the commit's id and nothing else.
+        // A repository has only the commit's id of a submodule.
         output.push_str(&format!("Subproject commit {}\n", entry.id()));
         return Ok(());
     }
-    // Its size is known before it is read.
+    // Checks the size before it reads the file.
     let (size, kind) = repository.odb()?.read_header(entry.id())?;
     if kind == ObjectType::Blob {
         check(size as u64, &name)?;
@@ -100,7 +100,7 @@ fn beneath(
     content(&entry.to_object(repository)?, withheld, (&name, path), output)
 }
 
-/// A file as it is, or a directory as its names.
+/// Writes the content of a file, or the names in a directory.
 fn content(
     object: &Object<'_>,
     withheld: &Withheld<'_>,

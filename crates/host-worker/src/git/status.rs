@@ -1,4 +1,4 @@
-//! `git status --porcelain=v1 --branch`.
+//! Implements `git status --porcelain=v1 --branch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::quote::quoted;
 use super::withheld::Withheld;
 use super::{compare, diff};
 
-/// What one line says of a path: a letter for the index, one for the work tree, and another path where it came from.
+/// The state of a path: a letter for the index, one for the work tree, and the old path of a rename.
 struct Line {
     codes: [char; 2],
     from: Option<Vec<u8>>,
@@ -75,13 +75,13 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The path, quoted also when it has spaces: ` -> ` is between two of them.
+/// Returns the path, quoted also if it has spaces: ` -> ` separates two paths.
 fn name(path: &[u8]) -> String {
     let shown = quoted(path);
     if shown.contains(' ') && !shown.starts_with('"') { format!("\"{shown}\"") } else { shown }
 }
 
-/// Adds what one comparison found.
+/// Adds the result of one comparison.
 fn column(column: usize, delta: &DiffDelta<'_>, lines: &mut Lines) {
     let line = lines.entry(new_path(delta).to_vec()).or_insert_with(Line::new);
     line.codes[column] = letter(delta.status());
@@ -90,7 +90,7 @@ fn column(column: usize, delta: &DiffDelta<'_>, lines: &mut Lines) {
     }
 }
 
-/// What is announced is new in the work tree, and nothing in the index.
+/// Adds the announced files: new in the work tree, and unchanged in the index.
 fn announced(index: &Index, lines: &mut Lines) {
     for path in Marked::of(index).announced {
         let line = lines.entry(path).or_insert_with(Line::new);
@@ -100,7 +100,7 @@ fn announced(index: &Index, lines: &mut Lines) {
     }
 }
 
-/// An unmerged path has two letters of its own, whatever the comparisons found.
+/// Replaces the letters of unmerged paths, whatever the comparisons found.
 fn conflicts(index: &Index, lines: &mut Lines) -> Result<(), GitError> {
     for conflict in index.conflicts()? {
         let conflict = conflict?;
@@ -111,7 +111,7 @@ fn conflicts(index: &Index, lines: &mut Lines) -> Result<(), GitError> {
     Ok(())
 }
 
-/// Two letters, by the sides that have the path.
+/// Returns two letters, by the sides that have the path.
 fn sides(conflict: &IndexConflict) -> [char; 2] {
     match (conflict.ancestor.is_some(), conflict.our.is_some(), conflict.their.is_some()) {
         (true, false, false) => ['D', 'D'],
@@ -141,7 +141,7 @@ fn branch(repository: &Repository) -> Result<String, GitError> {
     }
 }
 
-/// `...origin/main [ahead 1, behind 2]`, or nothing when the branch follows none.
+/// Returns `...origin/main [ahead 1, behind 2]`; empty if the branch has no upstream.
 fn upstream(repository: &Repository, branch: &Branch<'_>, name: &str) -> Result<String, GitError> {
     let Some(local) = branch.get().target() else { return Ok(String::new()) };
     let full = format!("refs/heads/{name}");

@@ -1,4 +1,4 @@
-//! Paths that the profile's rules keep from the answers of git, which finds them without opening any by its name.
+//! Withholds paths that the profile's rules deny from the answers of git, which finds them without opening any by name.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use super::error::GitError;
 use super::formats::{new_path, old_path};
 use super::output::Output;
 
-/// The profile's rules for paths, and the number of changes or names that they have kept from the answer.
+/// The profile's rules for paths, and the number of changes or names that they have withheld.
 pub(super) struct Withheld<'j> {
     jail: &'j Jail,
     count: Cell<u64>,
@@ -20,17 +20,17 @@ impl<'j> Withheld<'j> {
         Self { jail, count: Cell::new(0) }
     }
 
-    /// Returns whether a change may be shown, and counts it if not.
+    /// Returns true if a change may be shown, and counts it if not.
     pub(super) fn shows(&self, delta: &DiffDelta<'_>) -> bool {
         self.counted([old_path(delta), new_path(delta)].into_iter().all(|path| self.permits(path)))
     }
 
-    /// Returns whether a path of the work tree may be shown, and counts it if not.
+    /// Returns true if a path of the work tree may be shown, and counts it if not.
     pub(super) fn shows_path(&self, path: &[u8]) -> bool {
         self.counted(self.permits(path))
     }
 
-    /// Refuses an object that has no path by which it can be judged.
+    /// Refuses an object without a path if the profile has rules for paths.
     pub(super) fn demand_path(&self) -> Result<(), GitError> {
         if !self.jail.has_rules() {
             return Ok(());
@@ -40,7 +40,7 @@ impl<'j> Withheld<'j> {
         ))
     }
 
-    /// Says how many were kept from the answer.
+    /// Writes how many were withheld.
     pub(super) fn note(&self, output: &mut Output) {
         if self.count.get() > 0 {
             output.push_str(&format!(

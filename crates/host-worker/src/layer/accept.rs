@@ -1,12 +1,12 @@
-//! Applying the changes of a layer to the directory beneath.
+//! Applies the changes of a layer to the directory beneath.
 //!
 //! ```text
-//! look at all of it ─► objections or obstacles? refuse ─► put what is new ─► remove what is gone
+//! look at all changes ─► objections or obstacles? refuse ─► put new files ─► remove deleted ones
 //! ```
 //!
-//! Each name is the old thing or the new one at every moment. Whoever ends this in the middle leaves some of the
-//! changes applied: those are no changes any more, and the next time goes on with the others. What is new comes before
-//! what goes, so that a file that was moved is never in neither place.
+//! Each name is the old file or the new one at every moment. An end in the middle leaves some of the changes applied. The next
+//! accept finds these applied and goes on with the others. New files are put before old ones are removed, so that a moved file is
+//! always in at least one place.
 
 use jail::{Dir, EntryName, FileKind, OpenError, excerpt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,14 +19,14 @@ use super::walk::{Change, Visitor, walk};
 use crate::sys;
 use host_launch::args::Since;
 
-/// Paths that a refusal names.
+/// Most paths that a refusal names.
 const NAMED: usize = 10;
-/// Paths that are named as left out.
+/// Most paths that are named as left out.
 const LEFT_OUT: usize = 1_000;
-/// What the owner needs to fill a directory.
+/// The mode that the owner needs to fill a directory.
 const WRITABLE: u32 = 0o700;
 
-/// Applies everything, or what can be applied with `force`.
+/// Applies everything; with `force`, everything that can be applied.
 pub(super) fn accept(
     changes: &Dir,
     beneath: &Dir,
@@ -47,7 +47,7 @@ pub(super) fn accept(
     Ok(AcceptRunResponse { run: None, applied: apply.applied, left_out: look.left_out })
 }
 
-/// What speaks against it.
+/// The objections and obstacles to applying the changes.
 #[derive(Default)]
 struct Look {
     against: u64,
@@ -81,14 +81,14 @@ impl Visitor for Look {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// What is new or different.
+    /// Puts new and changed files.
     Put,
     Remove,
-    /// Modes of directories, which may keep their own owner from writing in them.
+    /// Sets the modes of directories, which may keep their owner from writing in them.
     SetModes,
 }
 
-/// Whether the daemon that asked for this is gone.
+/// Returns true if the daemon that asked for this is gone.
 fn is_abandoned() -> bool {
     let channel = stdin();
     let mut polled = [PollFd::new(&channel, PollFlags::empty())];
@@ -102,7 +102,7 @@ struct Apply {
 }
 
 impl Apply {
-    /// Whether anything was done that counts.
+    /// Applies one change in its step. Returns true if that counts as a change.
     fn put(&self, change: &Change<'_>, name: &EntryName, beneath: &Dir) -> Result<bool, OpenError> {
         let mode = change.meta.mode;
         match (self.step, change.kind, change.meta.kind) {

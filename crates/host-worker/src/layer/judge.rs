@@ -1,4 +1,4 @@
-//! Whether a change is one, and what speaks against applying it.
+//! Judges if a name has changed, and lists the reasons against applying the change.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,11 +10,11 @@ use super::MAX_DEPTH;
 use super::names::names;
 use host_launch::args::Since;
 
-/// The bits that count: set-id bits and the sticky bit are never applied.
+/// The mode bits that are applied: never set-id bits or the sticky bit.
 const MODE: u32 = 0o777;
 const CHUNK: usize = 64 * 1024;
 
-/// What became of a name.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Added,
@@ -22,12 +22,12 @@ pub(super) enum Kind {
     Deleted,
 }
 
-/// What speaks against a change.
+/// The reasons against a change.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Judgement {
-    /// It is applied only when forced.
+    /// The change is applied only when forced.
     pub(super) objection: Option<&'static str>,
-    /// It cannot be applied.
+    /// The change cannot be applied.
     pub(super) obstacle: Option<&'static str>,
 }
 
@@ -40,23 +40,23 @@ pub(super) struct Judged<'a> {
     pub(super) beneath: Option<&'a Dir>,
 }
 
-/// Whether the name is one that the overlay has marked as gone.
+/// Returns true if the overlay has marked the name as deleted.
 pub(super) fn is_whiteout(changes: &Dir, name: &EntryName, meta: &Metadata) -> bool {
     meta.kind == FileKind::Device
         && statat(changes, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_rdev == 0)
 }
 
-/// Whether nothing of the directory beneath is seen in it.
+/// Returns true if the directory hides all of the directory beneath.
 pub(super) fn is_opaque(directory: &Dir) -> bool {
     fgetxattr(directory, "user.overlay.opaque", &mut [0_u8; 2][..]).is_ok_and(|length| length > 0)
 }
 
-/// Whether the file came from beneath, and is not one that the agent made.
+/// Returns true if the overlay copied the file up, so that the agent did not create it.
 fn was_copied_up(file: &File) -> bool {
     fgetxattr(file, "user.overlay.origin", &mut [0_u8; 256][..]).is_ok()
 }
 
-/// Whether a name is the same in both, as far as it would be applied. Two directories are when their modes are.
+/// Returns true if a name is the same in both, as far as it would be applied. Two directories are the same if their modes are.
 pub(super) fn is_same(
     changes: &Dir,
     beneath: Option<&Dir>,
@@ -96,7 +96,7 @@ fn same_content(changes: &Dir, beneath: &Dir, name: &EntryName) -> Option<bool> 
     }
 }
 
-/// What speaks against a change.
+/// Returns the reasons against a change.
 pub(super) fn judge(change: &Judged<'_>, since: Since) -> Judgement {
     let Some(name) = change.path.last() else { return Judgement::default() };
     let obstacle = match (change.kind, change.meta.kind) {
@@ -123,7 +123,7 @@ fn objection(change: &Judged<'_>, name: &EntryName, since: Since) -> Option<&'st
     }
     let changed = match (change.old, change.beneath) {
         (Some(old), Some(beneath)) if old.kind == FileKind::Directory => {
-            // Of two directories only the mode differs here; everything in them is judged by itself.
+            // Two directories differ here only in their modes; the names in them are judged one by one.
             let goes = change.kind == Kind::Deleted || change.meta.kind != FileKind::Directory;
             goes && beneath.open_dir(name).is_ok_and(|old| has_changed_below(&old, since, 0))
         }
@@ -140,8 +140,9 @@ fn objection(change: &Judged<'_>, name: &EntryName, since: Since) -> Option<&'st
     changed.then_some("the directory beneath has changed here since the run began")
 }
 
-/// Hooks, configuration and redirections of a repository, at any level: what they say is done on the host, with all
-/// that its user may do.
+/// Returns true for hooks, configuration and redirections of a repository, at any level.
+///
+/// Git obeys them on the host, with all the rights of its user.
 fn is_obeyed_by_git(change: &Judged<'_>) -> bool {
     let is = |name: &EntryName, any: &[&str]| {
         any.iter().any(|any| name.as_bytes().eq_ignore_ascii_case(any.as_bytes()))
@@ -149,7 +150,7 @@ fn is_obeyed_by_git(change: &Judged<'_>) -> bool {
     let Some(at) = change.path.iter().rposition(|name| is(name, &[".git"])) else { return false };
     let below = &change.path[at + 1..];
     match below {
-        // A repository that goes, and a `.git` that leads elsewhere.
+        // The removal of a repository, and a `.git` that leads elsewhere.
         [] => change.kind == Kind::Deleted || change.meta.kind != FileKind::Directory,
         _ if change.kind != Kind::Deleted && change.meta.kind == FileKind::Symlink => true,
         [first, rest @ ..] => {
@@ -160,7 +161,7 @@ fn is_obeyed_by_git(change: &Judged<'_>) -> bool {
     }
 }
 
-/// Whether anything in the directory is newer than the run. What cannot be looked at counts as new.
+/// Returns true if anything in the directory is newer than the run. Unreadable names count as new.
 fn has_changed_below(directory: &Dir, since: Since, depth: usize) -> bool {
     if depth >= MAX_DEPTH || own_change(directory).is_none_or(|changed| changed >= since.time) {
         return true;
@@ -175,7 +176,7 @@ fn has_changed_below(directory: &Dir, since: Since, depth: usize) -> bool {
     })
 }
 
-/// When the directory itself was last changed: a name in it, or its mode.
+/// Returns when the directory itself was last changed: a name in it, or its mode.
 fn own_change(directory: &Dir) -> Option<(i64, u32)> {
     let handle =
         openat(directory, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;

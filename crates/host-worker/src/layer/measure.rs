@@ -1,14 +1,14 @@
-//! What the files of a workspace take.
+//! Measures the size of the files of a workspace.
 
 use jail::{Dir, FileKind};
 
 use super::MAX_DEPTH;
 use super::names::names;
 
-/// Files that are looked at.
+/// Most files that are counted.
 const MOST: u64 = 1_000_000;
 
-/// The sum of the files' lengths, bytes, as far as they can be seen.
+/// Returns the sum of the files' lengths in bytes, as far as they can be read.
 pub(super) fn measure(top: &Dir) -> u64 {
     let mut left = MOST;
     below(top, 0, &mut left)

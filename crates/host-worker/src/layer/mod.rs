@@ -1,18 +1,18 @@
-//! The changes of an overlay, in the jail: what they are, and applying them to the directory beneath.
+//! Reports the changes of an overlay, in the jail, and applies them to the directory beneath.
 //!
-//! An overlay keeps what an agent changed in a directory of its own, in the kernel's notation:
+//! An overlay keeps an agent's changes in a separate directory, in the kernel's notation:
 //!
-//! - a file, link or directory stands for itself, and hides what is beneath;
-//! - a character device 0:0 says that the name is gone;
-//! - `user.overlay.opaque=y` on a directory says that nothing beneath it is seen.
+//! - a file, link or directory is part of the result, and hides the same name beneath;
+//! - a character device 0:0 marks a deleted name;
+//! - `user.overlay.opaque=y` on a directory hides everything beneath it.
 //!
-//! There are no redirects and no files that are only metadata: the daemon mounts without them. What the agent made is
-//! hostile all the same, and so may be what is beneath. Everything here is done name by name on open directories,
-//! follows no link, opens nothing but regular files and directories, and runs as the owner of the directory beneath, so
-//! that a layer can do nothing to it that its owner could not.
+//! There are no redirects and no files that are only metadata: the daemon mounts without them. The agent's files are hostile all
+//! the same, and so may be the files beneath. All code here works name by name on open directories, follows no link, and opens only
+//! regular files and directories. It runs as the owner of the directory beneath, so that a layer can do nothing to it that its
+//! owner could not.
 //!
-//! `/changes` is the layer, read-only. `/source` is the directory beneath where it is only looked at, and `/workspace`
-//! where the changes go.
+//! `/changes` is the layer, read-only. The directory beneath is `/source` when it is only read, and `/workspace` when changes are
+//! applied to it.
 
 mod accept;
 mod judge;
@@ -34,12 +34,12 @@ use thiserror::Error;
 
 use host_launch::args::Since;
 
-/// Levels of directories that are entered.
+/// Most levels of directories that are entered.
 const MAX_DEPTH: usize = 128;
-/// Largest file that is answered with, bytes.
+/// Largest file in an answer, bytes.
 const MOST_READ: u64 = 8192;
 
-/// Why the changes could not be looked at or applied; fit for whoever asked.
+/// The reason why the changes could not be read or applied, fit for the caller.
 #[derive(Debug, Error)]
 pub(crate) enum LayerFailure {
     #[error("cannot open the layer: {0}")]
@@ -56,28 +56,28 @@ pub(crate) enum LayerFailure {
     Interrupted { applied: u64, error: OpenError },
 }
 
-/// Answers with what changed.
+/// Answers with the changes.
 pub(crate) fn diff(since: Since, most: u32) -> Result<(), LayerFailure> {
     let (changes, beneath) = (open("/changes")?, open("/source")?);
     let report = report::report(&changes, &beneath, since, most)?;
     answer(&report.encode_to_vec())
 }
 
-/// Applies the changes, and answers with what was done.
+/// Applies the changes, and answers with the result.
 pub(crate) fn accept(since: Since, force: bool) -> Result<(), LayerFailure> {
     let (changes, beneath) = (open("/changes")?, open("/workspace")?);
     let done = accept::accept(&changes, &beneath, since, force)?;
     answer(&done.encode_to_vec())
 }
 
-/// Answers with what the files of a workspace take.
+/// Answers with the size of the files of a workspace.
 pub(crate) fn measure() -> Result<(), LayerFailure> {
     let size_bytes = measure::measure(&open("/source")?);
     let measured = wire::v1::KeptWorkspace { size_bytes: Some(size_bytes), ..Default::default() };
     answer(&measured.encode_to_vec())
 }
 
-/// Answers with the content of a small file, which no link leads to.
+/// Answers with the content of a small file. Follows no link.
 pub(crate) fn read(path: &str) -> Result<(), LayerFailure> {
     let refused = || LayerFailure::NoFile;
     let mut names = path.split('/').map(|name| EntryName::new(name.as_bytes()));
@@ -95,7 +95,7 @@ pub(crate) fn read(path: &str) -> Result<(), LayerFailure> {
     answer(&content.encode_to_vec())
 }
 
-/// Makes the directory for reflogs, as git does with the first of them.
+/// Creates the directory for reflogs, as git does with the first reflog.
 pub(crate) fn make_logs() -> Result<(), LayerFailure> {
     match rustix::fs::mkdir("/workspace/logs", Mode::from_raw_mode(0o777)) {
         Ok(()) | Err(Errno::EXIST) => answer(&[]),
@@ -104,11 +104,11 @@ pub(crate) fn make_logs() -> Result<(), LayerFailure> {
 }
 
 fn open(at: &str) -> Result<Dir, LayerFailure> {
-    // Which mount it is called after makes no difference here: no message names it but by its relative path.
+    // The mount's name makes no difference here: messages have relative paths only.
     Ok(Root::open(Mount::Project, Path::new(at))?.top()?)
 }
 
-/// The daemon reads until the end of the channel.
+/// Writes the answer. The daemon reads until the end of the channel.
 fn answer(bytes: &[u8]) -> Result<(), LayerFailure> {
     let mut channel = std::fs::File::from(rustix::io::dup(stdin()).map_err(io::Error::from)?);
     Ok(channel.write_all(bytes)?)

@@ -1,8 +1,8 @@
-//! Looking at a directory, which may change meanwhile.
+//! Reads a directory that may change meanwhile.
 
 use jail::{Dir, EntryName, Metadata, OpenError, OpenErrorKind};
 
-/// The names in a directory, sorted, without those of things that were never complete.
+/// Returns the sorted names in a directory, without temporary files, which were never complete.
 pub(super) fn names(dir: &Dir) -> Result<Vec<EntryName>, OpenError> {
     let names = dir.entries()?.map(|entry| Ok(entry?.name));
     let mut names = names.collect::<Result<Vec<_>, OpenError>>()?;
@@ -11,7 +11,7 @@ pub(super) fn names(dir: &Dir) -> Result<Vec<EntryName>, OpenError> {
     Ok(names)
 }
 
-/// The meaning of a name, if it has one.
+/// Returns the file of a name, if there is one.
 pub(super) fn found(dir: &Dir, name: &EntryName) -> Result<Option<Metadata>, OpenError> {
     match dir.metadata(name) {
         Ok(meta) => Ok(Some(meta)),

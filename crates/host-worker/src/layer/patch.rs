@@ -1,4 +1,4 @@
-//! One change as a unified diff with git's headers, for people, `git apply` and `patch -p1`.
+//! Writes one change as a unified diff with git's headers, for people, `git apply` and `patch -p1`.
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -13,17 +13,17 @@ use crate::git::quoted;
 
 /// Longest file that is shown.
 const MOST: u64 = 1024 * 1024;
-/// After this the diff is right but not the shortest.
+/// Time for the shortest diff. After this the diff is right but may be longer.
 const TIME: Duration = Duration::from_millis(500);
 const CONTEXT: usize = 3;
 
 struct Side {
     mode: &'static str,
-    /// None: not text, or too long to show.
+    /// `None`: not text, or too long to show.
     text: Option<String>,
 }
 
-/// The diff; empty for what has none, such as directories.
+/// Returns the diff; empty for a change that has none, such as a directory's.
 pub(super) fn of(change: &Change<'_>) -> String {
     let Some(name) = change.name() else { return String::new() };
     let old = change.old.zip(change.beneath).and_then(|(meta, beneath)| side(beneath, name, &meta));
@@ -34,7 +34,7 @@ pub(super) fn of(change: &Change<'_>) -> String {
     let path: Vec<u8> = change.path.iter().map(EntryName::as_bytes).collect::<Vec<_>>().join(&b'/');
     match (old, new) {
         (None, None) => String::new(),
-        // A link instead of a file, or the reverse: one goes and one comes.
+        // A link instead of a file, or the reverse: one is removed and one is created.
         (Some(old), Some(new)) if (old.mode == LINK) != (new.mode == LINK) => {
             [one(&path, Some(&old), None), one(&path, None, Some(&new))].concat()
         }
@@ -82,7 +82,7 @@ fn one(path: &[u8], old: Option<&Side>, new: Option<&Side>) -> String {
     diff.push_str(&header);
     let from = if old.is_some() { a } else { "/dev/null".to_owned() };
     let to = if new.is_some() { b } else { "/dev/null".to_owned() };
-    // No side is an empty text.
+    // A missing side is an empty text.
     let lines = |side: Option<&Side>| side.map_or(Some(String::new()), |side| side.text.clone());
     let (Some(before), Some(after)) = (lines(old), lines(new)) else {
         let _ = writeln!(diff, "Binary files {from} and {to} differ");

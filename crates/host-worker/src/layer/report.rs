@@ -1,4 +1,4 @@
-//! What changed, as the API tells it: bounded, in the order of the paths.
+//! Reports the changes to the API: bounded, in the order of the paths.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use super::patch;
 use super::walk::{Change, Visitor, walk};
 use host_launch::args::Since;
 
-/// How many changes a report names.
+/// Most changes that a report names.
 const MOST_CHANGES: usize = 10_000;
-/// Bytes that the paths in a report may take.
+/// Most bytes that the paths in a report may have.
 const MOST_PATH_BYTES: usize = 1024 * 1024;
-/// Files that did not fit, after which no other is tried.
+/// Diffs that did not fit, after which no further one is tried.
 const MISFITS: u32 = 100;
-/// After this, files are only named.
+/// Time after which files are only named.
 const TIME: Duration = Duration::from_secs(20);
 
-/// Everything that changed, with a diff of at most `most` bytes.
+/// Returns all changes, with a diff of at most `most` bytes.
 pub(super) fn report(
     changes: &Dir,
     beneath: &Dir,
@@ -59,7 +59,7 @@ impl Visitor for Report {
             self.response.truncated = true;
             return Ok(true);
         }
-        // Whole or not at all: what is cut in the middle is no patch.
+        // Whole or not at all: a truncated diff cannot be applied.
         let text = patch::of(change);
         if self.response.unified_diff.len() + text.len() <= self.most {
             self.response.unified_diff.push_str(&text);

@@ -1,4 +1,4 @@
-//! Walking a layer beside the directory beneath it, and saying of each name what became of it.
+//! Walks a layer beside the directory beneath it, and finds the change of each name.
 
 use jail::{Dir, EntryName, FileKind, Metadata, OpenError, OpenErrorKind};
 
@@ -7,17 +7,17 @@ use super::judge::{self, Judgement, Kind};
 use super::names::{found, names};
 use host_launch::args::Since;
 
-/// A name that is different.
+/// A name that differs.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
-    /// From the top; names as the file system has them.
+    /// Path from the top; names as the file system has them.
     pub(super) path: &'a [EntryName],
     pub(super) kind: Kind,
-    /// As it is in the layer; of a deleted name, as it is beneath.
+    /// The file in the layer; for a deleted name, the file beneath.
     pub(super) meta: Metadata,
-    /// As it is beneath.
+    /// The file beneath.
     pub(super) old: Option<Metadata>,
-    /// The directory in the layer. Of a name that is gone because its directory is opaque, there is none there.
+    /// The directory in the layer. A name that an opaque directory hides has no entry there.
     pub(super) changes: &'a Dir,
     /// The directory beneath, unless it is new.
     pub(super) beneath: Option<&'a Dir>,
@@ -29,28 +29,28 @@ impl Change<'_> {
         self.path.last()
     }
 
-    /// The path as the API shows it.
+    /// Returns the path as the API shows it.
     pub(super) fn shown(&self) -> String {
         self.path.iter().map(EntryName::shown).collect::<Vec<_>>().join("/")
     }
 }
 
 pub(super) trait Visitor {
-    /// Of a change. Returns whether to look into a directory that is new.
+    /// Visits a change. Returns true if the walk should enter a new directory.
     fn change(&mut self, change: &Change<'_>) -> Result<bool, OpenError>;
 
-    /// That a directory of both is about to be walked.
+    /// Announces the walk of a directory that both sides have.
     fn enter(&mut self, _beneath: &Dir) -> Result<(), OpenError> {
         Ok(())
     }
 
-    /// That all of it was.
+    /// Announces the end of that walk.
     fn leave(&mut self, _beneath: &Dir) -> Result<(), OpenError> {
         Ok(())
     }
 }
 
-/// Tells the visitor of every change, in the order of the paths' bytes.
+/// Visits every change, in the order of the paths' bytes.
 pub(super) fn walk(
     changes: &Dir,
     beneath: &Dir,
@@ -116,7 +116,7 @@ impl<V: Visitor> Walk<'_, V> {
         Ok(())
     }
 
-    /// What is in `name`, when it is a directory.
+    /// Walks the contents of `name`, if it is a directory.
     fn below(
         &mut self,
         changes: &Dir,
@@ -130,11 +130,11 @@ impl<V: Visitor> Walk<'_, V> {
         }
         let inner = match changes.open_dir(name) {
             Ok(inner) => inner,
-            // Said of the directory itself.
+            // Already reported for the directory itself.
             Err(OpenError { kind: OpenErrorKind::PermissionDenied, .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        // It may have been made, or put in the place of something else, just now.
+        // The directory may have been created, or have replaced another file, just now.
         let is_there = beneath.is_some_and(|beneath| {
             old.is_some_and(|old| old.kind == FileKind::Directory)
                 || beneath.metadata(name).is_ok_and(|meta| meta.kind == FileKind::Directory)

@@ -1,5 +1,5 @@
-//! Landlock, the second wall behind the pivoted root: files only beneath the mounts, no network, no signals and no
-//! abstract sockets outside. What the kernel lacks of it is left out and reported.
+//! Restricts the process by Landlock, the second barrier after the pivoted root: files only beneath the mounts, no network, no
+//! signals and no abstract sockets outside. Features that the kernel lacks are left out and reported.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,10 +13,10 @@ use host_launch::Landlock;
 use host_launch::args::Place;
 
 const ABI_WANTED: ABI = ABI::V6;
-/// Without this it is no wall to stand alone: moves between directories and truncation.
+/// The lowest version that suffices as the only barrier: it covers moves between directories and truncation.
 const ABI_NEEDED: ABI = ABI::V3;
 
-/// Restricts this process to `places` and to `writable` parts of them, which are mounted in the root by now.
+/// Restricts this process to `places` and to their `writable` parts, which are mounted in the root by now.
 pub(super) fn restrict(places: &[Place], writable: &[String]) -> Result<Landlock, SetupError> {
     let open = |(path, writes): (String, bool)| Ok((PathFd::new(path)?, writes));
     let places = places.iter().map(|place| (format!("/{}", place.name()), place.is_writable()));
@@ -25,7 +25,7 @@ pub(super) fn restrict(places: &[Place], writable: &[String]) -> Result<Landlock
     opened.and_then(|opened| apply(opened, CompatLevel::BestEffort)).map_err(fault)
 }
 
-/// The same as the only wall, which must be there: an error where the kernel has none that is high enough.
+/// Restricts this process by Landlock as the only barrier. Returns an error if the kernel's Landlock is too old.
 pub(super) fn restrict_alone(places: &[(Place, OwnedFd)]) -> Result<Landlock, SetupError> {
     let opened = places.iter().map(|(place, directory)| (directory, place.is_writable()));
     apply(opened, CompatLevel::HardRequirement).map_err(fault)

@@ -1,4 +1,4 @@
-//! Resource limits: generous for the host worker, tight for each operation's own process.
+//! Sets resource limits: generous for the host worker, tight for each operation's process.
 
 use std::io;
 use std::time::Instant;
@@ -11,13 +11,14 @@ use host_launch::args::Task;
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
-/// Largest file that an operation can make, but for a transfer.
+/// Largest file that an operation can create, except a transfer.
 const FILE_SIZE: u64 = 256 * MIB;
 /// Largest file that a clone, an accept or a transfer can copy: a repository may be one pack.
 const PACK_SIZE: u64 = 64 * GIB;
 
-/// Limits of the process that serves, inherited by all others. None on processes: the kernel counts those per user,
-/// and the owner may have many elsewhere.
+/// Limits the process that serves; all others inherit the limits.
+///
+/// Sets no limit on processes: the kernel counts those per user, and the owner may have many elsewhere.
 pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
     let file_size = match task {
         Task::Clone { .. } | Task::Accept(..) | Task::Serve { .. } => PACK_SIZE,
@@ -37,22 +38,22 @@ pub(super) fn restrict_host_worker(task: &Task) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// Memory of the process of one operation.
+/// Limits the memory of an operation's process.
 pub(crate) fn limit_memory() -> io::Result<()> {
     limit(Resource::As, 512 * MIB)
 }
 
-/// Largest file of the process of one operation. A transfer has the bound of its profile.
+/// Limits the size of the files of an operation's process. A transfer has the bound of its profile instead.
 pub(crate) fn limit_file_size() -> io::Result<()> {
     limit(Resource::Fsize, FILE_SIZE)
 }
 
-/// The process of one operation starts no other, and no thread. For root's own, the filter alone holds that.
+/// Keeps an operation's process from starting processes and threads. For root, only the filter does.
 pub(crate) fn forbid_tasks() -> io::Result<()> {
     limit(Resource::Nproc, 0)
 }
 
-/// The process ends itself a little after `deadline`, should nobody else do it.
+/// Has the process end itself a little after `deadline`, in case the host worker does not.
 pub(crate) fn limit_time(deadline: Instant) -> io::Result<()> {
     let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().saturating_add(2);
     limit(Resource::Cpu, seconds)?;

@@ -1,4 +1,4 @@
-//! The repository of a linked work tree in the jail: read-only, with the parts on it that git writes for this work tree.
+//! Mounts the repository of a linked work tree in the jail: read-only, but for the parts that git writes for this work tree.
 //!
 //! ```text
 //!  /repository                      read only: config, hooks, info, packed-refs, other work trees
@@ -7,8 +7,8 @@
 //!      commondir  gitdir  config.worktree   read only
 //! ```
 //!
-//! Trust boundary: other runs may write the repository. Each part is opened beneath it and through no link. A part that
-//! cannot be opened so stays read-only with the rest, and git operations that need it fail.
+//! Trust boundary: other runs may write the repository. Each part is opened beneath it and through no link. A part that cannot be
+//! opened so stays read-only with the rest, and git operations that need it fail.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -19,12 +19,12 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use crate::sys;
 use host_launch::args::Place;
 
-/// Files that say where the repository is, or configure it.
+/// Files that locate or configure the repository.
 const FIXED: [&str; 3] = ["commondir", "gitdir", "config.worktree"];
 
 /// Mounts the parts onto the repository, which is mounted in `root`. Returns the paths of the writable ones.
 pub(super) fn mount_parts(root: &OwnedFd, work_tree: &str) -> Result<Vec<String>, std::io::Error> {
-    // Beside the attributes that the repository's mount has already.
+    // In addition to the attributes that the repository's mount has already.
     let read_only = libc::MOUNT_ATTR_RDONLY;
     let repository = Place::Repository.name();
     let top = open(root, repository, OFlags::DIRECTORY)?;
@@ -46,7 +46,7 @@ pub(super) fn mount_parts(root: &OwnedFd, work_tree: &str) -> Result<Vec<String>
     Ok(writable)
 }
 
-/// The files of a work tree that nothing may write; `None` where one is not as git makes it.
+/// Opens the files of a work tree that must stay unwritable; `None` if one is not as git makes it.
 fn fixed(own: &OwnedFd) -> Option<Vec<(&'static str, OwnedFd)>> {
     let mut found = Vec::new();
     for name in FIXED {
@@ -67,7 +67,7 @@ fn open(at: &OwnedFd, path: &str, kind: OFlags) -> Result<OwnedFd, Errno> {
     openat2(at, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC | kind, Mode::empty(), resolve)
 }
 
-/// The copy has the attributes that the repository's mount has so far.
+/// Clones the mount, with the attributes that the repository's mount has so far.
 fn clone(part: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;

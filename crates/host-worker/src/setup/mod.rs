@@ -1,6 +1,6 @@
-//! The jail: what a process gives up before it touches anything that an agent wrote.
+//! Sets up the jail: a process gives up its rights here before it touches a file that an agent wrote.
 //!
-//! The order matters, and each step needs what a later one takes away:
+//! Each step needs rights that a later one removes, so the order matters:
 //!
 //! 1. clone the mounts from the handles, enter new mount, network, ipc, uts and pid namespaces (and, without root, a
 //!    user namespace);
@@ -8,8 +8,8 @@
 //! 3. limits; bounding set, groups, gid, uid, capabilities, `no_new_privs`, non-dumpable;
 //! 4. Landlock where the kernel has it, seccomp last.
 //!
-//! Only then does the caller fork: the child is pid 1 of the new pid namespace and inherits all of it. Any step but
-//! Landlock that fails ends the process, unless the operator accepts the one weaker form, which `weaker` describes.
+//! Only then does the caller fork: the child is pid 1 of the new pid namespace and inherits all of it. Any step but Landlock that
+//! fails ends the process, unless the operator accepts the one weaker form, which `weaker` describes.
 
 mod landlock;
 mod limits;
@@ -64,7 +64,7 @@ pub(crate) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
     if args.accepts == Some(WeakerForm::LandlockOnly) && weaker::is_needed(args, handles)? {
         return weaker::enter(args, handles);
     }
-    // Compiled first: a filter that cannot be built should not be found out half-way.
+    // Compiled first: a filter that cannot be built must not fail half-way.
     let filters = seccomp::filters()?;
     let (namespaces, trees) = namespaces::enter(args, handles)?;
     let work_tree = match &args.task {

@@ -1,4 +1,4 @@
-//! The jail's file tree: an empty tmpfs as root, the run's mounts in it, nothing of the host reachable.
+//! Builds the jail's file tree: an empty tmpfs as root, with the run's mounts in it. No other file of the host is reachable.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,18 +16,19 @@ use host_launch::args::Place;
 
 const HARMLESS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
 
-/// Makes `trees` (of `places`, in order) all that there is. Returns the writable parts of the repository whose linked work
-/// tree of this name the workspace is.
+/// Makes `trees` (of `places`, in order) the whole file tree.
+///
+/// If the workspace is the linked work tree `work_tree`, returns the writable parts of its repository.
 pub(super) fn pivot(
     places: &[Place],
     trees: Vec<OwnedFd>,
     work_tree: &str,
 ) -> Result<Vec<String>, SetupError> {
-    // Whatever this namespace does must not reach the one it was copied from, nor the other way round.
+    // Mounts of this namespace must not reach the one it was copied from, nor the other way round.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(step("making mounts private"))?;
     for (place, tree) in places.iter().zip(&trees) {
-        // A repository is read-only as soon as its writable parts are mounted.
+        // A repository becomes read-only once its writable parts are mounted.
         let is_writable = place.is_writable() || *place == Place::Repository;
         let read_only = if is_writable { 0 } else { libc::MOUNT_ATTR_RDONLY };
         let no_links = if follows_links(*place) { 0 } else { libc::MOUNT_ATTR_NOSYMFOLLOW };
@@ -55,8 +56,10 @@ pub(super) fn pivot(
     Ok(writable)
 }
 
-/// What an agent can write has links that nobody follows by accident, libgit2 least of all: what follows one on purpose does
-/// so by itself, one name at a time (`jail::follow`). A source to clone is the operator's.
+/// Returns true if the kernel may follow links in this place.
+///
+/// An agent can write links, which libgit2 above all must not follow by accident. Code that follows one on purpose does so itself,
+/// one name at a time (`jail::follow`). A source to clone belongs to the operator.
 fn follows_links(place: Place) -> bool {
     place == Place::Source
 }
@@ -73,7 +76,7 @@ fn empty_root() -> Result<OwnedFd, Errno> {
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Puts the new root over `/`, the one directory that every host has, and exchanges the two.
+/// Mounts the new root over `/`, the one directory that every host has, and exchanges the two.
 fn enter(root: &OwnedFd) -> Result<(), Errno> {
     move_mount(root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     fchdir(root)?;

@@ -1,7 +1,7 @@
-//! New namespaces, and the mounts cloned into them.
+//! Creates new namespaces, and clones the mounts into them.
 //!
-//! Root clones its mounts *before* it leaves the old mount namespace, where the handles are valid. Without root that
-//! is not allowed; there the handles' paths are opened again inside the new namespaces and compared with the handles.
+//! Root clones its mounts *before* it leaves the old mount namespace, where the handles are valid. The kernel does not allow that
+//! without root; then the handles' paths are opened again inside the new namespaces and compared with the handles.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,7 +28,7 @@ const NEW: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWPID)
     .union(UnshareFlags::NEWCGROUP);
 
-/// Enters them. Returns detached copies of the mounts at `handles`, without anything mounted beneath them.
+/// Enters new namespaces. Returns detached copies of the mounts at `handles`, without the mounts beneath them.
 pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<(Namespaces, Vec<OwnedFd>), SetupError> {
     match handles.iter().map(clone_tree).collect::<Result<Vec<_>, _>>() {
         Ok(trees) => {
@@ -73,7 +73,7 @@ pub(super) fn paths(handles: &[OwnedFd]) -> Result<Vec<PathBuf>, SetupError> {
     handles.iter().map(path).collect::<Result<_, Errno>>().map_err(step("reading /proc"))
 }
 
-/// Opens a handle's directory by its path: the same one, or an error.
+/// Opens a handle's directory by its path. Returns an error if it is not the same directory.
 pub(super) fn open_again(handle: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let again = open(path, flags, Mode::empty())?;
@@ -88,7 +88,7 @@ fn map_ids(uid: u32, gid: u32) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
-/// Not recursive: what is mounted beneath a workspace is not part of it.
+/// Clones the mount at a handle. Not recursive: a mount beneath a workspace is not part of it.
 fn clone_tree(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;

@@ -1,4 +1,4 @@
-//! Becoming the workspace's owner with no privilege left and no way back.
+//! Gives this process the identity of the workspace's owner, with no privilege left and no way back.
 
 use rustix::fs::{Gid, Mode, Uid};
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use rustix::thread::{
 use super::{SetupError, step};
 use host_launch::Namespaces;
 
-/// Drops everything. An owner of uid 0 is allowed: a root without capabilities owns its files and no more.
+/// Drops all privileges. An owner of uid 0 is allowed: a root without capabilities has only the rights of a file's owner.
 pub(super) fn drop_all(uid: Uid, gid: Gid, namespaces: Namespaces) -> Result<(), SetupError> {
     empty_bounding_set().map_err(step("emptying the bounding set"))?;
     set_capabilities_secure_bits(
@@ -40,9 +40,9 @@ pub(super) fn drop_all(uid: Uid, gid: Gid, namespaces: Namespaces) -> Result<(),
     Ok(())
 }
 
-/// The same without the privilege to do it: of a process that has none to speak of, or a few in a container.
+/// Drops the privileges of a process that has none, or a few in a container, and may not change its identity.
 pub(super) fn drop_what_there_is() -> Result<(), SetupError> {
-    // Nothing is executed any more, so that this bounds nothing that is not bounded already.
+    // A failure is harmless: this process executes no further program, which alone the bounding set would limit.
     let _ = empty_bounding_set();
     let none = CapabilitySet::empty();
     let dropped = clear_ambient_capability_set()
@@ -62,7 +62,7 @@ fn empty_bounding_set() -> Result<(), Errno> {
         match capability_is_in_bounding_set(capability) {
             Ok(true) => remove_capability_from_bounding_set(capability)?,
             Ok(false) => {}
-            // Beyond the last capability that this kernel knows.
+            // After the last capability that this kernel knows.
             Err(Errno::INVAL) => break,
             Err(errno) => return Err(errno),
         }

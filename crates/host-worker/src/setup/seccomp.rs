@@ -1,12 +1,12 @@
-//! The system calls that the host worker may make.
+//! Filters the system calls of the host worker.
 //!
-//! An allow list: what is not on it answers EPERM, so that a library which merely tries something goes on. On top of it
-//! a list of calls that nothing here makes by mistake (running a program, tracing, mounting, loading code into the
-//! kernel): these end the process.
+//! The filter is an allow list. Any other call returns EPERM, so that a library which merely tries something goes on. A second list
+//! has calls that no code here makes by mistake (running a program, tracing, mounting, loading code into the kernel): these end the
+//! process.
 //!
-//! `clone3` takes its flags from memory, where no filter sees them. It does not exist, so that the C library uses `clone`,
-//! which has them in a register. The process of one operation gets a further filter, under which it can neither start a
-//! process or a thread nor signal another process, before it reads the first byte that an agent wrote.
+//! `clone3` takes its flags from memory, where no filter sees them. The filter reports it as missing, so that the C library uses
+//! `clone`, which has them in a register. The process of one operation gets a further filter before it reads the first byte that an
+//! agent wrote. Under it the process can neither start a process or a thread nor signal another process.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ use super::SetupError;
 pub(crate) struct Filter(BpfProgram);
 
 impl Filter {
-    /// Puts it in force for this process, which has one thread, for good.
+    /// Installs the filter for good, for this process, which has one thread.
     pub(crate) fn install(&self) -> io::Result<()> {
         apply_filter(&self.0).map_err(io::Error::other)
     }
@@ -30,17 +30,17 @@ impl Filter {
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// The filters of the host worker, to be installed in order.
+/// Returns the filters of the host worker, to be installed in this order.
 pub(super) fn filters() -> Result<[Filter; 3], SetupError> {
     Ok([
         compile(deadly(), SeccompAction::Allow, SeccompAction::KillProcess)?,
         compile(allowed().map_err(fault)?, SeccompAction::Errno(EPERM), SeccompAction::Allow)?,
-        // Behind the list, which has no such call: of several errors the kernel returns that of the latest filter.
+        // After the allow list, which lacks this call: of several errors the kernel returns that of the latest filter.
         compile(unconditional(&[libc::SYS_clone3]), SeccompAction::Allow, SeccompAction::Errno(ENOSYS))?,
     ])
 }
 
-/// The additional filter of one operation's process.
+/// The additional filter of an operation's process.
 #[derive(Debug)]
 pub(crate) struct ChildFilter(Filter);
 
@@ -50,7 +50,7 @@ impl ChildFilter {
         Ok(Self(compile(unconditional(FOR_THE_HAND_ALONE), SeccompAction::Allow, refused)?))
     }
 
-    /// From here on this process, which has one thread, can make no other and start or signal no other process.
+    /// Keeps this process, which has one thread, from starting a thread or a process and from signalling one.
     pub(crate) fn forbid_processes(&self) -> io::Result<()> {
         self.0.install()
     }
@@ -94,7 +94,7 @@ fn allowed() -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// Argument `index` has none of the bits of `mask`.
+/// Returns the rule that argument `index` has none of the bits of `mask`.
 fn without(index: u8, mask: u64) -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(index, Len::Qword, Cmp::MaskedEq(mask), 0)?])
 }
@@ -145,7 +145,7 @@ const DEADLY: &[i64] = &[
     libc::SYS_open_by_handle_at,
 ];
 
-/// What is refused to one operation's process.
+/// Calls that only the host worker may make, and not an operation's process.
 const FOR_THE_HAND_ALONE: &[i64] =
     &[libc::SYS_clone, libc::SYS_kill, libc::SYS_tkill, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal];
 
@@ -204,7 +204,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_brk,
-    // Processes of the host worker's own; clone and prctl have conditions.
+    // Processes of the host worker; clone and prctl have conditions.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_wait4,
@@ -242,7 +242,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_getrandom,
 ];
 
-/// What older architectures have beside the above.
+/// Further calls of older architectures.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[i64] = &[
     libc::SYS_open,

@@ -1,10 +1,11 @@
-//! The jail where neither root nor user namespaces can be had: for operators who accept it by its name.
+//! Sets up the weaker jail of a host without root and user namespaces, for operators who accept it by its name.
 //!
-//! There is no root of its own, no namespace, no identity but the daemon's. What remains is Landlock, which has to be there
-//! and to know of truncation and of moves between directories; seccomp, without a socket and without a program to run;
-//! limits, no descriptors, no environment, and that files are opened beneath handles alone. That holds for files. It
-//! would not hold for a library that opens what a repository tells it to, and changes modes and times that Landlock does
-//! not speak of: so no git here, and neither clones nor overlays.
+//! This jail has the host's root, no namespaces and the daemon's identity. It has Landlock, which must cover truncation and moves
+//! between directories; seccomp, without a socket or a program to run; limits, no descriptors and no environment. Files are opened
+//! beneath handles alone.
+//!
+//! That holds for files. It would not hold for a library that opens files which a repository names, and changes modes and times,
+//! which Landlock does not cover. So this jail has no git, clones or overlays.
 
 use std::os::fd::OwnedFd;
 
@@ -16,8 +17,8 @@ use crate::{location, sys};
 use host_launch::args::{Args, Place, Task};
 use host_launch::{Namespaces, Report};
 
-/// Whether it is needed: the whole jail is tried in a process that ends with the trial, since half a set-up cannot be
-/// taken back.
+/// Returns true if the weaker jail is needed. Tries the whole jail in a process that ends with the trial, since half a set-up
+/// cannot be undone.
 pub(super) fn is_needed(args: &Args, handles: &[OwnedFd]) -> Result<bool, SetupError> {
     match sys::fork().map_err(step("trying the jail"))? {
         sys::Fork::Child => {
@@ -43,7 +44,7 @@ pub(super) fn enter(args: &Args, handles: &[OwnedFd]) -> Result<Report, SetupErr
     if (geteuid(), getegid()) != (args.uid, args.gid) {
         return Err(namespaces::not_the_owner());
     }
-    // Compiled first: a filter that cannot be built should not be found out half-way.
+    // Compiled first: a filter that cannot be built must not fail half-way.
     let filters = seccomp::filters()?;
     let paths: Vec<_> = args.places.iter().copied().zip(namespaces::paths(handles)?).collect();
     let trees: Vec<(Place, _)> = paths

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Admits requests by their tokens.
 
 use std::pin::Pin;
 
@@ -12,22 +12,22 @@ use super::held::ResponseBody;
 use crate::api::Api;
 use crate::token::RunToken;
 
-/// What stands behind the endpoint.
+/// The daemon's part of the endpoint.
 pub trait Door: Send + Sync + 'static {
-    /// Returns the owners of what the holder of this token takes, if it is the token of a run that lives. Asked for each request.
+    /// Returns the owners to which the connections of this token's holder count, if its run lives. Called for each request.
     fn opens(&self, token: &RunToken) -> Option<Vec<Owner>>;
 
-    /// Comes when this token opens nothing any longer because its run has another one.
+    /// Resolves when this token is no longer valid because its run has another one.
     fn replaced(&self, token: &RunToken) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    /// Somebody has shown a token that opens nothing, or, without one here, what is none.
+    /// Notes that a client has sent an invalid token; `None` if it is malformed.
     fn turned_away(&self, shown: Option<&RunToken>);
 
-    /// A way to the API that knows its client by the token alone.
+    /// Returns access to the API that identifies its client by the token alone.
     fn api(&self) -> Api;
 }
 
-/// Returns the token that a request shows, if it opens something (RFC 6750), and the owners of what it takes.
+/// Returns the token of a request, if it is valid (RFC 6750), and the owners to which the connection counts.
 pub(super) fn admit<D: Door>(door: &D, headers: &HeaderMap) -> Result<(RunToken, Vec<Owner>), Refused> {
     let mut shown = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (shown.next(), shown.next()) else {
@@ -48,7 +48,7 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
-/// Nobody is let in; the challenge says what is wanted.
+/// A refusal with the challenge that names the required credentials.
 pub(super) struct Refused(&'static str);
 
 impl Refused {
@@ -66,7 +66,7 @@ impl From<Refused> for Response<ResponseBody> {
     }
 }
 
-/// A response of a few words.
+/// Returns a short response in plain text.
 pub(super) fn plain(status: StatusCode, message: &'static str) -> Response<ResponseBody> {
     let mut response = Response::new(Full::new(Bytes::from_static(message.as_bytes())).boxed());
     *response.status_mut() = status;

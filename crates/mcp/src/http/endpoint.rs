@@ -1,4 +1,4 @@
-//! One run's endpoint.
+//! Serves one run over HTTP.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,11 +24,12 @@ use crate::api::{Api, RunClient};
 use crate::bridge::Bridge;
 use crate::token::RunToken;
 
-/// Requests of one run that are answered at the same time; a stream of events is one. One run cannot take the others' connections.
+/// Most requests of one run that are answered at the same time, so that it cannot take other runs' connections. A stream of events
+/// counts as one.
 const REQUESTS: usize = 32;
-/// Until the connection of a client that has just left is seen to be closed.
+/// Time until the connection of a client that has just left is seen to be closed.
 const LEAVING: Duration = Duration::from_millis(500);
-/// What HTTP's answer to a session id is called.
+/// HTTP header of a session id.
 const SESSION: &str = "mcp-session-id";
 
 /// Serves one run's clients.
@@ -39,7 +40,7 @@ pub(super) struct Endpoint {
     most_sessions: usize,
     uses: Sessions,
     places: Arc<Semaphore>,
-    /// Held while a session may be made, so that there is never one too many.
+    /// Held while a session may be created, so that there is never one too many.
     making: Mutex<()>,
     used: lock::Mutex<Instant>,
     ends: CancellationToken,
@@ -78,14 +79,14 @@ impl Endpoint {
         &self.token
     }
 
-    /// Returns a place for a request that has shown the run's token, before its body is read. `None`: too many are under way.
+    /// Returns a slot for a request with the run's token, before its body is read. `None`: too many are under way.
     pub(super) fn enter(&self) -> Option<OwnedSemaphorePermit> {
         let place = self.places.clone().try_acquire_owned().ok()?;
         *self.used.lock() = Instant::now();
         Some(place)
     }
 
-    /// Answers a request that has a place. Its token may have been replaced while the body came.
+    /// Answers a request that has a slot. Its token may have been replaced while the body came.
     pub(super) async fn answer(
         &self,
         place: OwnedSemaphorePermit,
@@ -99,7 +100,7 @@ impl Endpoint {
         response.map(|body| Held::new(body, Some((place, busy))))
     }
 
-    /// The answer, and what keeps its session from being taken for an idle one until it has been sent.
+    /// Returns the answer, and a guard that keeps its session in use until the answer has been sent.
     async fn answer_in_place(&self, head: Parts, body: Bytes) -> (Response<ResponseBody>, Option<Busy>) {
         let session = id(&head.headers).map(|id| self.uses.enter(id));
         let begins = head.method == Method::POST && session.is_none() && says_initialize(&body);
@@ -107,7 +108,7 @@ impl Endpoint {
         let request = Request::from_parts(head, Full::new(body));
         if !begins {
             let mut response = self.service.handle(request).await;
-            // It has ended. Clients of Python take any other success for a failure.
+            // The session has ended. Python clients treat any other success status as a failure.
             if ends && response.status() == StatusCode::ACCEPTED {
                 *response.status_mut() = StatusCode::NO_CONTENT;
             }
@@ -123,8 +124,9 @@ impl Endpoint {
         (response, busy)
     }
 
-    /// Whether there is room for another session, perhaps since the one that was idle longest has ended: clients leave without
-    /// a word. One that comes back is told that its session is gone, and makes another.
+    /// Returns true if there is space for another session. Ends the one that was idle longest if necessary.
+    ///
+    /// Clients leave without notice. One that comes back learns that its session is gone, and begins another.
     async fn makes_room(&self) -> bool {
         let give_up = Instant::now() + LEAVING;
         loop {
@@ -152,7 +154,7 @@ impl Endpoint {
         self.ends.cancel();
     }
 
-    /// Ends it when `replaced` comes. The task is over with the endpoint at the latest.
+    /// Ends it when `replaced` resolves. The task ends with the endpoint at the latest.
     pub(super) fn end_after(&self, replaced: impl Future<Output = ()> + Send + 'static) {
         let ends = self.ends.clone();
         tokio::spawn(async move {
@@ -162,7 +164,7 @@ impl Endpoint {
         });
     }
 
-    /// Whether nobody has used it for so long, and nobody is connected.
+    /// Returns true if it has been unused for so long, and no client is connected.
     pub(super) async fn is_idle(&self, long: Duration) -> bool {
         let used = *self.used.lock();
         used.elapsed() > long
@@ -177,12 +179,12 @@ impl Drop for Endpoint {
     }
 }
 
-/// The session that a message belongs to.
+/// Returns the session of a message.
 fn id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION).map(|id| id.to_str().unwrap_or_default())
 }
 
-/// Whether a message asks for a session: only this makes one.
+/// Returns true if a message asks for a session: only `initialize` does.
 fn says_initialize(message: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Named<'a> {

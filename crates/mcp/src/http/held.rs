@@ -1,4 +1,4 @@
-//! A response that keeps its place, and its session from being idle, until it has been sent.
+//! A response that holds its slot, and keeps its session in use, until it has been sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use super::sessions::Busy;
 
 pub(super) type ResponseBody = BoxBody<Bytes, Infallible>;
 
-/// One of a run's places, and the use of a session.
+/// A slot of the run, and the use of a session.
 type Kept = (OwnedSemaphorePermit, Option<Busy>);
 
-/// A body with what it keeps.
+/// A body with the guards that it holds.
 pub(super) struct Held {
     body: ResponseBody,
     _kept: Option<Kept>,

@@ -1,13 +1,13 @@
-//! Whether a request is meant for this endpoint: the first thing that is asked of it, before anything else of it is looked at.
+//! Checks that a request is meant for this endpoint, before anything else of it is read.
 
 use tonic::codegen::http::header::HOST;
 use tonic::codegen::http::uri::Authority;
 use tonic::codegen::http::{HeaderMap, StatusCode, Uri};
 
-/// The names that the endpoint is reached by.
+/// The names by which clients reach the endpoint.
 pub(super) struct Hosts(Vec<Host>);
 
-/// A name in small letters, without brackets, and a port. As an entry without one it stands for any.
+/// A name in small letters, without brackets, and a port. An entry without a port matches any.
 #[derive(Debug, PartialEq, Eq)]
 struct Host {
     name: String,
@@ -15,7 +15,7 @@ struct Host {
 }
 
 impl Hosts {
-    /// `name`, `name:port`; an IPv6 address with brackets where it has a port.
+    /// Parses `name` and `name:port`. An IPv6 address has brackets if it has a port.
     pub(super) fn new(names: &[String]) -> Self {
         let entry = |name: &String| {
             Host::parse(name).unwrap_or_else(|| Host { name: name.to_ascii_lowercase(), port: None })
@@ -23,7 +23,7 @@ impl Hosts {
         Self(names.iter().map(entry).collect())
     }
 
-    /// The status that a request for something else gets. A target with an authority has to be ours as well as `Host`.
+    /// Returns an error with the status for a request to another host. A target's authority must match as well as `Host`.
     pub(super) fn check(&self, target: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
         let mut given = headers.get_all(HOST).iter();
         let host = match (given.next(), given.next()) {
@@ -54,7 +54,7 @@ impl Host {
         let authority: Authority = text.parse().ok().filter(|_| !text.contains('@'))?;
         let name = authority.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         let port = authority.port_u16();
-        // What is behind the name is a port or nothing.
+        // Only a port may follow the name.
         let is_whole = port.is_some() || authority.as_str().len() == authority.host().len();
         (!name.is_empty() && is_whole).then_some(Self { name, port })
     }

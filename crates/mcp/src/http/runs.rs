@@ -1,4 +1,4 @@
-//! The runs that have an endpoint.
+//! Holds the endpoints of the runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::endpoint::Endpoint;
 use super::settings::Settings;
 use crate::token::RunToken;
 
-/// Between two looks for those that have ended.
+/// Time between two scans for ended runs.
 const PACE: Duration = Duration::from_secs(5);
-/// An endpoint that nobody has used for so long is forgotten; the next request makes another.
+/// Time after which an unused endpoint is dropped; the next request creates another.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// An endpoint for each run whose token has been shown: no more than there are runs with a token that live.
+/// An endpoint for each run whose token has been sent: at most as many as there are living runs with a token.
 pub(super) struct Runs<D> {
     door: Arc<D>,
     settings: Settings,
@@ -31,7 +31,7 @@ impl<D: Door> Runs<D> {
         Self { door, settings, stop, by_run: Mutex::default() }
     }
 
-    /// Returns the endpoint of the run whose token this is, which ends with the token. `None` if the token opens nothing any longer.
+    /// Returns the endpoint of this token's run, which ends with the token. `None` if the token is no longer valid.
     pub(super) fn of(&self, token: RunToken) -> Option<Arc<Endpoint>> {
         let mut by_run = self.by_run.lock();
         if let Some(endpoint) = by_run.get(token.run()).filter(|endpoint| *endpoint.token() == token) {
@@ -48,7 +48,7 @@ impl<D: Door> Runs<D> {
         Some(endpoint)
     }
 
-    /// Forgets, until it is told to stop, those whose token opens nothing any more, and what nobody uses.
+    /// Drops endpoints that are unused, or whose token is no longer valid, until the stop.
     pub(super) async fn sweep(&self) {
         let mut ticks = interval(PACE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

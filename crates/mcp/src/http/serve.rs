@@ -1,4 +1,4 @@
-//! Connections and requests.
+//! Accepts connections and answers requests.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,19 +26,19 @@ use super::runs::Runs;
 use super::settings::{LARGEST_BODY, Settings};
 
 const PATH: &str = "/mcp";
-/// Until a client has to have sent a request's head: a silent one keeps another's place.
+/// Time that a client has to send a request's head: a silent one takes up a connection.
 const HEAD: Duration = Duration::from_secs(10);
-/// The time in which a body must arrive.
+/// Time that a client has to send a body.
 const BODY: Duration = Duration::from_secs(30);
-/// Headers of one request, and bytes of all of them.
+/// Most headers of one request, and most bytes of all of them.
 const MOST_HEADERS: usize = 64;
 const LARGEST_HEAD: usize = 64 * 1024;
-/// Between attempts to accept after one that failed.
+/// Time between attempts to accept after a failure.
 const AGAIN: Duration = Duration::from_millis(100);
-/// For clients that do not hang up when this stops.
+/// Time for clients to disconnect at the stop.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Serves until it is told to stop.
+/// Serves until the stop.
 pub async fn serve<D: Door>(
     listener: TcpListener,
     door: Arc<D>,
@@ -59,7 +59,7 @@ pub async fn serve<D: Door>(
             accepted = accept(&listener, &addresses) => accepted,
         };
         let Some((stream, place)) = accepted else {
-            // Other work goes first: a flood is turned away with the processor time that is left.
+            // Other work goes first: a flood is rejected with the processor time that is left.
             yield_now().await;
             continue;
         };
@@ -72,13 +72,14 @@ pub async fn serve<D: Door>(
     let _ = timeout(GOODBYE, tasks.wait()).await;
 }
 
-/// Returns the limits of connections by address. There is no limit of new ones in a second: clients behind one proxy, or on this host,
-/// have one address.
+/// Returns the limits of connections by address.
+///
+/// New ones in a second are not limited: clients behind one proxy, or on this host, have one address.
 fn connection_limits(connections: usize) -> ConnectionLimits {
     ConnectionLimits { connections, per_address: most_of_address(connections), per_second: u32::MAX }
 }
 
-/// Returns the limits of connections by the tokens that they show: half of them for one principal's runs, an eighth for one run.
+/// Returns the limits of connections by their tokens: half of them for one principal's runs, an eighth for one run.
 fn share_limits(connections: usize) -> ShareLimits {
     ShareLimits { per_principal: connections, per_address: most_of_address(connections) }
 }
@@ -87,7 +88,7 @@ fn most_of_address(connections: usize) -> usize {
     connections - connections / 4
 }
 
-/// Returns the next connection, if there is a place for it.
+/// Returns the next connection, if there is space for it.
 async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStream, Place)> {
     match listener.accept().await {
         Ok((stream, address)) => {
@@ -95,7 +96,7 @@ async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStr
             Some((stream, place))
         }
         Err(error) => {
-            // Out of descriptors, most likely: it would fail again at once, and again.
+            // Probably out of descriptors: another attempt would fail at once.
             tracing::warn!(%error, "a connection to the MCP endpoint was not accepted");
             sleep(AGAIN).await;
             None
@@ -103,7 +104,7 @@ async fn accept(listener: &TcpListener, addresses: &Addresses) -> Option<(TcpStr
     }
 }
 
-/// Answers one connection, until it ends, another takes its place, or everything ends.
+/// Answers one connection, until it ends, another replaces it, or the server stops.
 async fn converse<D: Door>(stream: TcpStream, front: Front<D>, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let (front, evicted) = (&front, front.client.place.evicted());
@@ -115,7 +116,7 @@ async fn converse<D: Door>(stream: TcpStream, front: Front<D>, stop: Cancellatio
         .max_buf_size(LARGEST_HEAD)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // What a client does wrong ends its own connection and nothing else.
+        // A client's error ends only its own connection.
         _ = connection => {}
         () = evicted => {}
         () = stop.cancelled() => {}
@@ -134,12 +135,12 @@ struct Front<D> {
 struct Client {
     place: Place,
     shares: Shares,
-    /// Of the last token with which a request was let in.
+    /// The share of the last token that was accepted.
     share: Mutex<Option<Share>>,
 }
 
 impl Client {
-    /// Counts the connection for these owners from now on. Returns whether they may have another.
+    /// Counts the connection for these owners from now on. Returns true if they may have another.
     fn belongs_to(&self, owners: Vec<Owner>) -> bool {
         let mut share = self.share.lock();
         if share.as_ref().is_some_and(|share| share.owners() == owners) {

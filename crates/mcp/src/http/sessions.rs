@@ -1,4 +1,4 @@
-//! Which sessions of a run are in use, and which one has been idle longest.
+//! Tracks which sessions of a run are in use, and which one has been idle longest.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,37 +20,38 @@ struct Shared {
 
 #[derive(Debug)]
 struct Use {
-    /// Requests under way, streams included.
+    /// Number of requests under way, streams included.
     busy: usize,
-    /// When the last one ended.
+    /// The time at which the last one ended.
     idle_since: Instant,
 }
 
 impl Sessions {
-    /// A session that was just made, and is busy until the answer has been sent.
+    /// Adds a new session, which is in use until the answer has been sent.
     pub(super) fn begin(&self, id: &str) -> Busy {
         self.0.by_id.lock().insert(id.to_owned(), Use { busy: 1, idle_since: Instant::now() });
         Busy { sessions: self.clone(), id: id.to_owned() }
     }
 
-    /// A request of a session. `None`: there is no such session.
+    /// Marks a session as in use by a request. `None`: there is no such session.
     pub(super) fn enter(&self, id: &str) -> Option<Busy> {
         self.0.by_id.lock().get_mut(id)?.busy += 1;
         Some(Busy { sessions: self.clone(), id: id.to_owned() })
     }
 
-    /// Becomes ready when a request ends, of whichever session, from this call on.
+    /// Resolves when a request of any session ends, from this call on.
     pub(super) fn next_end(&self) -> Notified<'_> {
         self.0.ended.notified()
     }
 
-    /// Takes the one of `living` out of use that has been idle longest; `None` when each has a request or a stream under way.
-    /// Those that do not live are forgotten.
+    /// Removes the one of `living` that has been idle longest. `None`: each has a request or a stream under way.
+    ///
+    /// Forgets the sessions that are not in `living`.
     pub(super) fn evict<'l>(&self, living: &'l [Arc<str>]) -> Option<&'l str> {
         let mut uses = self.0.by_id.lock();
         uses.retain(|id, _| living.iter().any(|living| **living == **id));
         let idle = |id: &&str| uses.get(*id).map(|used| (used.busy == 0).then_some(used.idle_since));
-        // One that nobody has seen a request of is as idle as can be.
+        // A session without any known request counts as the most idle.
         let longest = living
             .iter()
             .map(|id| &**id)
@@ -61,7 +62,7 @@ impl Sessions {
     }
 }
 
-/// A session has a request under way for as long as this lives.
+/// A guard that keeps a session in use.
 #[derive(Debug)]
 pub(super) struct Busy {
     sessions: Sessions,

@@ -1,23 +1,24 @@
-//! What connections, sessions and messages are held to.
+//! Limits of connections, sessions and messages.
 
 use std::time::Duration;
 
-/// Largest message taken, bytes.
+/// Largest message that is accepted, bytes.
 pub(super) const LARGEST_BODY: usize = 4 * 1024 * 1024;
 
-/// What an operator may choose.
+/// Settings that an operator may choose.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What `Host` may be: names, or `name:port`.
+    /// Accepted values of `Host`: names, or `name:port`.
     pub hosts: Vec<String>,
-    /// What `Origin` may be where there is one: `scheme://host:port`, the port perhaps `*`.
+    /// Accepted values of `Origin`: `scheme://host:port`; the port may be `*`.
     pub origins: Vec<String>,
-    /// Connections at the same time. Of them an address has at most three quarters, the runs of one principal half, and one run an eighth.
+    /// Most connections at the same time. An address has at most three quarters of them, the runs of one principal half, and one
+    /// run an eighth.
     pub connections: usize,
-    /// Sessions of one run at the same time; beyond, the one that was idle longest ends.
+    /// Most sessions of one run. For a further one, the session that was idle longest ends.
     pub sessions_per_run: usize,
-    /// A session without a message for so long is over.
+    /// Time without a message after which a session ends.
     pub session_idle_timeout: Duration,
-    /// In which names and shapes tools are offered.
+    /// The dialect, which gives the tools their names and shapes.
     pub dialect: String,
 }

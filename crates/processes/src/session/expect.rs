@@ -1,11 +1,11 @@
-//! What a client waits for in what a session shows.
+//! Patterns that a client waits for in a session's output.
 
 use std::ops::Range;
 
 use ops::Malformed;
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Memory of one expression, and as much again for its search.
+/// Most memory of one expression, and as much again for its search.
 const MOST: usize = 1 << 20;
 
 /// Regular expressions, which are searched in linear time.
@@ -27,7 +27,7 @@ impl Expect {
         compiled.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The match that begins first, and which expression it is of.
+    /// Returns the match that begins first, with the number of its expression.
     pub(super) fn find(&self, bytes: &[u8]) -> Option<(u32, Range<usize>)> {
         let found = (0..).zip(&self.0).filter_map(|(which, one)| Some((which, one.find(bytes)?.range())));
         found.min_by_key(|(which, range)| (range.start, *which))

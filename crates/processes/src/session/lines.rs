@@ -1,21 +1,21 @@
-//! What the shell of a session is told, in words that bash, ash, dash and mksh read alike.
+//! Writes the lines for the shell of a session, in words that bash, ash, dash and mksh read alike.
 //!
-//! A command is one line: a mark, the command in quotes for `eval`, with the terminal as its standard input, and a second
-//! mark with its exit code. So nothing that it defines, reads or redirects stands between the shell and the second mark:
+//! A command is one line: a mark, the command in quotes for `eval`, with the terminal as its standard input, and a second mark with
+//! its exit code. So no alias, function or redirection of the command comes between the shell and the second mark:
 //!
 //! - `\command` is not an alias, and calls no function in place of a builtin,
-//! - marks go to the terminal, wherever the standard streams lead to by then,
-//! - what traps and traces of the shell write about marks goes nowhere.
+//! - marks go to the terminal, wherever the standard streams lead by then,
+//! - the output of the shell's traps and traces about marks is discarded.
 //!
-//! Where the line is broken off, by an interrupt or an error that shells do not go on after, another line says the mark. In
-//! the text of these lines a mark is in two parts, so that a shell that shows what it reads shows no mark.
+//! An interrupt, or an error after which shells do not go on, breaks the line off. Then another line writes the mark. In the text
+//! of these lines a mark is in two parts, so that a shell that echoes its input shows no mark.
 
 use uuid::Uuid;
 
 /// The end of a mark's first part.
 const HALF: usize = 20;
 
-/// Digits that nobody knows before the shell writes them. Digits, because a terminal may change letters.
+/// Random digits that are secret until the shell writes them. Digits, because a terminal may change letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark(String);
 
@@ -24,12 +24,12 @@ impl Mark {
         Self(format!("{:039}", Uuid::new_v4().as_u128()))
     }
 
-    /// How it begins on the terminal: as a sequence that shows nothing. The exit code and BEL follow.
+    /// Returns the beginning of the mark on the terminal, an invisible escape sequence. The exit code and BEL follow.
     pub(super) fn beginning(&self) -> Vec<u8> {
         format!("\x1b]{};", self.0).into_bytes()
     }
 
-    /// Writes it, with a word of the shell's as the code.
+    /// Returns the shell command that writes the mark, with `code`, a word of the shell, as the exit code.
     fn command(&self, code: &str) -> String {
         let (one, other) = self.0.split_at(HALF);
         format!(
@@ -38,18 +38,22 @@ impl Mark {
     }
 }
 
-/// The first line of a session. Only bash has a history, which would change a text with a `!` in it. An ash takes the end of
-/// a background job for the end of its input, and has to ignore that.
+/// Returns the first line of a session.
+///
+/// Only bash has a history, which would change a text with a `!` in it. An ash takes the end of a background job for the end of its
+/// input, and has to ignore that.
 pub(super) fn opening(end: &Mark) -> Vec<u8> {
     let quiet = r#"PS1= PS2= PROMPT_COMMAND=; unset ENV; if [ -n "${BASH_VERSION-}" ]; then set +o history +o histexpand; else set -o ignoreeof; fi"#;
     format!("{quiet}\n{}\n", end.command("0")).into_bytes()
 }
 
-/// Takes away what a command may have left that shows the shell's words, or comes in place of them: functions of these names, traces
-/// and bash's traps. It is no wall, since `unset` can be a function, too: code that changes the shell can say its codes.
+/// Removes settings of a command that show the shell's words or replace them: functions of these names, traces and bash's traps.
+///
+/// It is no security barrier, since `unset` can be a function, too: code that changes the shell can choose its exit codes.
 const CLEAN: &str = r#"\unset -f unset set trap command printf eval; \set +v +x; [ -z "${BASH_VERSION-}" ] || \trap - DEBUG ERR RETURN"#;
 
-/// A command between its marks. The empty line is for bash, which takes the first word after an error in quotes for another one.
+/// Returns the line of a command between its marks. The empty line is for bash, which drops the first word after an error in
+/// quotes.
 pub(super) fn command(begin: &Mark, end: &Mark, text: &str) -> Vec<u8> {
     let text = text.replace('\'', r"'\''");
     let (begin, end) = (begin.command("0"), end.command("\"$COFFERDAM_CODE\""));
@@ -59,7 +63,7 @@ pub(super) fn command(begin: &Mark, end: &Mark, text: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Asks for the mark again.
+/// Returns the line that asks for the mark again.
 pub(super) fn probe(end: &Mark) -> Vec<u8> {
     format!("\n{}\n", end.command("\"$?\"")).into_bytes()
 }

@@ -1,8 +1,7 @@
-//! Sessions: a process that is a shell, and takes one command after the other.
+//! Sessions: processes that are shells, and take one command after the other.
 //!
-//! The owner of the process shows everything that the terminal shows to the session as well ([`Session::saw`]), which finds
-//! where commands begin and end. The one who has the session's turn gives it something and waits for what comes of it
-//! (`talk.rs`).
+//! The owner of the process also passes the terminal's output to the session ([`Session::saw`]), which finds where commands begin
+//! and end. The caller that has the session's turn gives it a command and waits for the result (`talk.rs`).
 
 mod expect;
 mod lines;
@@ -21,27 +20,28 @@ use self::shown::Told;
 
 pub(crate) use self::expect::Expect;
 
-/// Times that the shell took a line which asks for the mark, one after the other, and said nothing. They come within three seconds.
+/// Most lines that the shell may take, one after the other, without writing the mark that they ask for. They come within three
+/// seconds.
 const PATIENCE: u32 = 8;
 
-/// What is known of a session beside its process.
+/// The state of a session beside its process.
 pub(crate) struct Session {
     state: Mutex<State>,
     changed: watch::Sender<()>,
-    /// One at a time gives it something, and is told what comes of it.
+    /// Held by the one caller that may give it a command and get the result.
     pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
 struct State {
     scan: Scan,
-    /// How often the shell was asked in vain.
+    /// Number of unanswered questions to the shell.
     unanswered: u32,
     /// The shell takes lines.
     is_open: bool,
 }
 
 impl Session {
-    /// Of a shell that was just made, or that a former daemon has made: what runs in it is seen when it is asked.
+    /// Returns the session of a new shell, or of a former daemon's. The shell's answers show what runs in it.
     pub(crate) fn new(at: u64) -> Self {
         let state = State { scan: Scan::new(Mark::new(), at), unanswered: 0, is_open: true };
         Self {
@@ -51,13 +51,13 @@ impl Session {
         }
     }
 
-    /// The terminal shows more.
+    /// Adds output of the terminal.
     pub(crate) fn saw(&self, bytes: &[u8]) {
         self.state().scan.feed(bytes);
         self.changed.send_replace(());
     }
 
-    /// How far the shell has read.
+    /// Notes how far the shell has read.
     pub(crate) fn heard(&self, taken: bool, open: bool) {
         let mut state = self.state();
         state.is_open = open;
@@ -66,7 +66,7 @@ impl Session {
         self.changed.send_replace(());
     }
 
-    /// As clients are told, of one that lives.
+    /// Returns the state of a living session, as clients see it.
     pub(crate) fn now(&self) -> v1::session::State {
         let state = self.state();
         match (state.is_open, state.scan.is_idle()) {
@@ -80,22 +80,22 @@ impl Session {
         self.state().scan.is_idle()
     }
 
-    /// Whether what runs was given to it by this daemon, or nothing runs.
+    /// Returns true if this daemon started the running command, or no command runs.
     pub(crate) fn is_known(&self) -> bool {
         self.state().scan.is_known()
     }
 
-    /// Hears of whatever may end a wait.
+    /// Returns a receiver of all changes that may end a wait.
     pub(crate) fn follow(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// The first line for its shell.
+    /// Returns the first line for its shell.
     pub(crate) fn opening(&self) -> Option<Vec<u8>> {
         self.state().scan.end().map(lines::opening)
     }
 
-    /// The line for this command, which is what it does next. Of what is shown so many bytes are kept.
+    /// Returns the line for this command, which becomes the current one. Keeps at most `limit` bytes of its output.
     pub(crate) fn give(&self, command: &str, limit: usize) -> Vec<u8> {
         let (begin, end) = (Mark::new(), Mark::new());
         let line = lines::command(&begin, &end, command);
@@ -105,13 +105,13 @@ impl Session {
         line
     }
 
-    /// A line that asks the shell for the mark, if there is anything to ask.
+    /// Returns a line that asks the shell for the mark, if a command runs and the shell takes lines.
     pub(crate) fn probe(&self) -> Option<Vec<u8>> {
         let state = self.state();
         state.scan.end().filter(|_| state.is_open).map(lines::probe)
     }
 
-    /// What ends the wait of the one whose turn it is, once.
+    /// Returns, once, the result that ends the wait of the caller whose turn it is.
     pub(crate) fn answer(&self, expect: &Expect) -> Option<SessionResult> {
         let mut state = self.state();
         if let Some(found) = state.scan.shown.matched(expect) {
@@ -125,7 +125,7 @@ impl Session {
         (state.unanswered >= PATIENCE).then(|| told(SessionState::Unanswered, state.scan.shown.take(true)))
     }
 
-    /// What there is to tell, and how it stands.
+    /// Returns the new output, with `how` as the state.
     pub(crate) fn take(&self, how: SessionState) -> SessionResult {
         told(how, self.state().scan.shown.take(how == SessionState::Running))
     }

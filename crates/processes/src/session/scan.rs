@@ -1,10 +1,10 @@
-//! Finds the marks in what a session's terminal shows, and keeps what is shown between them.
+//! Finds the marks in the output of a session's terminal, and keeps the output between them.
 //!
 //! ```text
 //!  IDLE ─ command given ─► GIVEN ─ first mark ─► RUNNING ─ second mark ─► IDLE
 //! ```
 //!
-//! Trust boundary: every byte is hostile. Memory is bounded by the limit of what is kept and the length of one mark.
+//! Trust boundary: every byte is hostile. The limit of the kept output and the length of one mark bound the memory.
 
 use memchr::memchr_iter;
 
@@ -13,24 +13,24 @@ use super::shown::Shown;
 
 const ESCAPE: u8 = 0x1b;
 const BELL: u8 = 0x07;
-/// Digits of an exit code.
+/// Most digits of an exit code.
 const CODE: usize = 3;
 
 pub(super) struct Scan {
     phase: Phase,
-    /// What may be the beginning of a mark.
+    /// Bytes that may be the beginning of a mark.
     held: Vec<u8>,
-    /// Place of the first of them in the stream.
+    /// Offset of the first of them in the stream.
     at: u64,
     pub(super) shown: Shown,
-    /// Exit code of the last command, if it is over, its code is known, and nobody was told.
+    /// Exit code of the last command, if it is over, its code is known, and no caller has it yet.
     code: Option<i32>,
 }
 
 enum Phase {
-    /// What is shown belongs to no command: prompts, and the output of jobs.
+    /// The output belongs to no command: prompts, and the output of jobs.
     Idle,
-    /// What is shown does not belong to the command yet.
+    /// The output does not belong to the command yet.
     Given { begin: Mark, end: Mark },
     Running {
         end: Mark,
@@ -39,7 +39,7 @@ enum Phase {
     },
 }
 
-/// A mark in some bytes.
+/// The result of searching a mark in some bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Mark {
@@ -47,7 +47,7 @@ enum Found {
         end: usize,
         code: i32,
     },
-    /// From here on more bytes may make one.
+    /// A mark may begin here; its end is still to come.
     Partly(usize),
     Nothing,
 }
@@ -59,7 +59,7 @@ impl Found {
 }
 
 impl Scan {
-    /// Of a shell of which nothing is known, but that it can be asked for `end`.
+    /// Returns the scan of a shell whose state is unknown. It can still be asked for `end`.
     pub(super) fn new(end: Mark, at: u64) -> Self {
         let phase = Phase::Running { end, is_known: false };
         Self { phase, held: Vec::new(), at, shown: Shown::default(), code: None }
@@ -69,12 +69,12 @@ impl Scan {
         matches!(self.phase, Phase::Idle)
     }
 
-    /// Whether what runs was given to it here, or nothing runs.
+    /// Returns true if the running command was given here, or no command runs.
     pub(super) fn is_known(&self) -> bool {
         !matches!(self.phase, Phase::Running { is_known: false, .. })
     }
 
-    /// The mark that says the end of what runs.
+    /// Returns the mark that ends the running command.
     pub(super) fn end(&self) -> Option<&Mark> {
         match &self.phase {
             Phase::Idle => None,
@@ -82,25 +82,25 @@ impl Scan {
         }
     }
 
-    /// A command follows, of whose output so many bytes are kept. What nobody has asked for is forgotten.
+    /// Prepares for a command, and keeps at most `limit` bytes of its output. Drops earlier output.
     pub(super) fn give(&mut self, begin: Mark, end: Mark, limit: usize) {
         self.phase = Phase::Given { begin, end };
         self.code = None;
         self.shown = Shown::new(limit);
     }
 
-    /// The exit code of the command that is over, once.
+    /// Returns the exit code of the command that is over, once.
     pub(super) fn take_code(&mut self) -> Option<i32> {
         self.code.take()
     }
 
-    /// The terminal shows more.
+    /// Scans further output of the terminal.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.held.extend_from_slice(bytes);
         while self.step() {}
     }
 
-    /// Whether there may be more in what is held.
+    /// Makes one step. Returns true if the held bytes may have more marks.
     fn step(&mut self) -> bool {
         match &self.phase {
             Phase::Idle => {
@@ -113,7 +113,7 @@ impl Scan {
                     self.skip(after);
                     true
                 }
-                // The first one is lost where the line is broken off early enough.
+                // The first mark is lost if the line is broken off early enough.
                 (_, Found::Mark { end, code, .. }) => self.ended(end, Some(code)),
                 (one, other) => {
                     let from = |found| if let Found::Partly(from) = found { from } else { self.held.len() };

@@ -1,39 +1,39 @@
-//! What a session has shown and nobody was told yet: the beginning and the end, when it is too much.
+//! Keeps the output of a session that no caller has yet: the beginning and the end, if it is too much.
 
 use text::{cut_beginning, without_cut_end};
 
 use super::expect::Expect;
 
-/// Bytes that are kept of a session before its first command.
+/// Most bytes that are kept of a session before its first command.
 const LIMIT: usize = 16 * 1024;
-/// Bytes that are kept beyond the limit before they are cut, so that a flood does not move what is kept each time.
+/// Bytes beyond the limit that are kept before a cut, so that a flood does not move the kept bytes each time.
 const SLACK: usize = 256 * 1024;
-/// Longest match that is found where its bytes come one after the other.
+/// Longest match that is found if its bytes come one after the other.
 const OVERLAP: usize = 4 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Shown {
     bytes: Vec<u8>,
     limit: usize,
-    /// Place of the first byte in the stream.
+    /// Offset of the first byte in the stream.
     offset: u64,
-    /// So many bytes are left out after the first half.
+    /// Number of bytes that are left out after the first half.
     omitted: u64,
-    /// No match begins and ends before this.
+    /// No match begins and ends before this offset.
     searched: usize,
 }
 
-/// As it is told.
+/// Output as the caller gets it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
-    /// UTF-8 with replacement characters; a line in brackets stands where something is left out.
+    /// UTF-8 with replacement characters; a line in brackets marks a gap.
     pub(super) text: String,
     pub(super) bytes: u64,
     pub(super) omitted: u64,
     pub(super) offset: u64,
 }
 
-/// What was expected.
+/// The match of an expected pattern.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Match {
     pub(super) which: u32,
@@ -52,7 +52,7 @@ impl Shown {
         Self { bytes: Vec::new(), limit, offset: 0, omitted: 0, searched: 0 }
     }
 
-    /// Bytes that begin at this place of the stream.
+    /// Adds bytes that begin at this offset of the stream.
     pub(super) fn push(&mut self, bytes: &[u8], at: u64) {
         if self.bytes.is_empty() {
             self.offset = at;
@@ -77,7 +77,7 @@ impl Shown {
         }
     }
 
-    /// Everything, once. Where more may come (`goes_on`), a character of which the end has not come yet stays for later.
+    /// Takes all output. If more may come (`goes_on`), a character whose end is still to come stays for later.
     pub(super) fn take(&mut self, goes_on: bool) -> Told {
         self.cut();
         let whole = if goes_on { without_cut_end(&self.bytes) } else { self.bytes.len() };
@@ -88,7 +88,7 @@ impl Shown {
         told
     }
 
-    /// The first match, and what comes before it, once.
+    /// Takes the first match, and the output before it.
     pub(super) fn matched(&mut self, expect: &Expect) -> Option<Match> {
         let joint = if self.omitted > 0 { self.half() } else { 0 };
         let from = self.searched.saturating_sub(OVERLAP).max(joint);

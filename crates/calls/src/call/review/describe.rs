@@ -1,13 +1,13 @@
-//! An operation without a preview as its reviewer sees it: whole, a line for each thing that matters.
+//! Describes an operation without a preview to its reviewer: whole, with a line for each fact that matters.
 //!
-//! Secrets are hidden part by part, so that a long part cuts no other one short. Every line of a text that the agent
-//! chose begins with a bar: it cannot pass for a line of ours. What a terminal would obey or not show is escaped.
+//! Secrets are hidden part by part, so that a long part cuts no other one short. A bar begins every line of text from the agent: no such
+//! line passes for the daemon's. Characters that a terminal would obey or not show are escaped.
 
 use audit::Redactor;
 use ops::{Bound, FileState, FileStates, Operation, Part};
 use serde_json::{Map, Value, json};
 
-/// Describes an operation that has no preview; nothing for any other.
+/// Describes an operation that has no preview. Returns an empty text for any other.
 pub(super) fn describe(operation: &Operation, bound: &Bound, redactor: &Redactor) -> String {
     let parts = operation.parts();
     if parts.is_empty() {
@@ -40,19 +40,19 @@ impl Lines<'_> {
         self.text.push('\n');
     }
 
-    /// Each word on its own, quoted. A word that is a secret by the one before it is known when they are together.
+    /// Adds a line for each word, quoted. Secrets are hidden before: some are known as such only by the word before them.
     fn argv(&mut self, command: &str, args: &[String]) {
         let mut words = json!({ "command": command, "args": args });
         self.redactor.value(&mut words);
         self.line("argv:");
         let args = words["args"].as_array().into_iter().flatten();
         for word in [&words["command"]].into_iter().chain(args).filter_map(Value::as_str) {
-            // Hidden already, and quoted it could look like something else.
+            // Not redacted again: the quoted form could match another pattern.
             self.text.extend(["  ", &format!("{word:?}"), "\n"]);
         }
     }
 
-    /// All of them, a line each and more where one is long.
+    /// Adds all values, one or more lines each.
     fn values(&mut self, name: &str, values: &Map<String, Value>) {
         let mut values = Value::Object(values.clone());
         self.redactor.value(&mut values);
@@ -79,7 +79,7 @@ impl Lines<'_> {
     }
 }
 
-/// Adds lines that an agent chose, each behind a bar.
+/// Adds lines of text from the agent, each after a bar.
 pub(super) fn quote(to: &mut String, text: &str) {
     for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
         to.push_str("  | ");
@@ -88,7 +88,7 @@ pub(super) fn quote(to: &mut String, text: &str) {
     }
 }
 
-/// A character of a text, escaped when it is not one that can be seen.
+/// Returns a character, escaped if it is not visible.
 pub(super) fn visible(c: char) -> impl Iterator<Item = char> {
     let plain = matches!(c, '\t' | '\\' | '"' | '\'');
     let escaped = (!plain).then(|| c.escape_debug());
