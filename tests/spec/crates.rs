@@ -61,12 +61,12 @@ const MOST: usize = 12_700;
 /// What users of the API depend on is not beside what the daemon is made of.
 const CLIENT: (&str, &str) = ("cofferdam-client", "clients/rust");
 
-fn directory(name: &str) -> PathBuf {
+pub(super) fn directory(name: &str) -> PathBuf {
     if name == CLIENT.0 { root().join(CLIENT.1) } else { root().join("crates").join(name) }
 }
 
 /// The crates by their directories, and their manifests.
-fn manifests() -> BTreeMap<String, String> {
+pub(super) fn manifests() -> BTreeMap<String, String> {
     let directories = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap());
     let manifest = |entry: std::fs::DirEntry| {
         let text = std::fs::read_to_string(entry.path().join("Cargo.toml")).ok()?;

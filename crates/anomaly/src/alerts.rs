@@ -38,7 +38,7 @@ pub struct Alerts {
     /// In an `Arc`: a channel keeps its last messages in memory, and these are large.
     changes: broadcast::Sender<Arc<Alert>>,
     wake: watch::Sender<()>,
-    /// Held by the one writer, so that the last change is stored last.
+    /// Held from taking changes until they are stored, so that the last change is stored last.
     storing: tokio::sync::Mutex<()>,
 }
 
@@ -285,6 +285,7 @@ impl Alerts {
 
     /// Stores the changes, with the position. A failure is retried with the next change.
     pub(super) async fn keep(&self) {
+        let _one = self.storing.lock().await;
         let changes = self.table().take_changes();
         if !changes.is_empty() {
             self.save(changes).await;
@@ -293,13 +294,13 @@ impl Alerts {
 
     /// Stores the position, even without changes.
     pub(super) async fn keep_position(&self) {
+        let _one = self.storing.lock().await;
         let changes = self.table().take_changes();
         self.save(changes).await;
     }
 
+    /// Stores changes that were taken by the holder of `storing`: an older state is never stored after a newer one.
     async fn save(&self, changes: super::table::Changes) {
-        let _one = self.storing.lock().await;
-        // Alerts that changed again meanwhile are stored by another caller.
         let position = self.position();
         let (alerts, removed) = (changes.alerts.clone(), changes.removed.clone());
         let saved = self.store.with(move |store| store.save_alerts(&alerts, &removed, position)).await;

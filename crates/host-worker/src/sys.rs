@@ -197,6 +197,13 @@ pub(crate) mod probe {
         ended(unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments)) })
     }
 
+    /// Returns the error of a call that has numbers or a null pointer for its arguments.
+    pub(crate) fn call(number: i64, [first, second, third]: [i64; 3]) -> Option<i32> {
+        // SAFETY: a null pointer means no data to the calls that are probed, and the rest are numbers.
+        let result = unsafe { libc::syscall(number, first, second, third, 0) };
+        (result == -1).then(|| io::Error::last_os_error().raw_os_error()).flatten()
+    }
+
     fn ended(result: i64) -> Option<i32> {
         match result {
             -1 => io::Error::last_os_error().raw_os_error(),

@@ -6,7 +6,7 @@
 //!
 //! `clone3` takes its flags from memory, where no filter sees them. The filter reports it as missing, so that the C library uses
 //! `clone`, which has them in a register. The process of one operation gets a further filter before it reads the first byte that an
-//! agent wrote. Under it the process can neither start a process or a thread nor signal another process.
+//! agent wrote. Under it the process can neither start a process or a thread, nor signal another process, nor change its limits.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -47,10 +47,10 @@ pub(crate) struct ChildFilter(Filter);
 impl ChildFilter {
     pub(crate) fn new() -> Result<Self, SetupError> {
         let refused = SeccompAction::Errno(EPERM);
-        Ok(Self(compile(unconditional(FOR_THE_HAND_ALONE), SeccompAction::Allow, refused)?))
+        Ok(Self(compile(not_for_operations().map_err(fault)?, SeccompAction::Allow, refused)?))
     }
 
-    /// Keeps this process, which has one thread, from starting a thread or a process and from signalling one.
+    /// Keeps this process, which has one thread, from starting a thread or a process and from reaching another one.
     pub(crate) fn forbid_processes(&self) -> io::Result<()> {
         self.0.install()
     }
@@ -79,6 +79,20 @@ fn deadly() -> Rules {
     unconditional(DEADLY)
 }
 
+/// Returns what an operation's process may not do: the calls, the limits of another process, and signals to another process by
+/// `fcntl`.
+fn not_for_operations() -> Result<Rules, seccompiler::BackendError> {
+    let mut rules = unconditional(NOT_FOR_OPERATIONS);
+    let of_another = SeccompCondition::new(0, Len::Dword, Cmp::Ne, 0)?;
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![of_another])?]);
+    let owners = [libc::F_SETOWN, F_SETOWN_EX, F_SETSIG];
+    rules.insert(
+        libc::SYS_fcntl,
+        owners.into_iter().map(|command| equals(1, command)).collect::<Result<_, _>>()?,
+    );
+    Ok(rules)
+}
+
 fn allowed() -> Result<Rules, seccompiler::BackendError> {
     let mut rules = unconditional(ALLOWED);
     rules.append(&mut unconditional(ALLOWED_HERE));
@@ -103,6 +117,10 @@ fn without(index: u8, mask: u64) -> Result<SeccompRule, seccompiler::BackendErro
 fn equals(index: u8, value: libc::c_int) -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(index, Len::Dword, Cmp::Eq, value as u64)?])
 }
+
+/// `fcntl` commands that libc lacks, fcntl(2).
+const F_SETSIG: libc::c_int = 10;
+const F_SETOWN_EX: libc::c_int = 15;
 
 #[allow(clippy::cast_sign_loss)] // flag bits
 const CLONE_NAMESPACES: u64 = (libc::CLONE_NEWNS
@@ -145,9 +163,16 @@ const DEADLY: &[i64] = &[
     libc::SYS_open_by_handle_at,
 ];
 
-/// Calls that only the host worker may make, and not an operation's process.
-const FOR_THE_HAND_ALONE: &[i64] =
-    &[libc::SYS_clone, libc::SYS_kill, libc::SYS_tkill, libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal];
+/// Calls that only the host worker may make, and not an operation's process. Without `tgkill` an abort ends by an illegal
+/// instruction.
+const NOT_FOR_OPERATIONS: &[i64] = &[
+    libc::SYS_clone,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+];
 
 const ALLOWED: &[i64] = &[
     // Files: the jail's root and the mounts decide which.
@@ -292,6 +317,22 @@ mod tests {
         std::thread::Builder::new().spawn(|| {}).is_err()
     }
 
+    fn reaches_no_process() -> bool {
+        let another = i64::from(rustix::process::getppid().unwrap().as_raw_nonzero().get());
+        let refused = |call, arguments| sys::probe::call(call, arguments) == Some(libc::EPERM);
+        let fcntl = |command, value| refused(libc::SYS_fcntl, [0, i64::from(command), value]);
+        // Signal 0 and a null pointer: only the filter refuses them so.
+        refused(libc::SYS_kill, [another, 0, 0])
+            && refused(libc::SYS_tkill, [another, 0, 0])
+            && refused(libc::SYS_tgkill, [another, another, 0])
+            && refused(libc::SYS_pidfd_open, [another, 0, 0])
+            && refused(libc::SYS_prlimit64, [another, 0, 0])
+            && fcntl(libc::F_SETOWN, another)
+            && fcntl(F_SETOWN_EX, 0)
+            && fcntl(F_SETSIG, 0)
+            && sys::probe::call(libc::SYS_prlimit64, [0, 0, 0]).is_none()
+    }
+
     /// The number of the first step that was not as it should be; 0 when all were.
     fn live_through_it() -> i32 {
         for filter in filters().unwrap() {
@@ -301,12 +342,13 @@ mod tests {
         match () {
             () if !makes_no_process() => 1,
             () if !makes_no_thread() => 2,
+            () if !reaches_no_process() => 3,
             () => 0,
         }
     }
 
     #[test]
-    fn an_operation_makes_neither_process_nor_thread() {
+    fn an_operation_makes_no_process_or_thread_and_reaches_none() {
         match sys::fork().unwrap() {
             sys::Fork::Child => {
                 sys::exit_now(std::panic::catch_unwind(live_through_it).unwrap_or(99));
