@@ -1,11 +1,11 @@
 //! Known escapes in the versions that an engine reports.
 //!
-//! A pure function over a table. It knows version numbers only: distributions carry fixes back without changing them,
-//! so that a finding is a hint to look, and [`ADVISORY_CAVEAT`] belongs beside it. No finding is no proof either.
+//! A pure function over a table. It compares version numbers only. Distributions backport fixes without changing the number, so a finding
+//! is a hint to check the package, and [`ADVISORY_CAVEAT`] is shown with every list. An empty list proves nothing either.
 
 use crate::engine::EngineFacts;
 
-/// What has to be said beside any list of [`Advisory`].
+/// Caveat to show with any list of [`Advisory`].
 pub const ADVISORY_CAVEAT: &str = "judged by version numbers alone: distributions carry fixes back under old numbers \
                                    (see the package's changelog), and what is not known here is not listed";
 
@@ -13,11 +13,11 @@ pub const ADVISORY_CAVEAT: &str = "judged by version numbers alone: distribution
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advisory {
     pub ids: &'static str,
-    /// A plain sentence for an operator.
+    /// One sentence for an operator.
     pub sentence: String,
 }
 
-/// Which program a row is about.
+/// Program that a row is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Program {
     Engine,
@@ -29,8 +29,9 @@ struct Row {
     program: Program,
     ids: &'static str,
     what: &'static str,
-    /// The first fixed version of each release line that got one. A line below the lowest never got it, and any above
-    /// the highest was born with it.
+    /// First fixed version of each release line that received a fix.
+    ///
+    /// Release lines below the lowest one never received it. Lines above the highest one have had it from their first release.
     fixed: &'static [&'static str],
 }
 
@@ -73,7 +74,7 @@ const TABLE: &[Row] = &[
     },
 ];
 
-/// What is known against the versions of `facts`; an unreadable version is itself a finding.
+/// Returns the known vulnerabilities of the versions in `facts`. A version that cannot be parsed is a finding as well.
 pub fn advisories(facts: &EngineFacts) -> Vec<Advisory> {
     let reported = |program| match program {
         Program::Engine => Some(facts.engine_version.as_str()),
@@ -108,13 +109,13 @@ fn name(program: Program) -> &'static str {
     }
 }
 
-/// Ordered as releases are: a pre-release comes before its release.
+/// Version of a program, ordered as releases are: a pre-release comes before its release.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Version {
     major: u32,
     minor: u32,
     patch: u32,
-    /// `u32::MAX` for a release, the number of the candidate otherwise.
+    /// Number of the release candidate, or `u32::MAX` for a release.
     candidate: u32,
 }
 

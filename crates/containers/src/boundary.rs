@@ -1,29 +1,31 @@
-//! Whose kernel the processes of a container ask.
+//! Kernel that serves the system calls of a container's processes.
 //!
-//! In gVisor that is a program of its own on the host, the sandbox: the host knows the sandbox's processes, not the
-//! container's. Limits and the end of the container hold for the sandbox as a whole. What runs inside is ended from
-//! inside, and what commands must not reach there has a user of its own.
+//! With gVisor that kernel is the sandbox, a separate program on the host. The host sees the sandbox's processes and not the container's.
+//! Limits and the end of the container apply to the sandbox as a whole. Processes inside are ended from inside. A process that commands
+//! must not reach runs there as a different user.
 
 use crate::ids::RunUser;
 
-/// Between a container and the host.
+/// Kernel boundary between a container and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Boundary {
     /// Namespaces and cgroups of the host's kernel.
     #[default]
     HostKernel,
-    /// A kernel of the container's own: gVisor.
+    /// Separate kernel of the container: gVisor.
     OwnKernel,
 }
 
-/// What the sandbox itself needs: threads of the kernel and of what serves its files.
+/// Processes and threads of the sandbox itself: kernel threads and the file server.
 const SANDBOX_PIDS: u32 = 128;
-/// Threads of the host for each process inside, measured: 10 to 12.
+/// Host threads for each process inside. Measured: 10 to 12.
 const PIDS_FOR_ONE: u32 = 12;
 
 impl Boundary {
-    /// The user of PID 1 and of what holds a guest's streams. The kernel of the host protects both from commands of the
-    /// same user; gVisor's lets commands end the one and open what the other has.
+    /// Returns the user of PID 1 and of the process that holds a guest's streams.
+    ///
+    /// The host's kernel protects both from commands of the same user. Under gVisor, a command of the same user could end PID 1 and open
+    /// the other's descriptors.
     pub fn own_user(self, user: RunUser) -> RunUser {
         match self {
             Self::HostKernel => user,
@@ -31,7 +33,7 @@ impl Boundary {
         }
     }
 
-    /// The limit on the host's processes and threads that lets so many run inside.
+    /// Returns the limit on host processes and threads that lets `pids` run inside.
     pub(crate) fn host_pids(self, pids: u32) -> u32 {
         match self {
             Self::HostKernel => pids,

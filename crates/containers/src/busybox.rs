@@ -1,9 +1,8 @@
-//! The host's busybox, of which the default image is made: read once, judged by its bytes, never executed on the host.
+//! The host's busybox, from which the default image is made. It is read once, checked by its bytes and never executed on the host.
 //!
-//! The operator names the file in the configuration. What it can act as is read from the table of names that every
-//! busybox carries: the names in ascending order, each ended by a NUL. Asking the program itself (`--list`) would mean
-//! to start a program as root with a timeout and a bound on its output, or a container and an image that nobody keeps;
-//! the table needs neither. A link too few or too many would cost no more than a `not found` in the run.
+//! The operator names the file in the configuration. Its applets are read from the table of names that every busybox carries: the names in
+//! ascending order, each ended by a NUL. Running `busybox --list` instead would need a process as root with a timeout and an output limit,
+//! or a container and an image only for this. A wrong entry in the table costs no more than a `not found` in the run.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,16 +11,16 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags};
 use sha2::{Digest, Sha256};
 
-/// Debian's has 2 MiB.
+/// Limit on the size of the file. Debian's busybox has 2 MiB.
 const MAX_BYTES: u64 = 16 << 20;
-/// Busybox has some 400 at most.
+/// Limit on the number of applets. Busybox has about 400 at most.
 const MAX_APPLETS: usize = 1_024;
-/// Longest name of an applet.
+/// Longest name of an applet, in bytes.
 const MAX_NAME: usize = 32;
-/// Every build has this string, for its help.
+/// String that every build contains for its help text.
 const BANNER: &[u8] = b"BusyBox v";
 
-/// A static busybox for this machine.
+/// A static busybox for this machine's architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Busybox {
     program: Vec<u8>,
@@ -29,24 +28,24 @@ pub struct Busybox {
     applets: Vec<String>,
 }
 
-/// Why a file is no busybox that an image can be made of. Names no path, so that it may be told to clients.
+/// Reason why no image can be made of a file. It names no path and may be sent to clients.
 #[derive(Debug, thiserror::Error)]
 pub enum NoBusybox {
     #[error("there is no such file")]
     Missing,
-    /// Something that is not to be read.
+    /// A file type that must not be read.
     #[error("it is {0}, not a regular file")]
     NotAFile(&'static str),
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("it cannot be read")]
     Unreadable(#[source] io::Error),
-    /// More than any busybox has.
+    /// Larger than any busybox.
     #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
     TooLarge,
-    /// A script, a text, a program for another machine.
+    /// A script, a text, or a program for another architecture.
     #[error("it is no {} program for Linux", std::env::consts::ARCH)]
     Foreign,
-    /// It needs a loader and libraries, which the image does not have.
+    /// It needs a loader and libraries, which the image does not contain.
     #[error("it is dynamically linked, and the image holds no libraries")]
     Dynamic,
     #[error("it is not busybox: it has no table of applets")]
@@ -54,7 +53,9 @@ pub enum NoBusybox {
 }
 
 impl Busybox {
-    /// Reads and judges the file. Blocks no longer than its disk does: nothing is waited for at a FIFO.
+    /// Reads and checks the file.
+    ///
+    /// It opens the file without blocking, so a FIFO cannot make it wait.
     pub fn read(path: &Path) -> Result<Self, NoBusybox> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
@@ -71,14 +72,14 @@ impl Busybox {
         if let Some(strange) = strange {
             return Err(NoBusybox::NotAFile(strange));
         }
-        // At once: a vector that grows leaves its former selves in the daemon's memory.
+        // Allocated once: a vector that grows leaves its earlier copies in the daemon's memory.
         let length = u64::try_from(status.st_size).unwrap_or_default().min(MAX_BYTES);
         let mut program = Vec::with_capacity(usize::try_from(length + 1).unwrap_or_default());
         File::from(file).take(MAX_BYTES + 1).read_to_end(&mut program).map_err(NoBusybox::Unreadable)?;
         Self::parse(program)
     }
 
-    /// Judges a program's bytes.
+    /// Checks a program's bytes.
     pub fn parse(program: Vec<u8>) -> Result<Self, NoBusybox> {
         if program.len() as u64 > MAX_BYTES {
             return Err(NoBusybox::TooLarge);
@@ -96,19 +97,20 @@ impl Busybox {
         &self.program
     }
 
-    /// `sha256:` and 64 hexadecimal digits.
+    /// Returns `sha256:` and 64 hexadecimal digits.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// What it can act as, in ascending order; `busybox` is among them.
+    /// Returns the names of the applets in ascending order, `busybox` included.
     pub fn applets(&self) -> &[String] {
         &self.applets
     }
 }
 
-/// Whether the program asks for a loader; `None` when it is no 64-bit ELF program of this architecture. The fields are
-/// those of elf(5).
+/// Returns true if the program needs a loader.
+///
+/// `None` if it is not a 64-bit ELF program for this architecture. The fields are those of elf(5).
 fn is_dynamic(program: &[u8]) -> Option<bool> {
     const PT_LOAD: u32 = 1;
     const PT_INTERP: u32 = 3;
@@ -140,12 +142,12 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The table of names: the longest run of names in ascending order that has `busybox` in it.
+/// Finds the table of names: the longest sequence of names in ascending order that contains `busybox`.
 fn applets(program: &[u8]) -> Option<Vec<String>> {
     let (mut table, mut run, mut has_busybox) = (Vec::new(), Vec::new(), false);
     for piece in program.split(|byte| *byte == 0) {
         let name = name_at_end(piece);
-        // Only the first name of a table may follow anything but a NUL.
+        // Only the first name of a table may follow a byte other than NUL.
         let goes_on = name.len() == piece.len() && run.last().is_some_and(|last| *last < name);
         if !goes_on {
             run.clear();
@@ -163,7 +165,7 @@ fn applets(program: &[u8]) -> Option<Vec<String>> {
     (1..=MAX_APPLETS).contains(&table.len()).then_some(names)
 }
 
-/// The longest name that the piece ends with; empty for none.
+/// Returns the longest name at the end of the piece, or nothing.
 fn name_at_end(piece: &[u8]) -> &[u8] {
     let first = piece.len().saturating_sub(MAX_NAME);
     (first..piece.len()).map(|at| &piece[at..]).find(|text| is_name(text)).unwrap_or_default()

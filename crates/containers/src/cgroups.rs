@@ -1,23 +1,22 @@
-//! A cgroup for each exec, so that its whole process tree can be ended: processes that changed their session, forked
-//! twice, ignore signals or are stopped are all still in it.
+//! A cgroup for each exec, by which its whole process tree can be ended.
 //!
-//! A [`Leaf`] is a child of the container's own cgroup: limits and pausing go on to work, and removing the container
-//! removes it. Two kernels' ways of ending one at a stroke are known:
+//! Processes that change their session, fork twice, ignore signals or are stopped are all still in it. A [`Leaf`] is a child of the
+//! container's cgroup, so limits and pausing still apply, and removing the container removes it. There are two ways to end a leaf:
 //!
-//! - cgroup v2: freeze, `cgroup.kill`, again until `populated 0`.
-//! - v1 and hybrid hosts: the freezer: freeze, SIGKILL all, thaw, again until it is empty.
+//! - cgroup v2: freeze, write `cgroup.kill`, repeat until `populated 0`.
+//! - v1 and hybrid hosts: the freezer. Freeze, send SIGKILL to all, thaw, repeat until it is empty.
 //!
-//! The container is hostile. A pid that it tells is only a claim, checked by [`ContainerCgroup::process`] against the
-//! container's cgroup and the guest's pid namespace.
+//! The container is hostile. A pid that it reports is only a claim. [`ContainerCgroup::process`] checks it against the container's cgroup
+//! and the guest's pid namespace.
 //!
-//! A leaf also tells what was used in it, [`Leaf::cpu_time`] and [`Leaf::peak_memory`], by whatever was in there.
+//! A leaf also reports the processor time and memory used by any process in it: [`Leaf::cpu_time`] and [`Leaf::peak_memory`].
 //!
-//! All leaves of a container are in one of two cgroups of its own below the container's, [`Commands`]: what freezes that one
-//! freezes every command in it, those that are still to come included, and not the guest. There are two so that one command
-//! can run while all others stand still ([`Group::Alone`]).
+//! The leaves of commands are in one of two cgroups below the container's, [`Commands`]. Freezing one of these freezes every command in it,
+//! including commands that start later, but not the guest. With two of them, one command can run while all others are frozen
+//! ([`Group::Alone`]).
 //!
-//! Everything here is blocking file input and output in `/proc` and `/sys`, microseconds each; [`Leaf::kill_all`] may
-//! wait until its deadline and belongs on a blocking thread.
+//! All functions here do blocking file I/O in `/proc` and `/sys` that takes microseconds. [`Leaf::kill_all`] may wait until its deadline
+//! and belongs on a blocking thread.
 
 mod commands;
 mod count;
@@ -47,34 +46,34 @@ pub use limits::LimitEvents;
 pub use process::HostProcess;
 pub use reattach::{FormerEnded, FormerLeaf};
 
-/// What the names of leaves begin with.
+/// Prefix of the names of leaves.
 const LEAF: &str = "cofferdam-";
-/// The cgroup that they are in, below the container's.
+/// Cgroup below the container's that holds the leaves of ordinary commands.
 const COMMANDS: &str = "cofferdam-commands";
-/// The same for those that go on while the others stand still.
+/// Cgroup for commands that run while the ordinary ones are frozen.
 const ALONE: &str = "cofferdam-alone";
-/// The same for processes that outlive their calls. The guest knows them by this name.
+/// Cgroup for processes that outlive their calls. The guest knows it by this name.
 const PROCESSES: &str = "cofferdam-processes";
-/// The same for what keeps such processes, which is never frozen.
+/// Cgroup for the keepers of such processes. It is never frozen.
 const KEEPERS: &str = "cofferdam-keepers";
 
-/// What went wrong with a cgroup.
+/// Error of an operation on a cgroup.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// No leaf can be made here. End commands by other means, at worst with their container.
     #[error("the container's cgroup cannot be used: {0}")]
     Unavailable(&'static str),
-    /// Not the name of a leaf: 1 to 64 of `[a-z0-9-]`.
+    /// The name does not consist of 1 to 64 of `[a-z0-9-]`.
     #[error("not a name for a cgroup: 1 to 64 lower-case letters, digits and hyphens")]
     BadName,
-    /// The process is gone, or is none of the container's.
+    /// The process has ended or does not belong to the container.
     #[error("no such process in the container")]
     NoSuchProcess,
-    /// The file system said no.
+    /// A file operation failed.
     #[error("cannot {attempt}")]
     Io {
         attempt: &'static str,
-        /// What the kernel said.
+        /// Error from the kernel.
         #[source]
         source: io::Error,
     },
@@ -84,20 +83,20 @@ fn failed<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> Cgroup
     move |error| CgroupError::Io { attempt, source: error.into() }
 }
 
-/// Which commands stand still together.
+/// Commands that are frozen together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// Every command that is not one of the others.
+    /// Commands that are in neither of the other groups.
     Ordinary,
-    /// What runs while the ordinary ones stand still.
+    /// Commands that run while the ordinary ones are frozen.
     Alone,
-    /// Processes that outlive their calls, and a worker and a daemon as well.
+    /// Processes that outlive their calls, and also a worker and a daemon.
     Processes,
 }
 
 impl Group {
     pub const ALL: [Self; 3] = [Self::Ordinary, Self::Alone, Self::Processes];
-    /// Those that end with the worker that has started them.
+    /// Groups that end with the worker that started them.
     const OF_WORKER: [Self; 2] = [Self::Ordinary, Self::Alone];
 
     fn name(self) -> &'static str {
@@ -118,8 +117,9 @@ pub struct ContainerCgroup {
 }
 
 impl ContainerCgroup {
-    /// Finds it by the host pid of any of the container's processes, and checks by its name that it is this
-    /// container's: a pid may have been used again since the engine told it.
+    /// Finds the cgroup by the host pid of any process of the container.
+    ///
+    /// It checks by the cgroup's name that it is this container's, because the pid may have been reused since the engine reported it.
     pub fn of_pid(host_pid: u32, container: &ContainerId) -> Result<Self, CgroupError> {
         let membership =
             fs::read_to_string(format!("/proc/{host_pid}/cgroup")).map_err(|error| match error.kind() {
@@ -136,29 +136,31 @@ impl ContainerCgroup {
         Ok(Self { hierarchy, dir, counters, meters })
     }
 
-    /// How often the container has run into its limits until now.
+    /// Returns how often the container has hit its limits so far.
     pub fn limit_events(&self) -> LimitEvents {
         self.counters.read()
     }
 
-    /// Returns whether the container may have so many more processes and threads as it has now.
+    /// Returns true if the container may create this many more processes and threads.
     pub fn has_room(&self, processes: u64) -> bool {
         self.counters.have_room(processes)
     }
 
-    /// Makes an empty leaf among `group`. The name must not be in use; it goes when the value is dropped.
+    /// Makes an empty leaf in `group`.
+    ///
+    /// The name must not be in use. The leaf is removed when the value is dropped.
     pub fn leaf(&self, group: Group, name: &str) -> Result<Leaf, CgroupError> {
         well_formed(name)?;
         self.commands(group).leaf(name, &self.meters)
     }
 
-    /// Makes an empty leaf for the keeper of a process. The same holds for its name.
+    /// Makes an empty leaf for the keeper of a process, under the same rules as [`Self::leaf`].
     pub fn keeper(&self, name: &str) -> Result<Leaf, CgroupError> {
         well_formed(name)?;
         self.keepers().leaf(name, &Meters::Nowhere)
     }
 
-    /// A process and its keeper as an earlier life of this program has left them: their leaves, as far as they are there.
+    /// Returns the leaves of a process and of its keeper that an earlier instance of this daemon left, where they exist.
     pub fn former_process(&self, name: &str) -> Result<(Option<Leaf>, Option<Leaf>), CgroupError> {
         well_formed(name)?;
         let process = self.commands(Group::Processes).former_leaf(name);
@@ -169,35 +171,36 @@ impl ContainerCgroup {
         Commands::named(self.hierarchy, &self.dir, KEEPERS)
     }
 
-    /// All leaves of a group together.
+    /// Returns the cgroup above all leaves of a group.
     pub fn commands(&self, group: Group) -> Commands {
         Commands::of(self.hierarchy, &self.dir, group)
     }
 
-    /// Finds a process of the container by the pid that it has there.
+    /// Finds a process of the container by its pid inside the container.
     ///
-    /// `guest_host_pid` is the guest's, from the engine. The claim `pid_in_container` is believed only if exactly a
-    /// process with that number in the guest's own pid namespace is in the container's cgroup.
+    /// `guest_host_pid` is the guest's pid, from the engine. The claim `pid_in_container` is accepted only if a process of the container's
+    /// cgroup has that number in the guest's own pid namespace.
     pub fn process(&self, guest_host_pid: u32, pid_in_container: u32) -> Result<HostProcess, CgroupError> {
-        // One that was just made is where its parent is, and the last there.
+        // A process that was just created is in its parent's cgroup, at the end of the list.
         let beside: Vec<_> = pids_in(&self.dir)?.into_iter().rev().collect();
         process::find(&beside, guest_host_pid, pid_in_container)
             .or_else(|_| process::find(&self.all_pids()?, guest_host_pid, pid_in_container))
     }
 
-    /// The process on the host that has the container's root as its own, where the container's processes are none of the
-    /// host's: what serves it its files.
+    /// Returns the host process whose root is the container's, which serves the container's files.
+    ///
+    /// Used if the host does not see the container's own processes, as with gVisor.
     pub fn file_server(&self) -> Option<u32> {
-        // The directory of [`crate::GUEST_PATH`]. The sandbox has an empty root.
+        // The directory of [`crate::GUEST_PATH`]. The root of the sandbox itself is empty.
         let has_root = |pid: &u32| fs::symlink_metadata(format!("/proc/{pid}/root/.cofferdam")).is_ok();
         let pids = self.all_pids().unwrap_or_default();
         pids.into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).find(has_root)
     }
 
-    /// The container's processes, those in leaves included.
+    /// Returns the container's processes, including those in leaves.
     fn all_pids(&self) -> Result<Vec<Pid>, CgroupError> {
         let mut pids = Vec::new();
-        // Leaves are two levels below; nothing of ours is deeper.
+        // Leaves are two levels below; the daemon makes no deeper cgroup.
         collect(&self.dir, 2, &mut pids)?;
         Ok(pids)
     }
@@ -209,12 +212,12 @@ fn well_formed(name: &str) -> Result<(), CgroupError> {
     if is_name { Ok(()) } else { Err(CgroupError::BadName) }
 }
 
-/// The processes of a cgroup and of what is so many levels below it.
+/// Collects the processes of a cgroup and of the cgroups down to `levels` below it.
 fn collect(dir: &Path, levels: u32, pids: &mut Vec<Pid>) -> Result<(), CgroupError> {
     collect_but(dir, levels, &|_| false, pids)
 }
 
-/// The same without those that are left out.
+/// Collects processes like [`collect`], without the directories that `left_out` excludes.
 fn collect_but(
     dir: &Path,
     levels: u32,
@@ -226,7 +229,7 @@ fn collect_but(
         return Ok(());
     }
     let entries = match fs::read_dir(dir) {
-        // A leaf that is removed at this moment has no processes.
+        // A leaf that is being removed has no processes.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         read => read.map_err(failed("list the leaves"))?,
     };
@@ -239,10 +242,10 @@ fn collect_but(
     Ok(())
 }
 
-/// Thread groups in one cgroup, without its children. Pids of other pid namespaces read as 0 and are left out.
+/// Returns the thread groups in one cgroup, without its children. Pids of other pid namespaces read as 0 and are skipped.
 fn pids_in(dir: &Path) -> Result<Vec<Pid>, CgroupError> {
     let text = match fs::read_to_string(dir.join("cgroup.procs")) {
-        // Only an empty cgroup can be removed: its container has gone, and everything in it.
+        // Only an empty cgroup can be removed, so the container and all its processes are gone.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {
             return Ok(Vec::new());
         }

@@ -1,10 +1,11 @@
-//! Docker Engine behind [`Engine`], over its Unix socket: the only module that knows bollard.
+//! Docker Engine as an [`Engine`], over its Unix socket. This is the only module that uses bollard.
 //!
-//! Works from API 1.41 (Docker 20.10) on. Three habits of the client are guarded against here: it pastes ids into
-//! URLs (ours are checked types), it puts no limit on an upgraded connection (every call gets a deadline of ours), and
-//! it calls text that is not framed output `Console` (which is never stdout here). It never speaks to the archive
-//! endpoint (`docker cp`), whose history is one of escapes, except for what a path of a container is that was never started:
-//! nothing in it can change meanwhile, and nothing is opened.
+//! It works with API 1.41 (Docker 20.10) and later. Three habits of the client are guarded against. It pastes ids into URLs, so ids here
+//! are checked types. It sets no limit on an upgraded connection, so every call here gets a deadline. It labels text outside of any frame
+//! `Console`, which is never treated as stdout here.
+//!
+//! The archive endpoint (`docker cp`), known for container escapes, is used for one thing only: to find the type of a path in a container
+//! that was never started. Such a container cannot change meanwhile, and no file is opened.
 
 mod faults;
 mod images;
@@ -36,15 +37,15 @@ use crate::exec::{ErrorTail, ExecStream, Piece, StdoutReader};
 use crate::ids::{ContainerId, ContainerName, Endpoint, ExecId, ImageId, ImageReference, RunUser};
 use crate::spec::ContainerSpec;
 
-/// For calls that only ask.
+/// Deadline of calls that only read.
 const ASKING: Duration = Duration::from_secs(15);
-/// For calls that change something. Starting takes a third of a second on an idle host.
+/// Deadline of calls that change something. Starting takes a third of a second on an idle host.
 const CHANGING: Duration = Duration::from_secs(60);
-/// How long the import of an image may take.
+/// Deadline of the import of an image.
 const IMPORTING: Duration = Duration::from_secs(180);
-/// Between two looks at an exec that has not begun.
+/// Interval between two queries of an exec that has not started.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Between two looks at a container that is being removed.
+/// Interval between two queries of a container that is being removed.
 const REMOVING: Duration = Duration::from_millis(20);
 
 /// A Docker Engine. Cheap to clone; every call opens its own connection.
@@ -55,7 +56,7 @@ pub struct DockerEngine {
 }
 
 impl DockerEngine {
-    /// Prepares a client. Only looks whether the socket exists; [`Engine::version`] is the first real question.
+    /// Prepares a client. It only checks that the socket exists; [`Engine::version`] is the first request.
     pub fn connect(endpoint: &Endpoint) -> Result<Self, EngineError> {
         let limit = IMPORTING.as_secs();
         let client = Docker::connect_with_unix(&endpoint.to_string(), limit, bollard::API_DEFAULT_VERSION)
@@ -79,7 +80,7 @@ impl DockerEngine {
         }
     }
 
-    /// Gives a call its deadline and its name.
+    /// Runs a call with a deadline, and names it in the error.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -94,7 +95,7 @@ impl DockerEngine {
     }
 }
 
-/// What is gone already need not be removed.
+/// Treats an object that no longer exists as removed.
 fn gone_is_fine(result: Result<(), EngineError>) -> Result<(), EngineError> {
     match result {
         Err(EngineError::NotFound { .. }) => Ok(()),
@@ -211,12 +212,12 @@ impl Engine for DockerEngine {
             attach_stdin: Some(true),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            // With a terminal the client would guess frame borders from what the program prints.
+            // With a terminal the client would guess frame borders from the program's output.
             tty: Some(false),
             cmd: Some(argv.to_vec()),
             privileged: Some(false),
             user: Some(user.to_string()),
-            // Never a path that the container controls: CVE-2024-21626.
+            // A path that the container controls would be exploitable: CVE-2024-21626.
             working_dir: Some("/".to_owned()),
             ..CreateExecOptions::default()
         };
@@ -244,7 +245,7 @@ impl Engine for DockerEngine {
                 match (answer.running.unwrap_or(false), pid, answer.exit_code) {
                     (true, Some(pid), _) => return Ok(Some(pid)),
                     (false, _, Some(_)) => return Ok(None),
-                    // The program's first words can overtake the engine's own note that it runs.
+                    // The program's first output can arrive before the engine records that it runs.
                     _ => tokio::time::sleep(LOOK_AGAIN).await,
                 }
             }
@@ -282,7 +283,7 @@ impl Engine for DockerEngine {
         let options = RemoveContainerOptions { force: true, v: true, link: false };
         let call = self.client.remove_container(id.as_str(), Some(options));
         match self.within(CHANGING, "remove the container", call).await {
-            // Somebody else removes it already, such as a daemon that was killed since.
+            // Another client removes it already, such as a daemon that was killed since.
             Err(conflict @ EngineError::Conflict { .. }) => self.disappears(id).await.or(Err(conflict)),
             removed => gone_is_fine(removed),
         }
@@ -301,7 +302,7 @@ impl Engine for DockerEngine {
 fn sorted(piece: LogOutput) -> Piece {
     match piece {
         LogOutput::StdOut { message } => Piece::Stdout(message),
-        // `Console` is what the engine says outside any frame.
+        // `Console` is text that the engine sends outside any frame.
         LogOutput::StdErr { message } | LogOutput::Console { message } | LogOutput::StdIn { message } => {
             Piece::Aside(message)
         }

@@ -1,7 +1,7 @@
-//! What Cofferdam asks of a container engine, in its own words.
+//! Operations that Cofferdam needs from a container engine.
 //!
-//! Every call is bounded in time and ends in an [`EngineError`] that says what was attempted. Nothing here names a
-//! vendor's type, so that another engine, or one that fails on purpose in a test, is a second implementation.
+//! Every call is bounded in time and ends in an [`EngineError`] that says what was attempted. The trait names no vendor's type, so that
+//! another engine, or a test double that fails on purpose, can implement it.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,18 +18,19 @@ use crate::ids::{ContainerId, ContainerName, ExecId, ImageId, ImageReference, Ru
 use crate::spec::ContainerSpec;
 use crate::user_map::UserMap;
 
-/// Why the engine did not do what it was asked. For operators: its messages can name host paths, which agents must not
-/// see.
+/// Error of a call to the engine.
+///
+/// For operators only: its messages can name host paths, which agents must not see.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Nobody listens, or this process may not connect.
+    /// No process listens, or this process may not connect.
     #[error("no engine answers at {endpoint}: {mend}")]
     Unreachable {
-        /// The address that was tried.
+        /// Address of the engine.
         endpoint: String,
-        /// What an operator can do about it.
+        /// Advice for the operator.
         mend: &'static str,
-        /// What the connection failed with.
+        /// Error of the connection.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -40,73 +41,73 @@ pub enum EngineError {
     #[error("cannot {attempt} in its present state: {message}")]
     Conflict {
         attempt: &'static str,
-        /// The engine's own words, bounded.
+        /// Message of the engine, bounded.
         message: String,
     },
     #[error("cannot {attempt}: the engine answered {status}: {message}")]
     Api {
         attempt: &'static str,
         status: u16,
-        /// The engine's own words, bounded.
+        /// Message of the engine, bounded.
         message: String,
     },
-    /// No answer in time. The engine may still be carrying the request out.
+    /// No answer in time. The engine may still carry the request out.
     #[error("cannot {attempt}: no answer from the engine within {limit:?}")]
     TimedOut {
         attempt: &'static str,
-        /// How long it was waited for.
+        /// Time after which the call was given up.
         limit: Duration,
     },
-    /// An answer that makes no sense.
+    /// An answer that cannot be interpreted.
     #[error("cannot {attempt}: the engine's answer is malformed: {what}")]
     Malformed { attempt: &'static str, what: String },
 }
 
-/// The engine and what it runs on, for `coffer doctor` and the start-up log.
+/// The engine and its host, for `coffer doctor` and the start-up log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineFacts {
-    /// The engine's version, such as `20.10.24+dfsg1`.
+    /// Version of the engine, such as `20.10.24+dfsg1`.
     pub engine_version: String,
-    /// The newest API version that it speaks.
+    /// Newest API version that the engine supports.
     pub api_version: String,
-    /// runc's version, where the engine tells it.
+    /// Version of runc, if the engine reports it.
     pub runc_version: Option<String>,
-    /// containerd's version, where the engine tells it.
+    /// Version of containerd, if the engine reports it.
     pub containerd_version: Option<String>,
     /// 1 (also for hybrid hosts) or 2.
     pub cgroup_version: u8,
-    /// For example `overlay2`.
+    /// Storage driver, such as `overlay2`.
     pub storage_driver: String,
-    /// The runtimes that a profile can name.
+    /// Runtimes that a profile can name.
     pub runtimes: Vec<String>,
-    /// The one that is used when none is named.
+    /// Runtime that is used if a profile names none.
     pub default_runtime: String,
-    /// As the engine lists them: `name=seccomp,profile=default`, `name=rootless`, …
+    /// Security options as the engine lists them: `name=seccomp,profile=default`, `name=rootless`, …
     pub security_options: Vec<String>,
-    /// Processors that the engine sees; a container's limit cannot be above them.
+    /// Processors that the engine sees. A container's limit cannot be higher.
     pub cpus: u32,
     /// Kernel release of the engine's host.
     pub kernel: String,
-    /// For example `x86_64`.
+    /// Architecture, such as `x86_64`.
     pub architecture: String,
-    /// What the engine warns of by itself.
+    /// Warnings of the engine itself.
     pub warnings: Vec<String>,
-    /// The user namespace of its containers. Absent where they have none, or where the engine does not say whose ids they get.
+    /// User namespace of its containers. `None` if they have none, or if the engine does not report which host ids they use.
     pub user_map: Option<UserMap>,
 }
 
 impl EngineFacts {
-    /// True when the engine can apply a seccomp profile. Without it no container is safe to start.
+    /// Returns true if the engine can apply a seccomp profile. Without it no container is safe to start.
     pub fn has_seccomp(&self) -> bool {
         self.has_security("seccomp")
     }
 
-    /// True when the engine runs without root: mounts and cgroups of the host are then out of reach.
+    /// Returns true if the engine runs without root. The host's mounts and cgroups are then out of reach.
     pub fn is_rootless(&self) -> bool {
         self.has_security("rootless")
     }
 
-    /// True when the engine gives its containers a user namespace.
+    /// Returns true if the engine gives its containers a user namespace.
     pub fn maps_users(&self) -> bool {
         self.has_security("userns")
     }
@@ -120,19 +121,19 @@ impl EngineFacts {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageFacts {
-    /// Its identity by content.
+    /// Identity by content.
     pub id: ImageId,
-    /// Digests of its uncompressed layers, `sha256:…`, lowest first.
+    /// Digests of the uncompressed layers, `sha256:…`, lowest first.
     pub layers: Vec<String>,
-    /// One label's value for each key that the image carries.
+    /// Labels by key.
     pub labels: std::collections::BTreeMap<String, String>,
     /// Paths that the image declares as volumes.
     pub volumes: Vec<String>,
-    /// Where the engine keeps the files of its layers, topmost first. Empty: it does not say.
+    /// Directories in which the engine keeps the layers' files, topmost first. Empty if the engine does not report them.
     pub directories: Vec<PathBuf>,
 }
 
-/// The type of a file, as far as it matters here.
+/// Type of a file, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     File,
@@ -142,13 +143,13 @@ pub enum FileKind {
     Special,
 }
 
-/// A link by itself may be in order.
+/// Returns an addition for messages: a link is refused only because of its target.
 fn leading(found: FileKind) -> &'static str {
     if found == FileKind::Link { " that leads to something else" } else { "" }
 }
 
 impl FileKind {
-    /// With its article.
+    /// Returns the name of the kind with its article.
     pub fn name(self) -> &'static str {
         match self {
             Self::File => "a file",
@@ -159,21 +160,21 @@ impl FileKind {
     }
 }
 
-/// The file at a path. A link is not followed.
+/// The file at a path. Links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Looked {
     pub kind: FileKind,
-    /// The last target of a link, as the container's own path. Empty: it is no link.
+    /// Last target of a link, as a path in the container. Empty if the file is no link.
     pub leads_to: String,
 }
 
-/// An image that no run may use.
+/// Reason why no run may use an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageRefused {
-    /// The engine would open it, or something could not be mounted there.
+    /// The engine would open this path, or a mount there would fail.
     #[error("the image has {} at {path}{}, where {} has to be", .found.name(), leading(*.found), .wanted.name())]
     WrongKind { path: &'static str, found: FileKind, wanted: FileKind },
-    /// The engine would make a writable volume of its own for each of them, outside every limit.
+    /// The engine would make a writable volume for each of them, outside every limit.
     #[error(
         "the image declares volumes ({}), which would be writable and unlimited: use an image without VOLUME",
         .0.join(", ")
@@ -189,19 +190,19 @@ pub struct UsableImage {
 }
 
 impl UsableImage {
-    /// Its identity by content.
+    /// Returns the image's identity by content.
     pub fn id(&self) -> &ImageId {
         &self.id
     }
 
-    /// Where the engine keeps the files of its layers, topmost first. Empty: it does not say.
+    /// Returns the directories of the layers' files, topmost first. Empty if the engine does not report them.
     pub fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
 }
 
 impl ImageFacts {
-    /// Refuses images that would weaken a container's hardening by what they declare.
+    /// Refuses an image whose declarations would weaken a container's hardening.
     pub fn usable(&self) -> Result<UsableImage, ImageRefused> {
         if self.volumes.is_empty() {
             Ok(UsableImage { id: self.id.clone(), directories: self.directories.clone() })
@@ -211,7 +212,7 @@ impl ImageFacts {
     }
 }
 
-/// A tar on its way to the engine. An error in it ends the request, and the engine keeps nothing.
+/// A tar that is streamed to the engine. An error in it ends the request, and the engine keeps nothing.
 pub type TarStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// An image under one of its names.
@@ -219,23 +220,23 @@ pub type TarStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 pub struct ImageListing {
     pub reference: ImageReference,
     pub id: ImageId,
-    /// Bytes of its layers.
+    /// Size of its layers in bytes.
     pub size: u64,
-    /// Seconds since 1970, as it says.
+    /// Time of creation that the image claims, in seconds since 1970.
     pub created: i64,
 }
 
-/// What the engine is to build.
+/// An image build that the engine is asked to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageBuild {
-    /// The name that the image gets.
+    /// Name of the resulting image.
     pub reference: ImageReference,
-    /// The Dockerfile in the directory.
+    /// Path of the Dockerfile in the directory.
     pub dockerfile: String,
     pub network: BuildNetwork,
 }
 
-/// The network that programs of a build have.
+/// Network for the programs of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuildNetwork {
     /// The engine's default.
@@ -243,7 +244,7 @@ pub enum BuildNetwork {
     None,
 }
 
-/// Configuration that an imported image gets.
+/// Configuration for an imported image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImportChanges {
     /// Labels; keys and values are `[A-Za-z0-9._:-]` only.
@@ -262,25 +263,25 @@ pub enum ContainerState {
     Other,
 }
 
-/// A container as the engine says it is now.
+/// State of a container, as the engine reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inspection {
     pub id: ContainerId,
     pub state: ContainerState,
-    /// Host pid of its first process, while it runs.
+    /// Host pid of the first process while the container runs.
     pub host_pid: Option<u32>,
-    /// When its first process started, in the engine's own words: another value means that it was started again.
+    /// Start time of the first process, as the engine writes it. A different value means that the container was started again.
     pub started_at: String,
-    /// True when the kernel ended it for want of memory.
+    /// True if the kernel ended the container for lack of memory.
     pub oom_killed: bool,
-    /// The settings in force, read back into the form in which they were asked for.
+    /// Settings in force, converted to the form of the request.
     pub in_force: ContainerSpec,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerListing {
     pub id: ContainerId,
-    /// Its name, without the engine's leading slash.
+    /// Name without the engine's leading slash.
     pub name: String,
     pub labels: std::collections::BTreeMap<String, String>,
 }
@@ -289,7 +290,7 @@ pub struct ContainerListing {
 pub trait Engine: Send + Sync {
     async fn version(&self) -> Result<EngineFacts, EngineError>;
 
-    /// Looks an image up; `None` when the engine does not have it. Nothing is ever pulled.
+    /// Looks an image up. `None` if the engine does not have it; it is never pulled.
     async fn image(&self, reference: &ImageReference) -> Result<Option<ImageFacts>, EngineError>;
 
     /// Makes an image of one layer from a root file system in tar form.
@@ -300,7 +301,7 @@ pub trait Engine: Send + Sync {
         changes: &ImportChanges,
     ) -> Result<ImageFacts, EngineError>;
 
-    /// Makes the image of an archive of `docker save`, within this time.
+    /// Loads an archive made by `docker save`, within this time.
     async fn load_image(&self, archive: TarStream, limit: Duration) -> Result<(), EngineError>;
 
     /// Makes an image of one layer from the tar of a root file system, within this time.
@@ -311,8 +312,7 @@ pub trait Engine: Send + Sync {
         limit: Duration,
     ) -> Result<(), EngineError>;
 
-    /// Builds an image from the tar of a directory, within this time, and tells what the build prints. Dropping the future ends
-    /// the build.
+    /// Builds an image from the tar of a directory, within this time, and sends the build's output. Dropping the future ends the build.
     async fn build_image(
         &self,
         build: &ImageBuild,
@@ -321,24 +321,24 @@ pub trait Engine: Send + Sync {
         limit: Duration,
     ) -> Result<(), EngineError>;
 
-    /// All images that have a name, by name.
+    /// Returns all images that have a name, sorted by name.
     async fn images(&self) -> Result<Vec<ImageListing>, EngineError>;
 
-    /// Removes an image and its tags. One that is gone already is no error.
+    /// Removes an image and its tags. It is no error if the image does not exist.
     async fn remove_image(&self, id: &ImageId) -> Result<(), EngineError>;
 
-    /// Makes a container, without starting it. After [`EngineError::TimedOut`] it may exist: look for its name.
+    /// Makes a container without starting it. After [`EngineError::TimedOut`] it may exist: look for its name.
     async fn create(&self, spec: &ContainerSpec, name: &ContainerName) -> Result<ContainerId, EngineError>;
 
     async fn start(&self, id: &ContainerId) -> Result<(), EngineError>;
 
-    /// Says what a container that was never started has at a path, without opening it. `None`: nothing is there.
+    /// Returns the type of a path in a container that was never started, without opening it. `None` if the path does not exist.
     async fn look(&self, id: &ContainerId, path: &str) -> Result<Option<Looked>, EngineError>;
 
     /// Runs `argv` in the container with its working directory at `/` and its streams attached.
     ///
-    /// That the engine accepted does not mean that the program runs, and Docker 20.10 writes its own complaint
-    /// ("OCI runtime exec failed…") to the program's stdout. Believe a greeting on `output`, nothing else.
+    /// An accepted request does not mean that the program runs, and Docker 20.10 writes its own error ("OCI runtime exec failed…") to the
+    /// program's stdout. Rely only on a greeting on `output`.
     async fn attach_exec(
         &self,
         id: &ContainerId,
@@ -346,10 +346,10 @@ pub trait Engine: Send + Sync {
         user: RunUser,
     ) -> Result<ExecStream, EngineError>;
 
-    /// Host pid of an exec's first process, once it has begun; [`EngineError::NotFound`] when it has ended.
+    /// Returns the host pid of an exec's first process once it has started, or [`EngineError::NotFound`] if it has ended.
     async fn exec_pid(&self, exec: &ExecId) -> Result<u32, EngineError>;
 
-    /// Waits until an exec's first process has ended: its exit code, or 128 and the number of the signal that ended it.
+    /// Waits until an exec's first process has ended. Returns its exit code, or 128 plus the number of the signal that ended it.
     async fn exec_ended(&self, exec: &ExecId) -> Result<i64, EngineError>;
 
     /// Reads a container's state and the settings in force.
@@ -360,9 +360,9 @@ pub trait Engine: Send + Sync {
 
     async fn unpause(&self, id: &ContainerId) -> Result<(), EngineError>;
 
-    /// Kills a container if it runs, and removes it with its anonymous volumes. One that is gone already is no error.
+    /// Kills a container if it runs, and removes it with its anonymous volumes. It is no error if the container does not exist.
     async fn remove(&self, id: &ContainerId) -> Result<(), EngineError>;
 
-    /// All containers, running or not, that carry the label.
+    /// Returns all containers, running or not, that carry the label.
     async fn list(&self, label: &str, value: &str) -> Result<Vec<ContainerListing>, EngineError>;
 }

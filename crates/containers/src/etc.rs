@@ -1,9 +1,9 @@
-//! The files in `/etc` that a container has from the daemon, whatever its image says.
+//! The files in `/etc` that the daemon gives a container, whatever its image contains.
 //!
-//! The run's uid has no name in most images, and programs need one: git, ssh, `whoami`, Python's `getpass`. `localhost` and
-//! the container's own name have to resolve in images without a file of hosts, too. So the daemon's files are mounted read-only.
-//! They do not extend the image's: reading those from the host means to follow an image's links (CVE-2018-15664). A container
-//! has no use for names of users that it can never become, or for servers of names that it can never reach.
+//! The run's uid has no name in most images, and programs need one: git, ssh, `whoami`, Python's `getpass`. `localhost` and the container's
+//! host name have to resolve in images without a hosts file, too. So the daemon's files are mounted read-only. They replace the image's
+//! files: reading those from the host means following an image's links (CVE-2018-15664). A container needs no names of users that it can
+//! never become, and no name servers that it can never reach.
 
 use std::path::PathBuf;
 
@@ -12,26 +12,26 @@ use crate::ids::RunUser;
 /// Path of the list of users in a container.
 pub const PASSWD_PATH: &str = "/etc/passwd";
 pub const GROUP_PATH: &str = "/etc/group";
-/// The host name of every container: one that waits for its run has it before the run is known.
+/// Host name of every container. A warm container gets it before its run is known.
 pub(crate) const HOSTNAME: &str = "cofferdam";
 
-/// The run's user by name.
+/// Name of the run's user.
 const USER: &str = "agent";
-/// The kernel's overflow id, as which files of unknown owners appear.
+/// The kernel's overflow id, under which files of unmapped owners appear.
 const NOBODY: u32 = 65_534;
-/// Without a server the libraries ask this machine. It refuses at once, but musl waits all its time for an answer.
+/// Without a name server the libraries query this machine. It refuses at once, but musl waits for its full timeout.
 const RESOLV_CONF: &str = "# There is no network.\noptions timeout:1 attempts:1\n";
 
-/// Host path of each file, by its path in a container. The files are root's, and readable for all.
+/// Host path of each file, by its path in a container. The files belong to root and are readable for all.
 pub type EtcFiles = Vec<(&'static str, PathBuf)>;
 
-/// The content of each file, by its path in a container that runs as `user`.
+/// Returns the content of each file, by its path in a container that runs as `user`.
 pub fn etc_files(user: RunUser, home: &str) -> Vec<(&'static str, String)> {
     let accounts = [(PASSWD_PATH, passwd(user, home)), (GROUP_PATH, group(user))];
     accounts.into_iter().chain(host_files()).collect()
 }
 
-/// The content of those files that tell of hosts and not of users.
+/// Returns the content of the files about hosts.
 pub fn host_files() -> [(&'static str, String); 3] {
     let hosts =
         format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n");

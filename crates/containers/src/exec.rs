@@ -1,8 +1,7 @@
 //! The byte streams of an exec.
 //!
-//! The engine multiplexes a program's stdout and stderr, and its own complaints, on one connection. Only what is
-//! marked as stdout reaches [`ExecStream::output`]; all the rest goes to a short tail for the log. A program cannot
-//! change the marks, because no terminal is attached.
+//! The engine multiplexes a program's stdout and stderr, and its own errors, on one connection. Only data marked as stdout reaches
+//! [`ExecStream::output`]. The rest goes to a short tail for the log. A program cannot change the marks, because no terminal is attached.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,20 +16,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::ids::ExecId;
 
-/// How much of stderr is kept.
+/// Bytes of stderr that are kept.
 const TAIL_BYTES: usize = 8 * 1024;
 
-/// The program's stdin. Shutting it down or dropping it is end of file; it kills nothing.
+/// The program's stdin. Shutting it down or dropping it sends end of file; it kills no process.
 pub type ExecInput = Pin<Box<dyn AsyncWrite + Send>>;
 /// The program's stdout and nothing else.
 pub type ExecOutput = Pin<Box<dyn AsyncRead + Send>>;
 
-/// A running exec with its streams attached. Dropping it ends no process: a program must go by itself at end of file.
+/// A running exec with its streams attached.
+///
+/// Dropping it ends no process: a program has to exit by itself at end of file.
 pub struct ExecStream {
     pub input: ExecInput,
-    /// The program's stdout. Reading it is what moves the stream, stderr included.
+    /// The program's stdout. Reading it moves the whole stream, stderr included.
     pub output: ExecOutput,
-    /// The last of everything else: stderr and the engine's own complaints. Hostile text.
+    /// The end of all other output: stderr and the engine's errors. Hostile text.
     pub errors: ErrorTail,
     pub exec: ExecId,
 }
@@ -41,7 +42,7 @@ impl std::fmt::Debug for ExecStream {
     }
 }
 
-/// The last 8 KiB of what a program or the engine said aside from stdout.
+/// The last 8 KiB of output that is not the program's stdout.
 #[derive(Debug, Clone, Default)]
 pub struct ErrorTail(Arc<Mutex<VecDeque<u8>>>);
 
@@ -54,7 +55,7 @@ impl ErrorTail {
         tail.extend(bytes);
     }
 
-    /// The tail as text on one line, fit for a log: control characters are escaped.
+    /// Returns the tail as one line for a log, with control characters escaped.
     pub fn text(&self) -> String {
         let tail = self.0.lock();
         let bytes: Vec<u8> = tail.iter().copied().collect();
@@ -62,13 +63,13 @@ impl ErrorTail {
     }
 }
 
-/// One piece of an exec's output, by where it came from.
+/// One piece of an exec's output, by its source.
 pub(crate) enum Piece {
     Stdout(Bytes),
     Aside(Bytes),
 }
 
-/// Stdout of an exec as a reader; everything else is filed under [`ErrorTail`] on the way.
+/// Reader of an exec's stdout. All other output goes to [`ErrorTail`].
 pub(crate) struct StdoutReader<S> {
     pieces: S,
     current: Bytes,

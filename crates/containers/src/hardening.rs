@@ -1,8 +1,9 @@
-//! Hardening: from a profile and the facts of a run to a container, as a pure function.
+//! Hardening: a pure function from a profile and the facts of a run to a container's specification.
 //!
-//! Invariants of every container that leaves here: no network, no capability, no new privilege, no root of the host, our seccomp
-//! profile, a root file system of the engine's that cannot be written, and nothing writable but the run's own mounts and
-//! small file systems in memory at `/tmp` and `/dev/shm`. A writable root is directories of the run's own layer, mounted over those of the image. Who asks for less must change this file, and the snapshot beside it.
+//! Invariants of every container: no network, no new privileges, no root of the host, our seccomp profile, and a read-only root file system
+//! from the engine. There is no capability either, except those that [`RunAs::MappedRoot`] has in its user namespace. The only writable
+//! places are the run's own mounts and small file systems in memory at `/tmp` and `/dev/shm`. A writable root consists of directories of
+//! the run's layer, mounted over those of the image. Weakening this requires a change of this file and of the snapshot beside it.
 
 mod paths;
 
@@ -18,14 +19,14 @@ use crate::run_as::RunAs;
 use crate::seccomp::{SeccompError, seccomp_profile};
 use crate::spec::{ContainerSpec, MountSpec, MountSpecError};
 
-/// The label that names the daemon's installation.
+/// Label with the id of the daemon's installation.
 pub const LABEL_INSTANCE: &str = "io.cofferdam.instance";
 pub const LABEL_RUN: &str = "io.cofferdam.run";
 pub const LABEL_SPEC: &str = "io.cofferdam.spec";
-/// Where the guest is mounted in every container.
+/// Path of the guest in every container.
 pub const GUEST_PATH: &str = "/.cofferdam/guest";
 
-/// Whether programs in `/tmp` can be run.
+/// Permission to run programs in `/tmp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tmp {
     #[default]
@@ -33,17 +34,17 @@ pub enum Tmp {
     Exec,
 }
 
-/// What a run can write of its image.
+/// Parts of the image that a run can write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Root {
     #[default]
     ReadOnly,
-    /// All directories, in a layer of the run's own.
+    /// All directories, in a layer that belongs to the run.
     WritableLayer,
 }
 
 impl Root {
-    /// The home of the run's user. On a read-only root that is the one place that every container can write to.
+    /// Returns the home of the run's user. On a read-only root, `/tmp` is the one place that every container can write to.
     pub fn home(self) -> &'static str {
         match self {
             Self::ReadOnly => "/tmp",
@@ -52,7 +53,7 @@ impl Root {
     }
 }
 
-/// What an operator can choose. What is not here cannot be chosen.
+/// The settings that an operator can choose. All others are fixed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hardening {
     /// Memory, in bytes; `/tmp` and `/dev/shm` count towards it. There is no swap beyond it.
@@ -70,14 +71,14 @@ pub struct Hardening {
     /// Size of `/dev/shm`, in bytes; a quarter of the memory at most.
     pub shm_bytes: u64,
     pub tmp: Tmp,
-    /// The mounts of a writable root are among the run's own.
+    /// Kind of root. The mounts of a writable root are among the run's own mounts.
     pub root: Root,
     pub run_as: RunAs,
     /// Mechanism that bounds the run's files on the daemon's disk.
     pub quota: Quota,
-    /// The engine's runtime to use (`runsc`, …); `None` for its default.
+    /// The engine's runtime to use, such as `runsc`; `None` for its default.
     pub runtime: Option<String>,
-    /// Whose kernel that runtime gives a container.
+    /// Kernel boundary that this runtime gives a container.
     pub boundary: Boundary,
 }
 
@@ -102,7 +103,7 @@ impl Default for Hardening {
 }
 
 impl Hardening {
-    /// The home of the run's user.
+    /// Returns the home of the run's user.
     pub fn home(&self) -> &'static str {
         match self.run_as {
             RunAs::Agent => self.root.home(),
@@ -110,42 +111,42 @@ impl Hardening {
         }
     }
 
-    /// Returns true if the files in `/etc` of users and hosts are the daemon's, mounted read-only.
+    /// Returns true if the user and host files in `/etc` are the daemon's, mounted read-only.
     ///
-    /// A root has those of its image and its layer, and can change them: packages add names of users. A command that becomes
-    /// one of these users has no rights on the host.
+    /// A mapped root has those of its image and its layer, and can change them: packages add user names. A command that becomes one of
+    /// these users has no rights on the host.
     pub fn has_own_etc(&self) -> bool {
         self.run_as == RunAs::Agent
     }
 }
 
-/// The processor limit that the engine's host can give: the engine refuses to promise more than it has.
+/// Returns the processor limit, reduced to what the host has: the engine refuses a higher one.
 pub fn cpu_limit(cpu_millis: u32, host_cpus: u32) -> u32 {
     cpu_millis.min(host_cpus.max(1).saturating_mul(1000))
 }
 
-/// What differs from run to run.
+/// The facts that differ from run to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFacts {
     pub run_id: String,
-    /// The daemon's installation, for [`LABEL_INSTANCE`].
+    /// Id of the daemon's installation, for [`LABEL_INSTANCE`].
     pub instance_id: String,
     pub image: UsableImage,
     pub user: RunUser,
-    /// The run's mounts. The guest and the files in `/etc` are added here.
+    /// Mounts of the run. The guest and the files in `/etc` are added to them.
     pub mounts: Vec<MountSpec>,
-    /// The guest's binary on the host: root's, mode 0711.
+    /// Path of the guest's binary on the host. It belongs to root and has mode 0711.
     pub guest: PathBuf,
-    /// The daemon's files in `/etc`, for the same user.
+    /// The daemon's files for `/etc`, made for the same user.
     pub etc: EtcFiles,
-    /// Further labels; they cannot replace our own.
+    /// Further labels. They cannot replace the daemon's labels.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Why no container can be described.
+/// Reason why no container can be described.
 #[derive(Debug, thiserror::Error)]
 pub enum HardeningError {
-    /// The path of a file of the daemon's own does not fit into a request.
+    /// The path of one of the daemon's files does not fit into a request.
     #[error("the daemon's file for {target} cannot be mounted")]
     Own {
         target: &'static str,
@@ -198,9 +199,9 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
         memory_and_swap_bytes: profile.memory_bytes,
         cpu_millis: profile.cpu_millis,
         pids: profile.boundary.host_pids(profile.pids),
-        // When the host itself runs out of memory, runs go first.
+        // If the host itself runs out of memory, runs are killed first.
         oom_score_adj: 500,
-        // Not `nproc`: the kernel counts it for a uid across all containers, so that runs would starve each other.
+        // `nproc` is not set: the kernel counts it per uid across all containers, so runs would starve each other.
         limits: [("core", 0), ("fsize", profile.file_size_bytes), ("nofile", profile.open_files)]
             .map(|(name, limit)| (name.to_owned(), limit))
             .into(),
@@ -226,8 +227,10 @@ pub fn container_spec(profile: &Hardening, facts: &RunFacts) -> Result<Container
     Ok(spec)
 }
 
-/// What is in `/tmp` is memory that no killed process gives back. So it may have half of it, and its files, of which
-/// each takes about a KiB, an eighth: whoever fills it leaves room for the next command.
+/// Returns the mount options of `/tmp`.
+///
+/// Its files occupy memory that killing a process does not free. So `/tmp` may have half of the memory, and its inodes, about 1 KiB each,
+/// an eighth. A full `/tmp` leaves room for the next command.
 fn tmp_options(profile: &Hardening) -> String {
     let size = profile.tmp_bytes.min(profile.memory_bytes / 2);
     let files = (profile.memory_bytes / 8 / 1024).min(65_536);
@@ -238,7 +241,8 @@ fn tmp_options(profile: &Hardening) -> String {
     format!("rw,{exec},nosuid,nodev,mode=1777,size={size},nr_inodes={files}")
 }
 
-/// Shared memory, as `shm_open` makes it. It is bounded like `/tmp`, so that both together leave room for the next command.
+/// Returns the mount options of `/dev/shm`, which `shm_open` uses. It is bounded like `/tmp`, so that both together leave room for the next
+/// command.
 fn shm_options(profile: &Hardening) -> String {
     let size = profile.shm_bytes.min(profile.memory_bytes / 4);
     let files = (profile.memory_bytes / 32 / 1024).min(16_384);

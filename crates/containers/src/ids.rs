@@ -1,14 +1,14 @@
-//! Names that go into the engine's URLs, as types that cannot hold anything else.
+//! Names that are used in the engine's URLs, as types that cannot hold anything else.
 //!
-//! The engine's client pastes names into paths: a container called `../version?a=` reaches another endpoint. So an
-//! id is 64 hexadecimal digits, a name is letters, digits and `_.-`, and nothing else is ever sent.
+//! The engine's client pastes names into paths: a container named `../version?a=` would reach another endpoint. So an id is 64 hexadecimal
+//! digits, and a name consists of letters, digits and `_.-`.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A name or id that the engine must not be asked for.
+/// A name or id that must not be sent to the engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// Not 64 lower-case hexadecimal digits.
@@ -40,7 +40,7 @@ macro_rules! hex_id {
         pub struct $name(String);
 
         impl $name {
-            /// Accepts exactly the form that the engine returns.
+            /// Parses an id. It accepts exactly the form that the engine returns.
             pub fn parse(text: &str) -> Result<Self, IdError> {
                 match text.strip_prefix($prefix) {
                     Some(digits) if is_hex64(digits) => Ok(Self(text.to_owned())),
@@ -48,7 +48,7 @@ macro_rules! hex_id {
                 }
             }
 
-            /// As the engine writes it.
+            /// Returns the id as the engine writes it.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -76,17 +76,17 @@ macro_rules! hex_id {
 }
 
 hex_id!(
-    /// A container, by the 64 hexadecimal digits that the engine gave it.
+    /// Id of a container: 64 hexadecimal digits, given by the engine.
     ContainerId,
     ""
 );
 hex_id!(
-    /// One exec in a container.
+    /// Id of one exec in a container.
     ExecId,
     ""
 );
 hex_id!(
-    /// An image by content: `sha256:` and 64 hexadecimal digits. A tag can be moved, this cannot.
+    /// Id of an image by content: `sha256:` and 64 hexadecimal digits. Unlike a tag, it cannot be moved.
     ImageId,
     "sha256:"
 );
@@ -95,7 +95,7 @@ hex_id!(
 pub struct ContainerName(String);
 
 impl ContainerName {
-    /// Accepts 1 to 63 bytes of `[A-Za-z0-9_.-]` that begin with a letter or digit.
+    /// Parses a name of 1 to 63 bytes of `[A-Za-z0-9_.-]` that begins with a letter or digit.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         let first_ok = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
         let rest_ok = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
@@ -111,12 +111,12 @@ impl ContainerName {
     }
 }
 
-/// An image as people name it: `debian:12`, `registry.example:5000/team/tool:1.2`, or an [`ImageId`].
+/// Name of an image: `debian:12`, `registry.example:5000/team/tool:1.2`, or an [`ImageId`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ImageReference(String);
 
 impl ImageReference {
-    /// Accepts the characters of a reference and nothing that means something in a URL.
+    /// Parses a reference. It accepts only characters that have no meaning in a URL.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         let allowed =
             |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b'/' | b':' | b'@');
@@ -132,13 +132,13 @@ impl ImageReference {
         &self.0
     }
 
-    /// With its tag, as the engine lists it.
+    /// Returns the reference with its tag, as the engine lists it.
     pub fn tagged(&self) -> String {
         let (repository, tag) = self.repository_and_tag();
         format!("{repository}:{tag}")
     }
 
-    /// Repository and tag; the tag is `latest` where none is written.
+    /// Returns repository and tag. The tag is `latest` if there is none.
     pub(crate) fn repository_and_tag(&self) -> (&str, &str) {
         match self.0.rsplit_once(':') {
             Some((repository, tag)) if !tag.contains('/') => (repository, tag),
@@ -159,7 +159,7 @@ impl From<&ImageId> for ImageReference {
     }
 }
 
-/// Where the engine listens: a Unix socket. A remote engine cannot share mounts and cgroups with the daemon.
+/// Address of the engine: a Unix socket. A remote engine cannot share mounts and cgroups with the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint(PathBuf);
 
@@ -171,7 +171,7 @@ impl Default for Endpoint {
 }
 
 impl Endpoint {
-    /// Accepts only `unix:///absolute/path`.
+    /// Parses an address. It accepts only `unix:///absolute/path`.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         match text.strip_prefix("unix://") {
             Some(path) if path.starts_with('/') && path.len() > 1 && !path.contains('\0') => {
@@ -192,7 +192,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The user and group of a run inside its container. Neither is root, but for [`Self::ROOT`].
+/// User and group of a run inside its container. Neither is root, except in [`Self::ROOT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunUser {
     uid: u32,
@@ -200,19 +200,19 @@ pub struct RunUser {
 }
 
 impl RunUser {
-    /// The user that containers run as wherever mounts can be idmapped.
+    /// User of containers wherever mounts can be idmapped.
     pub const DEFAULT: Self = Self { uid: NON_ROOT, gid: NON_ROOT };
 
-    /// Root, for containers whose root is nobody on the host.
+    /// Root, for containers whose root is an unprivileged user of the host.
     pub const ROOT: Self = Self { uid: 0, gid: 0 };
 
-    /// Refuses root and the invalid id −1, for user and group.
+    /// Checks both ids. It refuses root and the invalid id −1.
     pub fn new(uid: u32, gid: u32) -> Result<Self, IdError> {
         let id = |raw: u32| if matches!(raw, 0 | u32::MAX) { Err(IdError::Root) } else { Ok(raw) };
         Ok(Self { uid: id(uid)?, gid: id(gid)? })
     }
 
-    /// A user that shares neither id with this one.
+    /// Returns a user that shares neither id with this one.
     #[must_use]
     pub fn other(self) -> Self {
         let next = |id: u32| if id == NON_ROOT { OTHER } else { NON_ROOT };

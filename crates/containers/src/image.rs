@@ -1,8 +1,8 @@
-//! The default image, made here of the host's static busybox: no registry is asked for anything.
+//! The default image, made here from the host's static busybox, without any registry.
 //!
-//! One layer with one program, `/bin/busybox`, that acts as the applet it is called by. The tar is the same for the
-//! same program, byte for byte, so that the image can be verified by content: its one layer's digest is the digest of
-//! the tar, whatever tag, label or engine it is found under.
+//! It has one layer with one program, `/bin/busybox`, that acts as the applet by whose name it is called. The same program always gives the
+//! same tar, byte for byte. So the image can be verified by content: the digest of its only layer is the digest of the tar, whatever its
+//! tag, labels or engine.
 
 use std::io::{self, Write};
 
@@ -16,29 +16,29 @@ use crate::etc;
 use crate::hardening::Root;
 use crate::ids::{ImageReference, RunUser};
 
-/// Mount points and places that programs expect. All root's.
+/// Mount points and directories that programs expect. All belong to root.
 const DIRECTORIES: [&str; 11] =
     [".cofferdam", "bin", "dev", "etc", "pkg", "proc", "state", "sys", "tmp", "usr", "workspace"];
 
 const LABEL_IMAGE: &str = "io.cofferdam.image";
-/// Digest of the program alone.
+/// Label with the digest of the program alone.
 const LABEL_BUSYBOX: &str = "io.cofferdam.busybox";
 
-/// Why there is no default image.
+/// Reason why there is no default image.
 #[derive(Debug, thiserror::Error)]
 pub enum DefaultImageError {
-    /// The archive could not be written. Memory, or a name too long for the format.
+    /// The archive could not be written, for lack of memory or because a name is too long for the format.
     #[error("cannot make the default image")]
     Archive(#[source] io::Error),
-    /// The engine did not take it.
+    /// The engine refused it.
     #[error("cannot import the default image")]
     Engine(#[from] EngineError),
-    /// What the engine has after the import is something else.
+    /// The image found in the engine after the import is a different one.
     #[error("the engine's `{reference}` is not the default image: its layer is {found}, not {wanted}")]
     Mismatch {
         reference: String,
         found: String,
-        /// The digest of what was imported.
+        /// Digest of the imported layer.
         wanted: String,
     },
     /// It declares something that runs may not have.
@@ -51,16 +51,16 @@ pub struct DefaultImage {
     /// `cofferdam/default:` and twelve digits of the digest.
     pub reference: ImageReference,
     pub image: UsableImage,
-    /// Digest of the busybox that it is made of, `sha256:…`.
+    /// Digest of the busybox that it is made from, `sha256:…`.
     pub busybox: String,
 }
 
-/// The root file system as an uncompressed tar: sorted, root's, from the epoch.
+/// Returns the root file system as an uncompressed tar. It is sorted, belongs to root, and all times are the epoch.
 fn default_image_tar(busybox: &Busybox) -> io::Result<Vec<u8>> {
     write_tar(busybox, Vec::with_capacity(busybox.program().len() + 512 * 1024))
 }
 
-/// The SHA-256 of the same, in hex. Most starts need nothing else of it, since the engine has the image.
+/// Returns the SHA-256 of that tar in hex. Most starts need only this, because the engine has the image already.
 fn default_image_digest(busybox: &Busybox) -> io::Result<String> {
     Ok(hex::encode(write_tar(busybox, Hashing(Sha256::new()))?.0.finalize()))
 }
@@ -88,7 +88,7 @@ fn write_tar<W: Write>(busybox: &Busybox, to: W) -> io::Result<W> {
     for applet in busybox.applets().iter().filter(|name| *name != "busybox") {
         link(&mut tar, &format!("bin/{applet}"), "busybox")?;
     }
-    // For who starts it without a daemon, which mounts the same.
+    // Used when the image is started without a daemon, which mounts the same files.
     let (group, passwd) =
         (etc::group(RunUser::DEFAULT), etc::passwd(RunUser::DEFAULT, Root::ReadOnly.home()));
     entry(&mut tar, "etc/group", EntryType::Regular, 0o644, group.as_bytes())?;
@@ -123,7 +123,7 @@ fn link(tar: &mut Builder<impl Write>, path: &str, target: &str) -> io::Result<(
     tar.append_link(&mut header(EntryType::Symlink, 0o777, 0), path, target)
 }
 
-/// Finds the default image in the engine or imports it, and verifies it by content either way.
+/// Finds the default image in the engine or imports it. Either way the image is verified by content.
 pub async fn ensure_default(
     engine: &dyn Engine,
     busybox: &Busybox,

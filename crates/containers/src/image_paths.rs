@@ -1,9 +1,9 @@
-//! Checks the paths of an image that the engine opens by itself, and those where a container has its mounts.
+//! Checks the paths of an image that the engine opens itself, and those on which a container has mounts.
 //!
-//! To find the ids of a container's user the engine opens the image's `/etc/passwd` and `/etc/group`: as root, outside of the
-//! container, and without looking at what they are. It waits without end for a FIFO's other side, holding the container's lock
-//! meanwhile, so that the container cannot be removed before the engine is started again; and a device is one of the host's. So
-//! before a container of an image is started, one is made that never is, and each of these paths is looked at in it.
+//! To find the ids of a container's user, the engine opens the image's `/etc/passwd` and `/etc/group`: as root, outside of the container,
+//! and without checking their types. It would wait forever for the other end of a FIFO. Meanwhile it would hold the container's lock, so
+//! that the container could not be removed before the engine is restarted. A device would be one of the host's. So each of these paths is
+//! checked in another container of the image, which is never started.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use crate::engine::{Engine, EngineError, FileKind, ImageRefused};
 use crate::hardening::GUEST_PATH;
 use crate::ids::ContainerId;
 
-/// A path that is nowhere is made by the engine or by the runtime.
+/// Paths that must be directories. The engine or the runtime makes those that are missing.
 const DIRECTORIES: [&str; 9] =
     ["/etc", "/proc", "/sys", "/dev", "/tmp", "/workspace", "/state", "/pkg", "/.cofferdam"];
 const FILES: [&str; 6] =
     ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", GUEST_PATH];
 
-/// Looks at the image of a container that was made without mounts and never started.
+/// Checks the image of a container that was made without mounts and never started.
 pub async fn check_image_paths(
     engine: &dyn Engine,
     container: &ContainerId,
@@ -43,8 +43,9 @@ pub async fn check_image_paths(
     Ok(Ok(()))
 }
 
-/// Returns true if a file of an account may be there. In the other places something else is mounted once the container runs, and
-/// the runtime would make the file in that.
+/// Returns true if an account file may be there.
+///
+/// In other directories something else is mounted once the container runs, and the runtime would make the file in that mount.
 fn leads_on(target: &str) -> bool {
     target.starts_with('/') && DIRECTORIES.iter().skip(1).all(|other| !Path::new(target).starts_with(other))
 }

@@ -1,16 +1,15 @@
 //! Idmapped bind mounts: a workspace that belongs to its owner on disk and to the run's user inside the container.
 //!
-//! A [`MountSlot`] is an empty directory of the daemon's own with the run's directory mounted on it. The engine then
-//! binds the slot. The mount is made detached and gets all its attributes before it is attached anywhere, so that there
-//! is no moment at which a directory is visible without them:
+//! A [`MountSlot`] is an empty directory of the daemon with the run's directory mounted on it. The engine then binds the slot. The mount is
+//! made detached and gets all its attributes before it is attached anywhere. So a directory is never visible without them:
 //!
 //! ```text
 //! open_tree(CLONE) ─► mount_setattr(IDMAP, NOSUID, NODEV[, RDONLY], private) ─► move_mount(slot)
 //! ```
 //!
-//! The source is a descriptor that the caller has checked; no path of it is looked up again. Nothing but the new mount
-//! itself is made private: attached below a shared mount it propagates from there, which is what carries it out to
-//! the host when the daemon lives in a container with its state directory mounted `rshared`.
+//! The source is a descriptor that the caller has checked; its path is not resolved again. Only the new mount itself is made private.
+//! Attached below a shared mount it propagates from there. A daemon that runs in a container with its state directory mounted `rshared`
+//! makes its mounts visible on the host this way.
 //!
 //! All functions block for well under a millisecond.
 
@@ -35,40 +34,43 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags};
 use crate::sys::{self, MountAttr, UserNamespaceHolder};
 use crate::user_map::UserMap;
 
-/// Whether a mount can be written through.
+/// Access that a mount gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// As the files' modes say.
+    /// Read and write, as the files' modes permit.
     ReadWrite,
     ReadOnly,
 }
 
-/// One user and one group on disk, and how they appear through the mount. Files of all others belong to nobody there,
-/// and nothing can be made in their name.
+/// One user and one group on disk, and the ids under which they appear through the mount.
+///
+/// Files of all other owners appear as unowned, and no file can be created for such an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdMap {
-    /// The owner of the files on disk.
+    /// Owner of the files on disk.
     pub disk_uid: u32,
-    /// The group of the files on disk.
+    /// Group of the files on disk.
     pub disk_gid: u32,
-    /// The user of the host that the owner appears as.
+    /// User of the host as which the owner appears.
     pub seen_uid: u32,
-    /// The group of the host that the group appears as.
+    /// Group of the host as which the group appears.
     pub seen_gid: u32,
 }
 
-/// How all other owners appear through a mount.
+/// Appearance of all other owners through a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Others {
     Nobody,
-    /// As themselves, but for the one that the owner appears as, with whom the owner changes places. gVisor needs that, and
-    /// layers of an overlay: the kernel makes files there in root's name, and gives a copy the owner that the file has.
+    /// They appear as themselves, except that the owner and the id as which it appears change places.
+    ///
+    /// gVisor needs this, and so do the layers of an overlay: the kernel creates files there as root, and gives a copy the owner of the
+    /// original.
     Themselves,
-    /// The same, but nothing is of the others that a container with this map can be, and nothing can be made in their name.
+    /// As with [`Self::Themselves`], but all other ids of a container with this map stay unmapped, so no file can be created for them.
     OutsideOf(UserMap),
 }
 
-/// Why a slot could not be made or taken away.
+/// Reason why a slot could not be made or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel or the file system cannot map owners. Run the container as the files' owner instead.
@@ -77,7 +79,7 @@ pub enum MountError {
     #[error("cannot {attempt}")]
     Io {
         attempt: &'static str,
-        /// What the kernel said.
+        /// Error from the kernel.
         #[source]
         source: io::Error,
     },
@@ -87,19 +89,20 @@ fn failed<E: Into<io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> MountE
     move |error| MountError::Io { attempt, source: error.into() }
 }
 
-/// A directory with a mount on it, both of which go away with this value.
+/// A directory with a mount on it. Dropping the value removes both.
 #[derive(Debug)]
 pub struct MountSlot {
     path: PathBuf,
-    /// How many mounts are on it, one on the other.
+    /// Number of mounts on it, one on top of the other.
     mounts: usize,
 }
 
 impl MountSlot {
-    /// Mounts `source` (a directory opened and checked by the caller; `O_PATH` is enough) on `slot`, which must not
-    /// exist yet and whose parent must belong to the daemon.
+    /// Mounts `source` on `slot`.
     ///
-    /// Mounts inside `source` are not carried along. Fails with [`MountError::Unsupported`] only for want of idmapping.
+    /// `source` is a directory that the caller has opened and checked; `O_PATH` is enough. `slot` must not exist yet, and its parent must
+    /// belong to the daemon. Mounts inside `source` are not carried along. Fails with [`MountError::Unsupported`] only if idmapping is not
+    /// supported.
     pub fn prepare(
         source: BorrowedFd<'_>,
         slot: &Path,
@@ -110,8 +113,9 @@ impl MountSlot {
         Self::attach(source, slot, namespace.as_ref().map(AsFd::as_fd), access)
     }
 
-    /// The same for a container whose files root serves, as gVisor's do: root makes a file and gives it to its owner. So all
-    /// owners but the mapped one appear as themselves.
+    /// Mounts `source` like [`Self::prepare`], for a container whose files root serves, as with gVisor.
+    ///
+    /// There root creates a file and then gives it to its owner. So all owners but the mapped one appear as themselves.
     pub fn prepare_served(
         source: BorrowedFd<'_>,
         slot: &Path,
@@ -122,7 +126,7 @@ impl MountSlot {
         Self::attach(source, slot, namespace.as_ref().map(AsFd::as_fd), access)
     }
 
-    /// With the owners that the user namespace maps.
+    /// Mounts `source` with the owners that the user namespace maps.
     fn attach(
         source: BorrowedFd<'_>,
         slot: &Path,
@@ -130,21 +134,22 @@ impl MountSlot {
         access: Access,
     ) -> Result<Self, MountError> {
         let tree = detached(source, namespace, access)?;
-        // From here on a failure takes the directory away again.
+        // From here on, a failure removes the directory again.
         let mut this = Self::empty(slot)?;
         attach_to(tree.as_fd(), place_of(slot)?.as_fd())?;
         this.mounts = 1;
         Ok(this)
     }
 
-    /// A directory with nothing on it yet.
+    /// Makes the directory without a mount.
     fn empty(slot: &Path) -> Result<Self, MountError> {
         rustix::fs::mkdir(slot, Mode::RWXU).map_err(failed("make the slot's directory"))?;
         Ok(Self { path: slot.to_owned(), mounts: 0 })
     }
 
-    /// The one at `slot` that an earlier life of this program has prepared; `None` when nothing is mounted there, or more
-    /// than one thing: then it is not what was left.
+    /// Returns the slot that an earlier instance of this daemon prepared at `slot`.
+    ///
+    /// `None` unless exactly one mount is there. With several mounts it is not the slot that was left.
     pub fn former(slot: &Path) -> Result<Option<Self>, MountError> {
         Self::former_with(slot, 1)
     }
@@ -154,25 +159,25 @@ impl MountSlot {
         if !parent.is_dir() {
             return Ok(None);
         }
-        // As the kernel has it, without links.
+        // The parent without symbolic links, as the kernel's table has it.
         let real = fs::canonicalize(parent).map_err(failed("find the slots' directory"))?;
         let point = slot.file_name().map(|name| real.join(name));
         let mounted = leftover_slots(parent)?.into_iter().filter(|found| Some(found) == point.as_ref());
         Ok((mounted.count() == mounts).then(|| Self { path: slot.to_owned(), mounts }))
     }
 
-    /// Leaves the mount where it is, for [`Self::former`] to find.
+    /// Leaves the mount in place for [`Self::former`].
     pub fn leave(mut self) {
         self.mounts = 0;
         self.path.clear();
     }
 
-    /// What the engine binds.
+    /// Returns the directory that the engine binds.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Unmounts and removes the directory. Containers that bound the slot keep what they have.
+    /// Unmounts and removes the directory. Containers that have bound the slot keep their mounts.
     pub fn release(mut self) -> Result<(), MountError> {
         self.undo()
     }
@@ -198,7 +203,7 @@ impl Drop for MountSlot {
     }
 }
 
-/// Whether directories like `source` can be shown under another owner. Tries it, detached, and leaves nothing behind.
+/// Returns true if directories like `source` can be shown under another owner. It tries this with a detached mount and leaves no trace.
 pub fn idmap_supported(source: BorrowedFd<'_>) -> Result<bool, MountError> {
     let map = IdMap { disk_uid: 0, disk_gid: 0, seen_uid: 1, seen_gid: 1 };
     let tried = user_namespace(map, Others::Nobody)
@@ -210,7 +215,7 @@ pub fn idmap_supported(source: BorrowedFd<'_>) -> Result<bool, MountError> {
     }
 }
 
-/// Mounts on or below `dir`, deepest first: what a daemon that was killed has left behind.
+/// Returns the mounts on or below `dir`, deepest first, that a killed daemon has left.
 pub fn leftover_slots(dir: &Path) -> Result<Vec<PathBuf>, MountError> {
     let table = fs::read("/proc/self/mountinfo").map_err(failed("list the mounts"))?;
     let dir = fs::canonicalize(dir).map_err(failed("find the slots' directory"))?;
@@ -218,7 +223,7 @@ pub fn leftover_slots(dir: &Path) -> Result<Vec<PathBuf>, MountError> {
         .map(|entry| entry.mount_point)
         .filter(|point| is_below(point, &dir))
         .collect();
-    // Of mounts on the same place the later one lies on top; the order of equals is kept by reversing a stable sort.
+    // If a path has several mounts, the later one is on top. Reversing a stable sort puts it first.
     found.sort_by_key(|point| point.components().count());
     found.reverse();
     Ok(found)
@@ -228,8 +233,9 @@ fn is_below(point: &Path, dir: &Path) -> bool {
     point != dir && point.starts_with(dir)
 }
 
-/// Unmounts everything below `dir` and removes the empty directories directly in it; returns how many mounts there
-/// were. Never removes a file and never descends.
+/// Unmounts everything below `dir`, removes the empty directories directly in it, and returns the number of mounts.
+///
+/// It never removes a file and never descends.
 pub fn clean_slots(dir: &Path) -> Result<usize, MountError> {
     let left = leftover_slots(dir)?;
     for point in &left {
@@ -257,7 +263,7 @@ fn detach(point: &Path) -> Result<(), MountError> {
     rustix::mount::unmount(point, flags).map_err(failed("unmount the slot"))
 }
 
-/// What is at a slot now: its directory, or the root of what is mounted on it.
+/// Opens the slot's directory, or the root of the mount on it.
 fn place_of(slot: &Path) -> Result<OwnedFd, MountError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(slot, flags, Mode::empty()).map_err(failed("open the slot's directory"))
@@ -268,7 +274,7 @@ fn attach_to(tree: BorrowedFd<'_>, place: BorrowedFd<'_>) -> Result<(), MountErr
     rustix::mount::move_mount(tree, "", place, "", flags).map_err(failed("attach the mount"))
 }
 
-/// A copy of `source`'s mount that is attached nowhere.
+/// Returns a detached copy of `source`'s mount.
 fn clone_of(source: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
@@ -278,7 +284,7 @@ fn clone_of(source: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {
     })
 }
 
-/// The same, with all its attributes set.
+/// Returns a detached copy of `source`'s mount with all its attributes set.
 fn detached(
     source: BorrowedFd<'_>,
     namespace: Option<BorrowedFd<'_>>,
@@ -288,7 +294,7 @@ fn detached(
     let mut attr = MountAttr {
         set: sys::MOUNT_ATTR_NOSUID | sys::MOUNT_ATTR_NODEV,
         clear: 0,
-        // Its own peer group: what is mounted below the source later does not appear here.
+        // A separate peer group, so mounts that are made below the source later do not appear here.
         propagation: sys::MS_PRIVATE,
         userns_fd: 0,
     };
@@ -301,7 +307,7 @@ fn detached(
         let userns_fd = fd.map_err(failed("pass the user namespace"))?;
         let attr = MountAttr { set: sys::MOUNT_ATTR_IDMAP, clear: 0, propagation: 0, userns_fd };
         sys::mount_setattr(tree.as_fd(), &attr).map_err(|error| match error.raw_os_error() {
-            // EINVAL: the file system cannot. EPERM: the mount has a map already, or lies in another user namespace.
+            // EINVAL: the file system does not support it. EPERM: the mount has a map already, or belongs to another user namespace.
             Some(libc::EINVAL | libc::EPERM | libc::ENOSYS | libc::EOPNOTSUPP) => {
                 MountError::Unsupported(error)
             }
@@ -311,10 +317,10 @@ fn detached(
     Ok(tree)
 }
 
-/// A user namespace with this map. No process stays in it.
+/// Makes a user namespace with this map. No process stays in it.
 fn user_namespace(map: IdMap, others: Others) -> Result<OwnedFd, MountError> {
     let unsupported = |error: io::Error| match error.raw_os_error() {
-        // Kernels and distributions that forbid user namespaces, even to root.
+        // Some kernels and distributions forbid user namespaces, even to root.
         Some(libc::EPERM | libc::EINVAL | libc::ENOSYS | libc::ENOSPC | libc::EUSERS) => {
             MountError::Unsupported(error)
         }
@@ -332,7 +338,7 @@ fn user_namespace(map: IdMap, others: Others) -> Result<OwnedFd, MountError> {
             Others::Themselves | Others::OutsideOf(_) => exchanged(disk, seen, &hidden),
         };
         fs::write(proc.join(name), lines).map_err(|error| match others {
-            // A daemon in a user namespace has not all ids to give.
+            // A daemon in a user namespace does not have all ids to map.
             Others::Themselves | Others::OutsideOf(_) if error.raw_os_error() == Some(libc::EPERM) => {
                 MountError::Unsupported(error)
             }
@@ -345,7 +351,7 @@ fn user_namespace(map: IdMap, others: Others) -> Result<OwnedFd, MountError> {
     rustix::fs::open(proc.join("ns/user"), flags, Mode::empty()).map_err(failed("open the user namespace"))
 }
 
-/// The map of all ids in which these two change places, without the hidden ones, among which `seen` may be.
+/// Returns the map of all ids in which these two change places, without the hidden ones. `seen` may be among the hidden ones.
 fn exchanged(disk: u32, seen: u32, hidden: &Range<u32>) -> String {
     let one = |id: u32| u64::from(id)..u64::from(id) + 1;
     let mut taken = [one(disk), one(seen), u64::from(hidden.start)..u64::from(hidden.end)];
@@ -355,7 +361,7 @@ fn exchanged(disk: u32, seen: u32, hidden: &Range<u32>) -> String {
         lines.push((u64::from(seen), u64::from(disk), 1));
     }
     let mut from = 0;
-    // The last id is none.
+    // The last id, −1, is invalid.
     for range in taken.into_iter().chain(std::iter::once(u64::from(u32::MAX)..u64::MAX)) {
         if range.start > from {
             lines.push((from, from, range.start - from));

@@ -1,8 +1,8 @@
-//! How much a run has on the disk, and a bound that the kernel holds.
+//! Measures a run's use of the disk, and limits it through the kernel where possible.
 //!
-//! Two ways. Where the file system has project quotas ([`ProjectQuotas`]: ext4 and xfs, mounted with `prjquota`), what the
-//! daemon makes for a run belongs to a project of its own, everything in it inherits that, and the kernel refuses the byte or
-//! the file that is one too many. Elsewhere [`measure`] adds up what is there, for the daemon to act upon.
+//! There are two mechanisms. ext4 and xfs, mounted with `prjquota`, have project quotas ([`ProjectQuotas`]). There each run's directories
+//! belong to a separate project, which all files in them inherit. The kernel refuses any byte or file beyond the limit. On other file
+//! systems [`measure`] adds up what exists, and the daemon reacts to it.
 //!
 //! ```text
 //! directory ─► ProjectQuotas::assign ─► kernel: inherits, counts, refuses (EDQUOT, ENOSPC)
@@ -21,17 +21,17 @@ pub use unnamed::{open_files, unnamed};
 /// Mechanism that holds a run to its quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quota {
-    /// The kernel refuses what is too much.
+    /// The kernel refuses writes beyond the limit.
     Kernel,
-    /// The daemon measures, after the fact.
+    /// The daemon measures after the fact.
     #[default]
     Measured,
 }
 
-/// Bytes, and files: regular ones, directories, links and all others.
+/// Bytes and number of files: regular files, directories, links and all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Amount {
-    /// Bytes of disk, holes not counted.
+    /// Bytes of disk, without holes.
     pub bytes: u64,
     pub files: u64,
 }

@@ -1,20 +1,22 @@
-//! Who a run's processes are inside, and what the kernel lets them do.
+//! The user of a run's processes inside the container, and the capabilities of that user.
 
 use crate::ids::RunUser;
 
-/// Who a run's processes are, inside.
+/// User of a run's processes inside the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RunAs {
     /// A user without any capability.
     #[default]
     Agent,
-    /// Root of the user namespace that the engine gives the container, nobody on the host. Its capabilities hold for what belongs
-    /// to that namespace, which the host's kernel, its devices and its files do not.
+    /// Root of the user namespace that the engine gives the container, an unprivileged user of the host.
+    ///
+    /// Its capabilities apply to what belongs to that namespace. The host's kernel, devices and files do not.
     MappedRoot,
 }
 
-/// What `dpkg` and `apt` need of root, by the kernel's names and numbers (`linux/capability.h`): to give files to their
-/// owners and to change them, to become the user that downloads, and to end that user's processes.
+/// Capabilities that `dpkg` and `apt` need, by the kernel's names and numbers (`linux/capability.h`).
+///
+/// They give files to their owners and change them, switch to the user that downloads, and end that user's processes.
 const OF_ROOT: [(&str, u8); 6] = [
     ("CAP_CHOWN", 0),
     ("CAP_DAC_OVERRIDE", 1),
@@ -25,7 +27,7 @@ const OF_ROOT: [(&str, u8); 6] = [
 ];
 
 impl RunAs {
-    /// The user in the container.
+    /// Returns the user in the container.
     pub fn user(self) -> RunUser {
         match self {
             Self::Agent => RunUser::DEFAULT,
@@ -33,7 +35,7 @@ impl RunAs {
         }
     }
 
-    /// By the kernel's names and numbers.
+    /// Returns the capabilities by the kernel's names and numbers.
     pub(crate) fn capabilities(self) -> &'static [(&'static str, u8)] {
         match self {
             Self::Agent => &[],
@@ -41,7 +43,7 @@ impl RunAs {
         }
     }
 
-    /// Its capabilities as the kernel shows a set of them.
+    /// Returns the capabilities as a set in the kernel's format.
     pub(crate) fn capability_set(self) -> u64 {
         self.capabilities().iter().fold(0, |set, (_, number)| set | 1 << number)
     }

@@ -1,7 +1,7 @@
-//! The system calls that a run may make: `images/seccomp.json`, carried in the binary.
+//! The system calls that a run may make: `images/seccomp.json`, compiled into the binary.
 //!
-//! `images/README.md` says why each rule is there. The engine parses the profile when a container is created; here
-//! it is only made compact, because it travels inside the request.
+//! `images/README.md` gives the reason for each rule. The engine parses the profile when it creates a container. Here it is only made
+//! compact, because it is part of the request.
 
 use libc::{AF_NETLINK, EAFNOSUPPORT, EOPNOTSUPP, NETLINK_ROUTE};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::run_as::RunAs;
 
 const PROFILE: &str = include_str!("../../../images/seccomp.json");
 
-/// The profile that was compiled in is not JSON: a broken build.
+/// The compiled-in profile is not JSON: a broken build.
 #[derive(Debug, thiserror::Error)]
 #[error("the built-in seccomp profile is not valid JSON")]
 pub struct SeccompError(#[from] serde_json::Error);
@@ -30,15 +30,15 @@ pub fn seccomp_profile(run_as: RunAs, quota: Quota) -> Result<String, SeccompErr
         }
     }
     if quota == Quota::Measured {
-        // It takes gigabytes of the disk at once, before anything can be measured. As a file system without it answers:
+        // It allocates gigabytes of disk at once, before the daemon can measure. The error is that of a file system without it, after which
         // the C library writes instead.
         rules.push(json!({ "names": ["fallocate"], "action": "SCMP_ACT_ERRNO", "errnoRet": EOPNOTSUPP }));
     }
     if run_as == RunAs::MappedRoot {
-        // Programs that take another user's rights give up root's groups first. It changes the caller's own, to those
-        // that the namespace has.
+        // Programs that switch to another user first drop root's groups. The call changes only the caller's groups, to groups of the
+        // namespace.
         rules.push(json!({ "names": ["setgroups"], "action": "SCMP_ACT_ALLOW" }));
-        // As in a kernel without the audit's protocol, where `useradd` goes on: at EPERM it ends.
+        // The error is that of a kernel without the audit protocol, after which `useradd` continues. At EPERM it would end.
         rules.push(json!({
             "names": ["socket"],
             "action": "SCMP_ACT_ERRNO",

@@ -1,8 +1,7 @@
-//! What a container is to be, as a plain value.
+//! The full description of a container, as a plain value.
 //!
-//! Made only by [`crate::container_spec`]; rendered for the engine and read back from it by the driver. Both
-//! directions have this one form, so that [`crate::verify`] can compare them field by field and a field that is
-//! added here is compared without anybody remembering to.
+//! It is made only by [`crate::container_spec`]. The driver renders it for the engine and reads it back from the engine. Both directions
+//! use this one form, so that [`crate::verify`] can compare them field by field. A field that is added here is compared automatically.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,22 +9,22 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// How mounts made later on one side show up on the other.
+/// Visibility, on the other side, of mounts that are made later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Propagation {
-    /// Not at all. A mount inside the source is not carried along either.
+    /// Mounts do not propagate. A mount inside the source is not carried along either.
     Private,
-    /// What the host mounts on the source later appears in the container; never the other way.
+    /// Mounts that the host makes on the source later appear in the container, and never the other way.
     Slave,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountSpecError {
-    /// The engine's API carries paths as JSON text.
+    /// The path is not UTF-8, which the engine's API requires, or not absolute.
     #[error("the source of a mount must be an absolute path in UTF-8")]
     BadSource,
-    /// Not absolute and plain, or a place that the container's own safety depends on.
+    /// The path is not absolute and plain, or the container's own safety depends on it.
     #[error(
         "`{0}` cannot be mounted on: the target must be an absolute plain path outside /proc, /sys, /dev, /etc and /.cofferdam"
     )]
@@ -42,7 +41,7 @@ pub struct MountSpec {
 }
 
 impl MountSpec {
-    /// Checks both paths; `source` is not looked at on disk.
+    /// Checks both paths. It does not look for `source` on the disk.
     pub fn new(
         source: &Path,
         target: &str,
@@ -60,8 +59,10 @@ impl MountSpec {
         Ok(Self { source: utf8_absolute(source)?, target: target.to_owned(), read_only, propagation })
     }
 
-    /// A directory of a run's writable root, over the image's at `/NAME`. `None`: that one stays as it is, because the
-    /// container's own safety depends on it, the run has a mount there, or its name is no plain one.
+    /// Returns a directory of a run's writable root, mounted over the image's at `/NAME`.
+    ///
+    /// `None` if the image's directory has to stay: the container's own safety depends on it, the run has a mount there, or its name is not
+    /// plain.
     pub fn of_root(root: &Path, name: &str) -> Option<Self> {
         const KEPT: [&str; 8] = [".cofferdam", "dev", "pkg", "proc", "state", "sys", "tmp", "workspace"];
         let plain = |c: char| c.is_ascii_alphanumeric() || "._+@-".contains(c);
@@ -74,7 +75,7 @@ impl MountSpec {
         Some(Self { source, target, read_only: false, propagation: Propagation::Private })
     }
 
-    /// A file of the daemon's own on its fixed place, read-only.
+    /// Returns a read-only mount of one of the daemon's files on its fixed path.
     pub(crate) fn own(source: &Path, target: &str) -> Result<Self, MountSpecError> {
         let source = utf8_absolute(source)?;
         Ok(Self { source, target: target.to_owned(), read_only: true, propagation: Propagation::Private })
@@ -92,7 +93,7 @@ fn utf8_absolute(path: &Path) -> Result<String, MountSpecError> {
     }
 }
 
-/// A container in full. The fields are private to this crate: only the hardening function sets them.
+/// The specification of a container. The fields are private to this crate, so that only the hardening function sets them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContainerSpec {
     pub(crate) image: String,
@@ -107,16 +108,16 @@ pub struct ContainerSpec {
     pub(crate) network: String,
     pub(crate) ipc: String,
     pub(crate) cgroup_namespace: String,
-    /// Empty is a namespace of its own; so for the next two.
+    /// Empty for a separate namespace, as in the next two fields.
     pub(crate) pid_namespace: String,
     pub(crate) uts_namespace: String,
     pub(crate) user_namespace: String,
     pub(crate) read_only_root: bool,
     pub(crate) no_new_privileges: bool,
-    /// The profile itself, as JSON.
+    /// Seccomp profile as JSON.
     pub(crate) seccomp: String,
     pub(crate) capabilities_dropped: Vec<String>,
-    /// As the kernel names them, sorted.
+    /// Capabilities by the kernel's names, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) capabilities_added: Vec<String>,
     pub(crate) memory_bytes: u64,
@@ -124,25 +125,25 @@ pub struct ContainerSpec {
     pub(crate) cpu_millis: u32,
     pub(crate) pids: u32,
     pub(crate) oom_score_adj: i32,
-    /// Resource limits by name, soft and hard alike.
+    /// Resource limits by name. Soft and hard limits are equal.
     pub(crate) limits: BTreeMap<String, u64>,
     pub(crate) masked_paths: Vec<String>,
     pub(crate) read_only_paths: Vec<String>,
     pub(crate) log_driver: String,
     pub(crate) restart: String,
-    /// The engine's own init; ours is the guest.
+    /// True for the engine's own init. Cofferdam's init is the guest.
     pub(crate) engine_init: bool,
     pub(crate) stop_signal: String,
     pub(crate) stop_timeout_seconds: i64,
     pub(crate) health_check: String,
-    /// `None`: whatever the engine's default is.
+    /// Runtime, or `None` for the engine's default.
     pub(crate) runtime: Option<String>,
-    /// Settings in force that nobody asks for, by name: devices, volumes, … Asked for: none.
+    /// Names of settings in force that no specification requests: devices, volumes, … Empty in a request.
     pub(crate) surplus: Vec<String>,
 }
 
 impl ContainerSpec {
-    /// The same with nothing mounted in it, for one that is never started: it shows its image.
+    /// Returns the same container without mounts. It is never started and only shows its image.
     #[must_use]
     pub fn without_mounts(mut self) -> Self {
         self.mounts.clear();
@@ -150,20 +151,22 @@ impl ContainerSpec {
         self
     }
 
-    /// The hardening's identity: 64 hexadecimal digits over every field except what differs from run to run
-    /// (labels, and where on the host the mounts come from). Equal digests are interchangeable containers.
+    /// Returns the identity of the hardening as 64 hexadecimal digits.
+    ///
+    /// It covers every field except those that differ from run to run: labels, and the mounts' sources on the host. Containers with equal
+    /// digests are interchangeable.
     pub fn digest(&self) -> String {
         let mut same = self.clone();
         same.labels.clear();
         for mount in &mut same.mounts {
             mount.source.clear();
         }
-        // Struct fields keep their order and maps are sorted, so that equal specs have equal bytes.
+        // Struct fields keep their order and maps are sorted, so equal specs have equal bytes.
         let bytes = serde_json::to_vec(&same).unwrap_or_default();
         hex::encode(Sha256::digest(&bytes))
     }
 
-    /// The labels that the container will carry.
+    /// Returns the labels that the container will carry.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.labels
     }

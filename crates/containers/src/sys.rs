@@ -1,15 +1,15 @@
-//! The system calls that no library wraps: `mount_setattr(2)`, a process in a user namespace of its own, and project quotas.
+//! System calls that no library wraps: `mount_setattr(2)`, a process in a separate user namespace, and project quotas.
 //!
-//! Only this file holds `unsafe` code. The first two are needed for idmapped mounts: rustix 1.1 has no `mount_setattr`,
-//! and the kernel takes the map only as a user namespace, which only a process that lives in it can bring about. Project
-//! quotas are set by `quotactl_fd(2)` and two requests of `ioctl(2)`, of which rustix has none.
+//! Only this file contains `unsafe` code. The first two are needed for idmapped mounts. rustix 1.1 has no `mount_setattr`, and the kernel
+//! takes the map only as a user namespace, which exists only through a process in it. Project quotas are set by `quotactl_fd(2)` and two
+//! `ioctl(2)` requests, none of which rustix has.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_long, c_uint};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// `struct mount_attr` of `mount_setattr(2)`; the kernel extends it at its end only.
+/// `struct mount_attr` of `mount_setattr(2)`. The kernel extends it only at its end.
 #[repr(C)]
 pub(crate) struct MountAttr {
     pub(crate) set: u64,
@@ -25,11 +25,11 @@ pub(crate) const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 pub(crate) const MS_PRIVATE: u64 = 1 << 18;
 pub(crate) const MS_SHARED: u64 = 1 << 20;
 
-/// Changes the attributes of a mount that nobody sees yet.
+/// Changes the attributes of a mount that no process sees yet.
 pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, attr: &MountAttr) -> io::Result<()> {
     let flags = libc::AT_EMPTY_PATH.cast_unsigned();
-    // SAFETY: the path is a NUL-terminated constant, `attr` is a live `struct mount_attr` whose exact size is passed,
-    // the descriptor is borrowed for the call, and the kernel only reads what it is given.
+    // SAFETY: the path is a NUL-terminated constant. `attr` is a live `struct mount_attr` whose exact size is passed. The descriptor is
+    // borrowed for the call, and the kernel only reads its arguments.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -43,17 +43,17 @@ pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, attr: &MountAttr) -> io::Resu
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A process that waits in a user namespace of its own until it is dropped, and does nothing else.
+/// A process that only waits in a separate user namespace until the value is dropped.
 pub(crate) struct UserNamespaceHolder {
     pid: libc::pid_t,
-    /// Closing it ends the process.
+    /// Write end of a pipe. Closing it ends the process.
     _lifeline: OwnedFd,
 }
 
 impl UserNamespaceHolder {
     pub(crate) fn start() -> io::Result<Self> {
         let (waits_on, lifeline) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        // Exit signal 0: nobody's SIGCHLD handler is woken, and only `__WALL` reaps it.
+        // Exit signal 0: no SIGCHLD handler runs, and only `__WALL` reaps it.
         let flags = c_long::from(libc::CLONE_NEWUSER);
         // SAFETY: without CLONE_VM and with no stack given this is a fork. The child runs on a copy of this stack and
         // calls nothing but raw, async-signal-safe system calls in `wait_for_end`, which never returns; no lock that
@@ -75,8 +75,8 @@ impl UserNamespaceHolder {
 
 impl Drop for UserNamespaceHolder {
     fn drop(&mut self) {
-        // SAFETY: `pid` is our own child, which nobody else reaps (see `start`), so that the number is still its own;
-        // a null status pointer is allowed.
+        // SAFETY: `pid` is our own child, which no other code reaps (see `start`), so that the number is still its own; a null status
+        // pointer is allowed.
         unsafe {
             libc::kill(self.pid, libc::SIGKILL);
             while libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) == -1
@@ -86,11 +86,11 @@ impl Drop for UserNamespaceHolder {
     }
 }
 
-/// The child's whole life: wait until the parent closes its end, then go.
+/// Runs the child: waits until the parent closes its end, then exits.
 fn wait_for_end(waits_on: BorrowedFd<'_>, lifeline: BorrowedFd<'_>) -> ! {
     let mut byte = 0_u8;
-    // SAFETY: raw system calls on descriptors that this process owns copies of; `byte` outlives the call. `_exit` runs
-    // no destructor, so that nothing of the parent's is undone twice.
+    // SAFETY: raw system calls on descriptors of which this process owns copies; `byte` outlives the call. `_exit` runs no destructor, so
+    // that no resource of the parent is released twice.
     unsafe {
         libc::syscall(libc::SYS_close, lifeline.as_raw_fd());
         libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
@@ -113,14 +113,14 @@ pub(crate) struct FsXattr {
     padding: [u8; 8],
 }
 
-/// What is made in the directory belongs to the same project.
+/// Flag of a directory whose new files inherit its project.
 pub(crate) const FS_XFLAG_PROJINHERIT: u32 = 0x200;
 /// `_IOR('X', 31, struct fsxattr)`
 const FS_IOC_FSGETXATTR: u64 = 0x801c_581f;
 /// `_IOW('X', 32, struct fsxattr)`
 const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
 
-/// The attributes of an open file or directory.
+/// Returns the attributes of an open file or directory.
 pub(crate) fn get_fsxattr(file: BorrowedFd<'_>) -> io::Result<FsXattr> {
     let mut attributes = FsXattr::default();
     // SAFETY: the request writes one `struct fsxattr`, whose size is part of its number, into a live one; the descriptor is
@@ -146,7 +146,7 @@ pub(crate) fn set_fsxattr(file: BorrowedFd<'_>, attributes: &FsXattr) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel has of a project: bytes and inodes, and their limits in blocks of 1 KiB and inodes.
+/// The kernel's data about a project: bytes and inodes, and their limits in blocks of 1 KiB and inodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ProjectQuota {
     pub(crate) bytes: u64,
@@ -170,7 +170,7 @@ struct Dqblk {
     valid: u32,
 }
 
-/// `struct fs_quota_statv` of `linux/dqblk_xfs.h`, as far as anybody looks at it.
+/// `struct fs_quota_statv` of `linux/dqblk_xfs.h`, with only the fields that are read here.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct QuotaState {
@@ -184,12 +184,12 @@ const PROJECT_QUOTA: c_uint = 2;
 const Q_GETQUOTA: c_uint = 0x80_0007;
 const Q_SETQUOTA: c_uint = 0x80_0008;
 const Q_XGETQSTATV: c_uint = 0x5808;
-/// Limits of blocks and of inodes are given.
+/// Marks the limits of blocks and of inodes as valid.
 const QIF_LIMITS: u32 = 1 | 4;
 const QUOTA_STATE_VERSION: u8 = 1;
 const PROJECTS_ARE_HELD: u16 = 1 << 5;
 
-/// Whether the file system of an open directory holds projects to their limits.
+/// Returns true if the file system of an open directory enforces project limits.
 pub(crate) fn project_quota_enforced(directory: BorrowedFd<'_>) -> io::Result<bool> {
     let mut state = QuotaState { version: QUOTA_STATE_VERSION, ..QuotaState::default() };
     // SAFETY: a `QuotaState` is at least as large as the 168 bytes of `struct fs_quota_statv` in its first version.
@@ -205,7 +205,7 @@ pub(crate) fn get_project_quota(directory: BorrowedFd<'_>, project: u32) -> io::
     Ok(ProjectQuota { bytes, files, most_blocks, most_files })
 }
 
-/// Limits a project: blocks of 1 KiB, and inodes. 0 is no limit.
+/// Limits a project to blocks of 1 KiB and to inodes. 0 means no limit.
 pub(crate) fn set_project_limits(
     directory: BorrowedFd<'_>,
     project: u32,
@@ -217,7 +217,7 @@ pub(crate) fn set_project_limits(
     unsafe { quotactl(directory, Q_SETQUOTA, project, std::ptr::from_mut(&mut block).cast()) }
 }
 
-/// `quotactl_fd(2)` for project quotas.
+/// Calls `quotactl_fd(2)` for project quotas.
 ///
 /// # Safety
 /// `data` points to what `command` reads or writes.

@@ -1,8 +1,7 @@
-//! The user namespace that an engine gives its containers (`userns-remap`): which ids of the host those inside are.
+//! The user namespace that an engine gives its containers (`userns-remap`), and the host ids of the users inside.
 //!
-//! Id N inside is `BASE + N` on the host, for all N below 65,536. What the host mounts for a container, and what it gives to
-//! its user, has to be in the host's ids. The engine says where its root is; the kernel's word is asked of each container
-//! before its run takes calls.
+//! Id N inside is `BASE + N` on the host, for all N below 65,536. Mounts and files that the host makes for a container's user have to use
+//! the host's ids. The engine reports the base. Before a container's run takes calls, the daemon checks its map with the kernel.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -14,30 +13,30 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 use crate::ids::RunUser;
 use crate::run_as::RunAs;
 
-/// Ids that a container has to have. Debian's `nobody` is 65534.
+/// Number of ids that a container needs. Debian's `nobody` is 65534.
 const COUNT: u32 = 65_536;
-/// Below are ids of people and services on most hosts, which no container may have.
+/// Lowest base. On most hosts, lower ids belong to people and services, and no container may have them.
 const LOWEST: u32 = 65_536;
-/// More than any container has, or any directory of a hierarchy has that would matter.
+/// Limit on directory entries, higher than the number of hierarchies in any container.
 const MOST_HIERARCHIES: usize = 256;
-/// More than any file has that is read here.
+/// Limit on the size of the files that are read here, in bytes.
 const LONGEST: u64 = 64 * 1024;
 
-/// A user of the host, and a group.
+/// A user and a group of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostUser {
     pub uid: u32,
     pub gid: u32,
 }
 
-/// Where the ids of containers begin on the host.
+/// First host ids of containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserMap {
     uid: u32,
     gid: u32,
 }
 
-/// Why a process is not who it was to be. Its words name no path and no number of the host's.
+/// Reason why a process does not have the intended ids or privileges. The messages contain no path and no number of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum NotInForce {
     #[error("the kernel does not show {what} of the container's process")]
@@ -51,7 +50,7 @@ pub enum NotInForce {
 }
 
 impl RunUser {
-    /// Who this is on the host.
+    /// Returns the host's ids of this user.
     pub fn on_host(self, map: Option<UserMap>) -> HostUser {
         let (uid, gid) = map.map_or((0, 0), |map| (map.uid, map.gid));
         HostUser { uid: uid.saturating_add(self.uid()), gid: gid.saturating_add(self.gid()) }
@@ -59,25 +58,27 @@ impl RunUser {
 }
 
 impl UserMap {
-    /// From the directory of the engine's data, which ends with the ids of its containers' root: `/var/lib/docker/100000.100000`.
+    /// Parses the directory of the engine's data, which ends with the ids of its containers' root: `/var/lib/docker/100000.100000`.
     pub(crate) fn of_engine(root_dir: &str) -> Option<Self> {
         let (uid, gid) = root_dir.rsplit_once('/')?.1.split_once('.')?;
         let id = |text: &str| text.parse().ok().filter(|id| (LOWEST..=u32::MAX - COUNT).contains(id));
         Some(Self { uid: id(uid)?, gid: id(gid)? })
     }
 
-    /// Users of the host that are somebody in a container.
+    /// Returns the host's uids that containers use.
     pub(crate) fn uids(self) -> std::ops::Range<u32> {
         self.uid..self.uid + COUNT
     }
 
-    /// The same for groups.
+    /// Returns the host's gids that containers use.
     pub(crate) fn gids(self) -> std::ops::Range<u32> {
         self.gid..self.gid + COUNT
     }
 
-    /// Makes sure of what the kernel has of a process of the container: that its ids are mapped like this, that it is the run's user,
-    /// that it has these capabilities and no other, no way to more, and a system-call filter.
+    /// Checks with the kernel that a process of the container is set up as intended.
+    ///
+    /// Its ids must be mapped like this. It must run as the run's user, have exactly these capabilities, have no way to gain more, and have
+    /// a system-call filter.
     pub fn check(self, host_pid: u32, run_as: RunAs) -> Result<(), NotInForce> {
         let read = |name: &str, what| {
             let mut text = String::new();
@@ -101,13 +102,14 @@ impl UserMap {
         }
     }
 
-    /// Whether the run's user may move processes in a hierarchy of cgroups that is mounted at or in this directory, and so
-    /// out of the cgroup by which a command is ended.
+    /// Returns true if the run's user may move processes in a cgroup hierarchy that is mounted at or in this directory.
+    ///
+    /// It could then move a command out of the cgroup by which it is ended.
     fn can_move_in(self, mounted: &Path, run_as: RunAs) -> io::Result<bool> {
         let mut hierarchies = vec![mounted.to_owned()];
         for entry in fs::read_dir(mounted)?.take(MOST_HIERARCHIES) {
             let entry = entry?;
-            // Links lead to their neighbours.
+            // Symbolic links point to directories beside them, which are checked as well.
             hierarchies.extend(entry.file_type()?.is_dir().then(|| entry.path()));
         }
         for hierarchy in hierarchies {
@@ -148,7 +150,7 @@ impl UserMap {
     }
 }
 
-/// Whether all ids inside, from 0 on and as many as there have to be, are those from `base` on.
+/// Returns true if the ids from 0 on are mapped to those from `base` on, and there are at least [`COUNT`] of them.
 fn is_mapped(map: &str, base: u32) -> bool {
     let mut lines =
         map.lines().map(|line| line.split_whitespace().map(str::parse::<u32>).collect::<Vec<_>>());

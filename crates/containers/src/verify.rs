@@ -1,5 +1,6 @@
-//! Is what was asked for also in force? Asked for and read back have the same form, so that the comparison is one
-//! loop over all fields and cannot forget one.
+//! Checks that the requested settings are in force.
+//!
+//! The request and the settings read back have the same form. So the comparison is one loop over all fields and cannot forget one.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +10,23 @@ use sha2::{Digest, Sha256};
 use crate::engine::Inspection;
 use crate::spec::ContainerSpec;
 
-/// A setting that is not in force as asked. A run with one of these never becomes ready.
+/// A setting that is not in force as requested. A run with such a setting never becomes ready.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: asked for {wanted}, in force is {in_force}")]
 pub struct Mismatch {
     pub field: String,
-    /// What was asked for, shortened.
+    /// Requested value, shortened.
     pub wanted: String,
-    /// What the engine says, shortened.
+    /// Value that the engine reports, shortened.
     pub in_force: String,
 }
 
-/// One line of a run's hardening for people and for the API. Holds no host path.
+/// One line of a run's hardening for people and for the API. It contains no host path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HardeningLine {
     pub name: String,
     pub value: String,
-    /// True when the engine confirmed it.
+    /// True if the engine confirmed it.
     pub in_force: bool,
 }
 
@@ -35,10 +36,10 @@ pub struct HardeningReport {
     pub lines: Vec<HardeningLine>,
 }
 
-/// Compares what was asked for with what is in force; empty when they agree.
+/// Compares the request with the settings in force, and returns the differences.
 pub fn verify(wanted: &ContainerSpec, inspection: &Inspection) -> Vec<Mismatch> {
     let (wanted, found) = (fields(wanted), fields(&inspection.in_force));
-    // What one of both leaves out is compared, too.
+    // A field that only one side has is compared, too.
     let names: BTreeSet<&String> = wanted.keys().chain(found.keys()).collect();
     names
         .into_iter()
@@ -55,7 +56,7 @@ pub fn verify(wanted: &ContainerSpec, inspection: &Inspection) -> Vec<Mismatch> 
         .collect()
 }
 
-/// The same comparison as a list for display.
+/// Returns the same comparison as a list for display.
 pub fn report(wanted: &ContainerSpec, inspection: &Inspection) -> HardeningReport {
     let wrong = verify(wanted, inspection);
     let lines = fields(wanted)
@@ -72,14 +73,15 @@ pub fn report(wanted: &ContainerSpec, inspection: &Inspection) -> HardeningRepor
     HardeningReport { lines }
 }
 
-/// Fields that leave nothing of the others: rights that nobody asked for.
+/// Fields that make all others worthless if they differ, because they grant rights that were not requested.
 const SPOILS: [&str; 2] = ["surplus", "capabilities_added"];
 
-/// Equal to no value that is ever asked for.
+/// Value that differs from every requested value.
 static UNREADABLE: Value = Value::String(String::new());
 
-/// A struct with string keys always becomes an object. Were it ever not so, the one field made here in its place would
-/// agree with nothing.
+/// Returns the fields of a specification.
+///
+/// A struct with string keys always becomes an object. If it did not, the one field made here in its place would agree with none.
 fn fields(spec: &ContainerSpec) -> Map<String, Value> {
     match serde_json::to_value(spec) {
         Ok(Value::Object(fields)) => fields,
@@ -87,7 +89,7 @@ fn fields(spec: &ContainerSpec) -> Map<String, Value> {
     }
 }
 
-/// Images add variables and labels of their own, and an engine default limits; ours must be among them as they are.
+/// Compares one field. Images add variables and labels, and the engine adds default limits, so the requested ones must be among them.
 fn agrees(field: &str, wanted: &Value, found: &Value) -> bool {
     match (field, wanted, found) {
         ("env" | "labels" | "limits", Value::Object(wanted), Value::Object(found)) => {
@@ -124,7 +126,7 @@ fn describe(field: &str, value: &Value) -> String {
     }
 }
 
-/// Without the source, which is a host path.
+/// Describes a mount without its source, which is a host path.
 fn describe_mount(mount: &Value) -> String {
     let target = mount["target"].as_str().unwrap_or("?");
     let access = if mount["read_only"] == Value::Bool(true) { "read-only" } else { "read-write" };

@@ -1,4 +1,4 @@
-//! All commands of a container, and how they are made to stand still.
+//! All commands of a container, and how they are frozen.
 
 use std::fs;
 use std::io;
@@ -11,10 +11,10 @@ use super::leaf::Leaf;
 use super::meter::Meters;
 use super::{CgroupError, Group, LEAF, collect, failed};
 
-/// The cgroup above the leaves of a container: it has no processes of its own.
+/// Cgroup above the leaves of a container. It contains no processes itself.
 ///
-/// Frozen, it freezes what is in its leaves, and what is moved into one of them later. Both kernels' ways are known:
-/// `cgroup.freeze` of cgroup v2, and the freezer of v1, which is inherited.
+/// Freezing it freezes all processes in its leaves, and any that are moved into a leaf later. Both kernels' ways are supported:
+/// `cgroup.freeze` of cgroup v2, and the freezer of v1, whose state children inherit.
 #[derive(Debug, Clone)]
 pub struct Commands {
     hierarchy: Hierarchy,
@@ -30,7 +30,7 @@ impl Commands {
         Self { hierarchy, dir: container.join(name) }
     }
 
-    /// A leaf that is there already.
+    /// Returns a leaf that exists already.
     pub(super) fn former_leaf(&self, name: &str) -> Option<Leaf> {
         let dir = self.dir.join(format!("{LEAF}{name}"));
         dir.is_dir().then(|| Leaf::former(self.hierarchy, dir))
@@ -45,22 +45,24 @@ impl Commands {
         Leaf::make(self.hierarchy, self.dir.join(format!("{LEAF}{name}")), meters)
     }
 
-    /// Makes them stand still, and waits until they do, `within` at the longest: whether they do. A process in an
-    /// uninterruptible wait follows when that is over, before it runs on in user space. From this call on no command
-    /// begins to run.
+    /// Freezes all commands and waits until they are frozen, for `within` at most. Returns true if they are.
+    ///
+    /// A process in an uninterruptible wait freezes when that wait is over, before it returns to user space. From this call on no command
+    /// starts to run.
     pub fn freeze(&self, within: Duration) -> Result<bool, CgroupError> {
         self.make()?;
         freeze(self.hierarchy, &self.dir, Instant::now() + within)
     }
 
-    /// Lets them go on. That they are not frozen is no error.
+    /// Thaws the commands. It is no error if they are not frozen.
     pub fn thaw(&self) -> Result<(), CgroupError> {
         if self.dir.exists() { self.hierarchy.freeze(&self.dir, false) } else { Ok(()) }
     }
 
-    /// Ends them all and then lets go: none runs on for a moment. For the end of a container, whose processes could not
-    /// be killed on v1 while they stand still, and of its worker. Waits until they are gone, and gives up when `within` has passed
-    /// without one of them ending.
+    /// Ends all commands, then thaws them, so that none runs in between.
+    ///
+    /// Used when a container or its worker ends, because on v1 frozen processes cannot be killed. Waits until they are gone, and gives up
+    /// when no process has ended for `within`.
     pub fn end(&self, within: Duration) -> Result<KillEvidence, CgroupError> {
         let mut ending = Ending::begin(self.hierarchy, &self.dir, 1);
         if self.dir.exists() {
@@ -77,7 +79,7 @@ impl Commands {
         if self.dir.exists() { Ending::begin(self.hierarchy, &self.dir, 1).strike() } else { Ok(()) }
     }
 
-    /// Their processes, by the host's numbers.
+    /// Returns the host pids of the commands' processes.
     pub fn pids(&self) -> Result<Vec<u32>, CgroupError> {
         let mut pids = Vec::new();
         if self.dir.exists() {
@@ -86,7 +88,7 @@ impl Commands {
         Ok(pids.into_iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect())
     }
 
-    /// Whether all of them stand still.
+    /// Returns true if all commands are frozen.
     pub fn is_frozen(&self) -> Result<bool, CgroupError> {
         self.hierarchy.is_frozen(&self.dir)
     }

@@ -1,7 +1,7 @@
 //! Small files in which the kernel counts, such as `pids.events`: opened once, read often.
 //!
-//! Finding such a file by its path takes several times as long as reading it, and each command is counted before and
-//! afterwards. An open file keeps no cgroup from being removed; of one that is gone nothing is read.
+//! Finding such a file by its path takes several times as long as reading it, and the counters are read before and after each command. An
+//! open file does not keep its cgroup from being removed; reading it then fails.
 
 use std::fs::File;
 use std::io;
@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// More than any of them has: those of a cgroup v2 are lists of some twenty numbers.
+/// Longest content in bytes. The longest files, of cgroup v2, are lists of about twenty numbers.
 const LONGEST: usize = 2048;
 
-/// One of them. Clones are the same open file.
+/// An open counter file. Clones share the same open file.
 #[derive(Debug, Clone)]
 pub(super) struct Count(Arc<File>);
 
@@ -21,10 +21,10 @@ impl Count {
         Ok(Self(Arc::new(File::open(file)?)))
     }
 
-    /// What `parse` makes of it as it is now. `None` also when the kernel does not say.
+    /// Reads the file and returns the result of `parse`, or `None` if the file cannot be read.
     pub(super) fn read<T>(&self, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let mut text = [0; LONGEST];
-        // From its beginning, for which the kernel writes it anew, and in one piece.
+        // Read in one piece and from offset 0, which makes the kernel write it anew.
         let length = self.0.read_at(&mut text, 0).ok()?;
         parse(std::str::from_utf8(text.get(..length)?).ok()?)
     }

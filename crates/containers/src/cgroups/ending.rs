@@ -1,8 +1,8 @@
-//! Ending what is in a cgroup and below it.
+//! Ends all processes in a cgroup and below it.
 //!
-//! All of it is frozen first: a process that stands still makes no other one, so that the list of those that get the signal is
-//! complete. A process in an uninterruptible wait cannot be frozen before that is over. It is waited for within bounds; then the
-//! signal is sent all the same, and again until nothing is left.
+//! The cgroup is frozen first. A frozen process cannot fork, so the list of processes to signal is complete. A process in an
+//! uninterruptible wait cannot be frozen before that wait is over. The daemon waits for it for a bounded time, then sends the signal anyway
+//! and repeats it until no process is left.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,22 +16,23 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::hierarchy::Hierarchy;
 use super::{CgroupError, collect, failed};
 
-/// Between two looks where the kernel offers nothing to wait on.
+/// Interval between two scans where the kernel offers nothing to wait on.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Between two kills of a cgroup v2.
+/// Interval between two kills of a cgroup v2.
 const KILL_AGAIN: Duration = Duration::from_millis(2);
-/// Before what is left of a cgroup v1 is frozen once more: a process that was killed dies only while it is thawed.
+/// Time until the rest of a cgroup v1 is frozen again. A killed process dies only while it is thawed.
 const FREEZE_AGAIN: Duration = Duration::from_millis(50);
-/// For all to stand still.
+/// Time that all processes have to freeze.
 const FREEZE: Duration = Duration::from_millis(250);
 
-/// An end that goes on is given up all the same.
+/// Longest time for an end, even if processes keep ending.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A bound of progress: the wait goes on as long as fewer and fewer processes are left. A kernel that has one processor to spare
-/// needs a second for some thousands.
+/// Deadline that moves with progress: the wait goes on as long as the number of processes falls.
+///
+/// A kernel with one free processor needs a second for several thousand processes.
 pub(super) struct Patience {
-    /// For one more of them to be gone.
+    /// Time until at least one more process has to be gone.
     within: Duration,
     until: Instant,
     last: Instant,
@@ -44,7 +45,7 @@ impl Patience {
         Self { within, until: now + within, last: now + within.max(LONGEST), fewest: usize::MAX }
     }
 
-    /// Takes note of how many are left, and returns true if nothing has become of it for too long.
+    /// Records how many processes are left, and returns true if there was no progress for too long.
     pub(super) fn is_over(&mut self, left: usize) -> bool {
         let now = Instant::now();
         if left < self.fewest {
@@ -55,7 +56,7 @@ impl Patience {
     }
 }
 
-/// How the processes were ended.
+/// Mechanism that ended the processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillMethod {
     /// `cgroup.kill` of cgroup v2.
@@ -64,22 +65,22 @@ pub enum KillMethod {
     Freezer,
 }
 
-/// What came of an end, for the record.
+/// Result of ending a cgroup, for the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KillEvidence {
     /// Processes that were seen and are gone.
     pub ended: u32,
-    /// Processes that were still there at the deadline. Zero, or the container has to go.
+    /// Processes that were still there at the deadline. If this is not zero, the container has to be removed.
     pub left: u32,
     pub how: KillMethod,
-    /// How long it took.
+    /// Duration of the end.
     pub took: Duration,
 }
 
 pub(super) struct Ending<'d> {
     hierarchy: Hierarchy,
     dir: &'d Path,
-    /// How far below it there may be more.
+    /// Levels of cgroups below it that may contain processes.
     levels: u32,
     seen: BTreeSet<i32>,
     began: Instant,
@@ -90,7 +91,7 @@ impl<'d> Ending<'d> {
         Self { hierarchy, dir, levels, seen: BTreeSet::new(), began: Instant::now() }
     }
 
-    /// What is there now.
+    /// Returns the processes that are there now, and adds them to those seen.
     pub(super) fn note(&mut self) -> Result<Vec<Pid>, CgroupError> {
         let mut pids = Vec::new();
         collect(self.dir, self.levels, &mut pids)?;
@@ -98,19 +99,19 @@ impl<'d> Ending<'d> {
         Ok(pids)
     }
 
-    /// Sends SIGTERM to all at the same moment. They hear it when they go on, which they do on return.
+    /// Sends SIGTERM to all processes while they are frozen, then thaws them. They handle it when they run again.
     pub(super) fn ask(&mut self) -> Result<Vec<Pid>, CgroupError> {
         self.still(Instant::now() + FREEZE, Self::ask_still)
     }
 
-    /// The same to those that stand still already.
+    /// Sends SIGTERM to all processes, which are frozen already.
     pub(super) fn ask_still(&mut self) -> Result<Vec<Pid>, CgroupError> {
         let pids = self.note()?;
         send(&pids, Signal::TERM);
         Ok(pids)
     }
 
-    /// Ends all, and lets go: nothing stays frozen.
+    /// Ends all processes and leaves the cgroup thawed.
     pub(super) fn kill(&mut self, patience: &mut Patience) -> Result<(), CgroupError> {
         match self.hierarchy {
             Hierarchy::Unified => self.kill_unified(patience),
@@ -118,7 +119,7 @@ impl<'d> Ending<'d> {
         }
     }
 
-    /// Kills what is there now, without freezing it before.
+    /// Kills the processes that are there now, without freezing them first.
     pub(super) fn strike(&mut self) -> Result<(), CgroupError> {
         match self.hierarchy {
             Hierarchy::Unified => {
@@ -128,7 +129,7 @@ impl<'d> Ending<'d> {
         }
     }
 
-    /// What came of it by now.
+    /// Returns the result so far.
     pub(super) fn evidence(mut self) -> Result<KillEvidence, CgroupError> {
         let left = self.note()?.len();
         let how = match self.hierarchy {
@@ -139,10 +140,11 @@ impl<'d> Ending<'d> {
         Ok(KillEvidence { ended, left, how, took: self.began.elapsed() })
     }
 
-    /// Where not all of them could be frozen, one kill is not enough: the kernel marks the cgroup, so that forks under way end with
-    /// the child's death, and then sends each process its signal. A process that forks in between is past the mark and has its
-    /// signal still to come, and the walk does not see the child (Linux 6.18; with every processor busy, 4 to 8 of 1,000 chains
-    /// of forks survived one kill, and up to 7 more were needed).
+    /// Kills a cgroup of v2 repeatedly, because one kill is not enough if not all processes could be frozen.
+    ///
+    /// The kernel marks the cgroup, so that a fork in progress kills the child, and then sends each process its signal. A process that
+    /// forks in between is past the mark and has not received its signal, and the walk does not see the child. (Linux 6.18: with all
+    /// processors busy, 4 to 8 of 1,000 chains of forks survived one kill, and up to 7 more were needed.)
     fn kill_unified(&mut self, patience: &mut Patience) -> Result<(), CgroupError> {
         self.still(patience.until.min(Instant::now() + FREEZE), |this| {
             let mut left = this.note()?.len();
@@ -158,7 +160,7 @@ impl<'d> Ending<'d> {
         })
     }
 
-    /// On v1 a signal reaches a frozen process when it is thawed, before it runs on.
+    /// Kills a cgroup of v1, where a signal reaches a frozen process when it is thawed, before it runs on.
     fn kill_frozen(&mut self, patience: &mut Patience) -> Result<(), CgroupError> {
         loop {
             self.still(patience.until.min(Instant::now() + FREEZE), |this| {
@@ -179,7 +181,7 @@ impl<'d> Ending<'d> {
         }
     }
 
-    /// Does `job` while all stand still, or as many of them as do by then, and thaws them whatever came of it.
+    /// Runs `job` while as many processes as possible are frozen, and thaws them whatever the result.
     fn still<T>(
         &mut self,
         until: Instant,
@@ -192,7 +194,7 @@ impl<'d> Ending<'d> {
     }
 }
 
-/// Has everything in the cgroup and below it stand still, and waits until it does, or is gone, or it is time: whether it does.
+/// Freezes all processes in the cgroup and below it, and waits until they are frozen or gone. Returns false if `until` comes first.
 pub(super) fn freeze(hierarchy: Hierarchy, dir: &Path, until: Instant) -> Result<bool, CgroupError> {
     hierarchy.freeze(dir, true)?;
     match hierarchy {
@@ -205,17 +207,17 @@ pub(super) fn freeze(hierarchy: Hierarchy, dir: &Path, until: Instant) -> Result
                 return Ok(false);
             }
             std::thread::sleep(LOOK_AGAIN);
-            // Processes that were forked meanwhile are frozen by writing again.
+            // Writing again freezes processes that were forked meanwhile.
             hierarchy.freeze(dir, true)?;
         },
     }
 }
 
-/// Waits until one of these is a line of cgroup v2's `cgroup.events`: whether that came in time.
+/// Waits until `cgroup.events` of cgroup v2 contains one of these lines. Returns false if the deadline comes first.
 fn events(dir: &Path, deadline: Instant, lines: &[&str]) -> Result<bool, CgroupError> {
     let path = dir.join("cgroup.events");
     loop {
-        // Opened anew each time: reading arms the notice, which comes as an exceptional condition.
+        // Opened anew each time: reading arms the notification, which arrives as an exceptional condition.
         let events = fs::File::open(&path).map_err(failed("watch the commands"))?;
         let text = std::io::read_to_string(&events).map_err(failed("watch the commands"))?;
         if text.lines().any(|line| lines.contains(&line)) {
@@ -237,7 +239,7 @@ pub(super) fn send_kill(pids: &[Pid]) {
 
 fn send(pids: &[Pid], signal: Signal) {
     for &pid in pids {
-        // The only failure is that it has ended already.
+        // The only possible failure is that the process has ended already.
         let _ = kill_process(pid, signal);
     }
 }

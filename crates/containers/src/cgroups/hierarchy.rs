@@ -1,4 +1,4 @@
-//! Which cgroup hierarchy can end a container's processes, and where the container is in it.
+//! The cgroup hierarchy that can end a container's processes, and the container's directory in it.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) enum Hierarchy {
 }
 
 impl Hierarchy {
-    /// The file without which it is of no use.
+    /// Returns the name of the file without which the hierarchy cannot be used.
     pub(super) fn control_file(self) -> &'static str {
         match self {
             Self::Unified => "cgroup.kill",
@@ -24,8 +24,9 @@ impl Hierarchy {
         }
     }
 
-    /// Has what is in this cgroup and below it stand still from now on, or go on. On v1 a process that was forked at that moment may
-    /// be passed over; the next write freezes it.
+    /// Freezes or thaws all processes in this cgroup and below it.
+    ///
+    /// On v1 a process that is being forked at that moment may be missed; the next write freezes it.
     pub(super) fn freeze(self, dir: &Path, frozen: bool) -> Result<(), CgroupError> {
         let (file, value) = match (self, frozen) {
             (Self::Unified, true) => ("cgroup.freeze", "1"),
@@ -36,7 +37,7 @@ impl Hierarchy {
         fs::write(dir.join(file), value).map_err(failed("freeze or thaw the commands"))
     }
 
-    /// Whether all of it stands still. A cgroup that does not exist does not.
+    /// Returns true if all processes of the cgroup are frozen. A cgroup that does not exist is not frozen.
     pub(super) fn is_frozen(self, dir: &Path) -> Result<bool, CgroupError> {
         let (file, frozen) = match self {
             Self::Unified => ("cgroup.events", "frozen 1"),
@@ -51,10 +52,9 @@ impl Hierarchy {
     }
 }
 
-/// Reads `/proc/PID/cgroup` against `/proc/self/mountinfo`.
+/// Finds the container's cgroup from `/proc/PID/cgroup` and `/proc/self/mountinfo`.
 ///
-/// Unified comes first, but only where the container has a cgroup of its own in it: on hybrid hosts every container
-/// sits in the root of the unified hierarchy.
+/// The unified hierarchy is preferred, but only if the container has a cgroup there. On hybrid hosts every container is in its root.
 pub(super) fn locate(
     membership: &str,
     mounts: &[u8],
@@ -74,7 +74,7 @@ pub(super) fn locate(
     Err(CgroupError::Unavailable(reason))
 }
 
-/// Why a container has no directory in a hierarchy.
+/// Reason why a container has no directory in a hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Absent {
     NotInIt,
@@ -82,7 +82,7 @@ pub(super) enum Absent {
     OutOfSight,
 }
 
-/// Where the container is in the hierarchy of a controller of cgroup v1, or in the unified one for `None`.
+/// Returns the container's directory in the hierarchy of a v1 controller, or in the unified hierarchy for `None`.
 pub(super) fn dir_of(
     controller: Option<&str>,
     membership: &str,
@@ -96,7 +96,7 @@ pub(super) fn dir_of(
     mounted(mounts, controller, Path::new(path)).ok_or(Absent::OutOfSight)
 }
 
-/// The path of a line such as `0::/a/b` or `7:freezer:/a/b`, if it is of this hierarchy.
+/// Returns the path of a line such as `0::/a/b` or `7:freezer:/a/b` if the line is about this hierarchy.
 fn path_in<'m>(line: &'m str, controller: Option<&str>) -> Option<&'m str> {
     let mut fields = line.splitn(3, ':');
     let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);

@@ -1,4 +1,4 @@
-//! One exec's cgroup, and its end.
+//! The cgroup of one exec, and how it is ended.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,9 @@ use super::meter::{Meter, Meters};
 use super::process::{self, HostProcess};
 use super::{CgroupError, failed, pids_in};
 
-/// A cgroup below a container's. Removed when dropped, if it is empty by then; else with its container.
+/// A cgroup below a container's.
+///
+/// It is removed when the value is dropped if it is empty by then, otherwise with its container.
 #[derive(Debug)]
 pub struct Leaf {
     hierarchy: Hierarchy,
@@ -28,15 +30,15 @@ impl Leaf {
         Ok(Self { hierarchy, dir, meter })
     }
 
-    /// One that is there already, from an earlier life of this program.
+    /// Returns a leaf that an earlier instance of this daemon made.
     pub(super) fn former(hierarchy: Hierarchy, dir: PathBuf) -> Self {
         Self { hierarchy, dir, meter: None }
     }
 
-    /// Moves a process in, and with it all that it starts from now on.
+    /// Moves a process into the leaf. Its future children start there, too.
     ///
-    /// Move it before it runs: what it started earlier stays outside. [`CgroupError::NoSuchProcess`] when it ended in
-    /// the meantime; the number may then have been another process's, and the leaf must not be killed but dropped.
+    /// Move it before it runs, because children that it started earlier stay outside. Returns [`CgroupError::NoSuchProcess`] if it ended in
+    /// the meantime. Its pid may then have belonged to another process, so the leaf must be dropped and not killed.
     pub fn add(&mut self, process: &HostProcess) -> Result<(), CgroupError> {
         if !process.is_alive() {
             return Err(CgroupError::NoSuchProcess);
@@ -54,20 +56,20 @@ impl Leaf {
         if process.is_alive() { Ok(()) } else { Err(CgroupError::NoSuchProcess) }
     }
 
-    /// Host pids of the processes in it.
+    /// Returns the host pids of the processes in the leaf.
     pub fn pids(&self) -> Result<Vec<u32>, CgroupError> {
         Ok(pids_in(&self.dir)?.into_iter().map(raw).collect())
     }
 
-    /// The only process in it; `None` when there is none, or more than one.
+    /// Returns the only process in the leaf, or `None` if there is none or more than one.
     pub fn only(&self) -> Option<HostProcess> {
         let [pid] = pids_in(&self.dir).ok()?[..] else { return None };
         let process = HostProcess::open(pid)?;
-        // What is in the list after it was opened is what was opened: its number cannot have been given anew.
+        // The pid was still in the list after the process was opened, so it was not reused in between.
         (pids_in(&self.dir).ok()? == [pid]).then_some(process)
     }
 
-    /// The only process in it beside `known`.
+    /// Returns the only process in the leaf besides `known`.
     pub fn other(&self, known: &HostProcess) -> Option<HostProcess> {
         let others = || -> Option<Vec<Pid>> {
             Some(pids_in(&self.dir).ok()?.into_iter().filter(|pid| raw(*pid) != known.pid()).collect())
@@ -77,7 +79,7 @@ impl Leaf {
         (others()? == [pid]).then_some(process)
     }
 
-    /// Sends a signal to every process in it.
+    /// Sends a signal to every process in the leaf.
     pub fn signal_all(&self, number: i32) -> Result<(), CgroupError> {
         let Some(signal) = Signal::from_named_raw(number) else { return Ok(()) };
         for pid in pids_in(&self.dir)? {
@@ -90,9 +92,8 @@ impl Leaf {
 
     /// Moves every process to another leaf, and returns how many there were.
     ///
-    /// A frozen process makes no other one, so the list is complete once all are frozen. The other leaf is frozen as well,
-    /// so that one that was moved is still there when it is counted, however soon it would fork and end. After an error,
-    /// some may be in either leaf. Blocks for `within` at most.
+    /// A frozen process cannot fork, so the list is complete once all are frozen. The other leaf is frozen as well, so that a moved process
+    /// cannot fork and end before it is counted. After an error the processes may be in either leaf. Blocks for `within` at most.
     pub fn move_all(&self, to: &mut Self, within: Duration) -> Result<u32, CgroupError> {
         let deadline = Instant::now() + within;
         if self.stands_still() {
@@ -107,7 +108,7 @@ impl Leaf {
         Ok(moved)
     }
 
-    /// Moves all processes, which `stop` freezes before each look.
+    /// Moves all processes, which `stop` freezes before each scan.
     fn move_still(
         &self,
         to: &mut Self,
@@ -128,7 +129,7 @@ impl Leaf {
                 let Some(process) = HostProcess::open(pid).filter(|_| self.has(pid)) else { continue };
                 match to.add(&process) {
                     Ok(()) => drop(moved.insert(raw(pid))),
-                    // It ended.
+                    // The process has ended.
                     Err(CgroupError::NoSuchProcess) => {}
                     Err(error) => tracing::debug!(%error, "a process was not moved"),
                 }
@@ -140,16 +141,17 @@ impl Leaf {
         pids_in(&self.dir).is_ok_and(|pids| pids.contains(&pid))
     }
 
-    /// Processor time, user and system, that was used in it until now: by all that was moved in or started there, whoever
-    /// its parent is and however it ended. `None` where the kernel does not count that, or the process could not be moved
-    /// to where it counts.
+    /// Returns the user and system processor time used in the leaf so far.
+    ///
+    /// It includes all processes that were moved or started there, whatever their parent and their end. `None` if the kernel does not count
+    /// it, or if the process could not be moved to the cgroup that counts.
     pub fn cpu_time(&self) -> Option<Duration> {
         self.meter.as_ref()?.read()
     }
 
-    /// The most resident memory that any one of the processes in it ever had, bytes: `VmHWM` of proc(5), pages that it
-    /// shares with others included. 0 when there are none. A process can take its own figure back to what it has now
-    /// (`/proc/PID/clear_refs`).
+    /// Returns the highest peak of resident memory of any single process in the leaf, in bytes, or 0 if there is none.
+    ///
+    /// This is `VmHWM` of proc(5), shared pages included. A process can reset its own figure to its present size (`/proc/PID/clear_refs`).
     pub fn peak_memory(&self) -> u64 {
         let Ok(pids) = pids_in(&self.dir) else { return 0 };
         let peaks: Vec<_> =
@@ -157,16 +159,15 @@ impl Leaf {
         if peaks.is_empty() {
             return 0;
         }
-        // What is in the list before and after has been read: its number cannot have been given anew.
+        // A pid that is in the list before and after the reading was not reused in between.
         let still = pids_in(&self.dir).unwrap_or_default();
         peaks.into_iter().filter(|(pid, _)| still.contains(pid)).map(|(_, peak)| peak).max().unwrap_or(0)
     }
 
-    /// Asks every process to end (SIGTERM), all at the same moment, and returns their host pids. A polite question: they may
-    /// ignore it.
+    /// Asks every process to end (SIGTERM), all at the same moment, and returns their host pids. They may ignore it.
     pub fn terminate_all(&self) -> Result<Vec<u32>, CgroupError> {
         let asked = if self.stands_still() {
-            // Thawed by whoever has frozen them.
+            // The caller that has frozen the cgroup above thaws them.
             self.ending().ask_still()
         } else {
             self.ending().ask()
@@ -174,7 +175,7 @@ impl Leaf {
         Ok(asked?.into_iter().map(raw).collect())
     }
 
-    /// Whether it stands still because what is above it was frozen ([`super::Commands::freeze`]).
+    /// Returns true if the leaf is frozen because a cgroup above it is ([`super::Commands::freeze`]).
     pub fn stands_still(&self) -> bool {
         let (file, still) = match self.hierarchy {
             Hierarchy::Unified => ("cgroup.events", "frozen 1"),
@@ -183,13 +184,13 @@ impl Leaf {
         fs::read_to_string(self.dir.join(file)).is_ok_and(|text| text.lines().any(|line| line == still))
     }
 
-    /// Ends every process and waits until they are gone; `within` for one more of them to be.
+    /// Ends every process and waits until they are gone. Gives up when none has ended for `within`.
     ///
-    /// Also while they stand still; then they end without running on. In a container that the *engine* has paused they
-    /// stay, on cgroup v1, until it is resumed.
+    /// This also works while they are frozen; they then end without running on. On cgroup v1, processes of a container that the *engine*
+    /// has paused stay until it is resumed.
     pub fn kill_all(&self, within: Duration) -> Result<KillEvidence, CgroupError> {
         let mut ending = self.ending();
-        // Only a process that is in it can put another one there: an empty leaf stays empty. The common case, at no cost.
+        // Common case at no cost: only a process in the leaf can add another one, so an empty leaf stays empty.
         if !ending.note()?.is_empty() {
             let mut patience = Patience::new(within);
             match self.hierarchy {
@@ -204,23 +205,24 @@ impl Leaf {
         Ending::begin(self.hierarchy, &self.dir, 0)
     }
 
-    /// On v1 a signal reaches a frozen process only when it is thawed, and a leaf cannot be thawed below a frozen cgroup.
-    /// So each process gets its SIGKILL and is then moved out, which thaws it: it dies before it runs on. None can fork
-    /// meanwhile.
+    /// Ends the processes of a leaf below a frozen cgroup of v1.
+    ///
+    /// A signal reaches a frozen process only when it is thawed, and a leaf cannot be thawed below a frozen cgroup. So each process gets
+    /// SIGKILL and is then moved out, which thaws it: it dies before it runs on. No process can fork meanwhile.
     fn kill_apart(&self, patience: &mut Patience, ending: &mut Ending<'_>) -> Result<(), CgroupError> {
         let above = self.dir.parent().and_then(|commands| commands.parent());
         let name = self.dir.file_name().map(|name| name.to_string_lossy().into_owned());
         let (Some(above), Some(name)) = (above, name) else {
             return Err(CgroupError::Unavailable("the leaf has no place"));
         };
-        // Goes with its last process, below.
+        // Removed with its last process, below.
         let apart = Self::make(self.hierarchy, above.join(format!("{name}-end")), &Meters::Nowhere)?;
         let procs = apart.dir.join("cgroup.procs");
         loop {
             let mut pids = ending.note()?;
             send_kill(&pids);
             for pid in &pids {
-                // The only failure that matters is seen by the next look.
+                // The next scan sees the only failure that matters.
                 let _ = fs::write(&procs, pid.as_raw_nonzero().to_string());
             }
             pids.extend(pids_in(&apart.dir)?);
@@ -237,7 +239,7 @@ impl Leaf {
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        // Occupied when a process outlived `kill_all`; the container's end takes it along.
+        // Not empty if a process outlived `kill_all`; the cgroup is then removed with the container.
         if let Err(error) = fs::remove_dir(&self.dir) {
             tracing::debug!(error = %error, "a command's cgroup was left behind");
         }
@@ -380,7 +382,7 @@ pub(super) mod tests {
         fs::write(file("cgroup.procs"), "4000001\n").unwrap();
         fs::write(file("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
         assert!(Command::new("mkfifo").arg(file("cgroup.kill")).status().unwrap().success());
-        // Open at both ends, so that nobody waits for the other one.
+        // Open at both ends, so that neither open waits for the other.
         let mut kills = fs::File::options().read(true).write(true).open(file("cgroup.kill")).unwrap();
         let leaf = Leaf::former(Hierarchy::Unified, dir.path().to_owned());
         let evidence = std::thread::scope(|scope| {

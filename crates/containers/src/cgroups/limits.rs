@@ -1,8 +1,8 @@
-//! How often a container has run into its limits, by the kernel's own counters.
+//! Counts how often a container has hit its limits, by the kernel's counters.
 //!
-//! A command that is killed for want of memory only shows signal 9, and one that cannot fork shows whatever it makes of
-//! that. The counters of the container's cgroup tell: what they show after a command and not before it happened while
-//! it ran. A counter that this kernel does not have stays at zero.
+//! A command that is killed for lack of memory only shows signal 9, and one that cannot fork shows its own message. The counters of the
+//! container's cgroup are read before and after a command; the difference happened while it ran. A counter that this kernel does not have
+//! stays at zero.
 
 use super::count::Count;
 use super::hierarchy::dir_of;
@@ -13,7 +13,7 @@ use crate::ids::ContainerId;
 pub struct LimitEvents {
     /// Processes that the kernel killed because the container was out of memory.
     pub oom_kills: u64,
-    /// Processes and threads that it refused to make because the container had as many as it may.
+    /// Processes and threads that the kernel refused to make because the container had reached its limit.
     pub forks_refused: u64,
 }
 
@@ -27,17 +27,17 @@ impl LimitEvents {
     }
 }
 
-/// Files that have the counts.
+/// Open files that contain the counters.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counters {
     memory: Option<Count>,
     processes: Option<Count>,
-    /// Processes and threads that there are, and that there may be.
+    /// Number of processes and threads, and its limit.
     number: Option<(Count, Count)>,
 }
 
 impl Counters {
-    /// Finds them as [`super::hierarchy::locate`] finds the container. On hybrid hosts the controllers are in v1.
+    /// Finds the files as [`super::hierarchy::locate`] finds the container. On hybrid hosts the controllers are in v1.
     pub(super) fn locate(membership: &str, mounts: &[u8], container: &ContainerId) -> Self {
         let find = |controller: &str, unified: &str, v1: &str| {
             let file =
@@ -53,7 +53,7 @@ impl Counters {
         }
     }
 
-    /// As they are now.
+    /// Reads the present counts.
     pub(super) fn read(&self) -> LimitEvents {
         let count = |file: &Option<Count>, name| {
             file.as_ref().and_then(|file| file.read(|text| value(text, name))).unwrap_or(0)
@@ -66,17 +66,17 @@ impl Counters {
 }
 
 impl Counters {
-    /// Returns whether so many more processes can be made. One that has ended counts until its parent has heard of it.
+    /// Returns true if this many more processes can be made. A process that has ended counts until its parent has waited for it.
     pub(super) fn have_room(&self, more: u64) -> bool {
         let Some((current, most)) = &self.number else { return true };
         let number = |count: &Count| count.read(|text| text.trim().parse::<u64>().ok());
-        // Without a limit it says `max`.
+        // The file contains `max` if there is no limit.
         number(most)
             .is_none_or(|most| number(current).is_none_or(|current| current.saturating_add(more) <= most))
     }
 }
 
-/// The number on the line `name NUMBER`.
+/// Returns the number on the line `name NUMBER`.
 fn value(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }

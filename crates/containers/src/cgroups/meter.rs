@@ -1,15 +1,14 @@
-//! Processor time of what is in a leaf, and of what was in it: also of processes that left their parents, and of those
-//! that were killed.
+//! Processor time used in a leaf, including processes that left their parents and processes that were killed.
 //!
-//! `wait4(2)` tells only of a child and of what that has waited for itself. The kernel's count for a cgroup has all:
+//! `wait4(2)` reports only a child and the children that this child has waited for. The kernel's count for a cgroup includes all:
 //!
-//! - cgroup v2: `usage_usec` in each cgroup's own `cpu.stat`, whichever controllers are enabled.
-//! - cgroup v1: `cpuacct.usage`, nanoseconds. Where that hierarchy is another one than the freezer's, a leaf gets a
-//!   cgroup of the same name there, and each process is moved twice. The second move does not wait for another grace
-//!   period of RCU while that of the first is not over. Where `cpu` is mounted together with it, the commands of a
-//!   container share its time evenly among each other, and as one with the guest; its share of the host is the same.
+//! - cgroup v2: `usage_usec` in the `cpu.stat` of each cgroup, whichever controllers are enabled.
+//! - cgroup v1: `cpuacct.usage`, in nanoseconds. If that hierarchy is not the freezer's, a leaf gets a cgroup of the same name there, and
+//!   each process is moved twice. The second move does not wait for another RCU grace period while that of the first is not over. If `cpu`
+//!   is mounted together with it, the commands of a container share its time evenly among each other, and as one with the guest. The
+//!   container's share of the host is the same.
 //!
-//! A meter is never a condition: a command without one runs, and its usage is what its parent can tell.
+//! A meter is optional: a command without one runs, and its usage is the figure that its parent reports.
 
 use std::fs;
 use std::io;
@@ -22,23 +21,23 @@ use super::process::HostProcess;
 use super::{COMMANDS, CgroupError, LEAF, failed};
 use crate::ids::ContainerId;
 
-/// The file of cgroup v1, in nanoseconds.
+/// File of cgroup v1 that contains nanoseconds.
 const V1: &str = "cpuacct.usage";
-/// The file of cgroup v2, in lines.
+/// File of cgroup v2 that contains lines.
 const V2: &str = "cpu.stat";
 
-/// Where the leaves of a container are counted.
+/// Location of the counters of a container's leaves.
 #[derive(Debug, Clone)]
 pub(super) enum Meters {
-    /// In the leaf itself, in this file.
+    /// This file in the leaf itself.
     InLeaf(&'static str),
-    /// Below this cgroup of the `cpuacct` hierarchy.
+    /// Cgroups below this one of the `cpuacct` hierarchy.
     Beside(PathBuf),
     Nowhere,
 }
 
 impl Meters {
-    /// Finds them for a container that is at `dir` of `hierarchy`.
+    /// Finds the counters of a container that is at `dir` of `hierarchy`.
     pub(super) fn locate(
         hierarchy: Hierarchy,
         dir: &Path,
@@ -46,7 +45,7 @@ impl Meters {
         mounts: &[u8],
         container: &ContainerId,
     ) -> Self {
-        // Controllers of cgroup v1 may share a hierarchy; then the freezer's leaf has the file.
+        // Controllers of cgroup v1 may share a hierarchy. Then the freezer's leaf contains the file.
         let own = match hierarchy {
             Hierarchy::Unified => V2,
             Hierarchy::Freezer => V1,
@@ -60,7 +59,7 @@ impl Meters {
         }
     }
 
-    /// One for the leaf that was just made there.
+    /// Makes a meter for a leaf that was just made.
     pub(super) fn meter(&self, leaf: &Path) -> Option<Meter> {
         let made = match self {
             Self::InLeaf(file) => Count::open(&leaf.join(file)).map(|count| Meter { count, own: None }),
@@ -74,7 +73,7 @@ impl Meters {
             .ok()
     }
 
-    /// Removes what an earlier life of this program has left; what is not empty stays, and goes with its container.
+    /// Removes the meters that an earlier instance of this daemon left. A meter that is not empty is removed with its container.
     pub(super) fn remove_former(&self) {
         let Self::Beside(commands) = self else { return };
         let Ok(entries) = fs::read_dir(commands) else { return };
@@ -86,7 +85,7 @@ impl Meters {
     }
 }
 
-/// The meter of one leaf. A cgroup of its own is removed when it is dropped.
+/// The meter of one leaf. A cgroup that was made only for it is removed when the meter is dropped.
 #[derive(Debug)]
 pub(super) struct Meter {
     count: Count,
@@ -94,13 +93,13 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// From now on this process counts, and all that it starts.
+    /// Counts this process and its future children from now on.
     pub(super) fn add(&self, process: &HostProcess) -> Result<(), CgroupError> {
         let Some(own) = &self.own else { return Ok(()) };
         fs::write(own.join("cgroup.procs"), process.pid().to_string()).map_err(failed("meter the command"))
     }
 
-    /// What was used until now, by those that are gone, too. `None` when the kernel does not say.
+    /// Returns the time used so far, including by processes that have ended. `None` if it cannot be read.
     pub(super) fn read(&self) -> Option<Duration> {
         self.count.read(parse)
     }
@@ -131,7 +130,7 @@ fn remove(dir: &Path) {
     }
 }
 
-/// `usage_usec N` on a line of its own, or nanoseconds alone.
+/// Parses either a file with the line `usage_usec N`, or nanoseconds alone.
 fn parse(text: &str) -> Option<Duration> {
     if let Ok(nanoseconds) = text.trim().parse() {
         return Some(Duration::from_nanos(nanoseconds));

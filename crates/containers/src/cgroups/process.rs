@@ -1,4 +1,4 @@
-//! From a pid that a container tells to a process of the host.
+//! Resolves a pid that a container reports to a process of the host.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,10 +12,10 @@ use rustix::process::{
 
 use super::{CgroupError, failed};
 
-/// The priority of what comes first: 87 times the time of others that share a processor (setpriority(2), sched(7)).
+/// Highest priority: 87 times the processor time of the others that share a processor (setpriority(2), sched(7)).
 const FIRST: i32 = -20;
 
-/// A process of the container, held by a descriptor so that its number cannot come to mean another one unnoticed.
+/// A process of the container, held by a pidfd so that a reused pid is noticed.
 #[derive(Debug)]
 pub struct HostProcess {
     pid: Pid,
@@ -23,59 +23,63 @@ pub struct HostProcess {
 }
 
 impl HostProcess {
-    /// Its pid on the host.
+    /// Returns the process's pid on the host.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// For a process that the engine itself named, such as an exec's first.
+    /// Opens a process whose pid the engine itself reported, such as an exec's first.
     pub fn of_engine(host_pid: u32) -> Result<Self, CgroupError> {
         let pid = i32::try_from(host_pid).ok().and_then(Pid::from_raw).ok_or(CgroupError::NoSuchProcess)?;
         Self::open(pid).ok_or(CgroupError::NoSuchProcess)
     }
 
-    /// Ends it with SIGKILL, stopped or not, and waits until it is over, `within` at the longest: whether it is.
+    /// Sends SIGKILL, which also ends a stopped process, and waits until it has ended, for `within` at most. Returns true if it has.
     pub fn kill(&self, within: Duration) -> bool {
-        // The only failure is that it has ended already.
+        // The only possible failure is that the process has ended already.
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
         self.ends(within)
     }
 
-    /// Waits until it is over, `within` at the longest: whether it is.
+    /// Waits until the process has ended, for `within` at most. Returns true if it has.
     pub fn ends(&self, within: Duration) -> bool {
         let wait = Timespec::try_from(within).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
         let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
         matches!(poll(&mut fds, Some(&wait)), Ok(ended) if ended > 0)
     }
 
-    /// Has its threads, and those that they will make, come before all others of its container, which share its time: one of
-    /// thousands of processes that never wait would get no turn for seconds. A process can always take itself back.
+    /// Gives its threads, and the threads that they create, priority over all others of its container.
+    ///
+    /// They share the container's processor time; among thousands of busy processes a worker would get no turn for seconds. A process can
+    /// always lower its own priority again.
     pub fn comes_first(&self) {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
         for task in tasks {
             let thread = task.file_name().to_str().and_then(|number| Pid::from_raw(number.parse().ok()?));
             if thread.is_some() && self.is_alive() {
-                // A thread may have ended, and the kernel may not let this daemon.
+                // The thread may have ended, or the kernel may not permit this to the daemon.
                 let _ = setpriority_process(thread, FIRST);
             }
         }
     }
 
-    /// A copy of one of its descriptors, by its number there (`pidfd_getfd(2)`): the same open file, whatever that is.
-    /// Blocks, should the open file be one that blocks when it is closed.
+    /// Returns a copy of one of the process's descriptors, by its number there (`pidfd_getfd(2)`). It refers to the same open file.
+    ///
+    /// Closing the copy blocks if the open file is one that blocks on close.
     pub fn descriptor(&self, number: u32) -> Result<OwnedFd, CgroupError> {
         let number = i32::try_from(number).map_err(|_| CgroupError::NoSuchProcess)?;
         pidfd_getfd(&self.handle, number, PidfdGetfdFlags::empty())
             .map_err(failed("take a descriptor of the worker"))
     }
 
-    /// When memory runs out, it and what it starts are the first to go, before those that look after them. It cannot
-    /// take that back where this process has `CAP_SYS_RESOURCE`, as root has anywhere but in some containers.
+    /// Makes the process and its children the first victims when memory runs out, before the processes that supervise them.
+    ///
+    /// The process cannot undo this if the daemon has `CAP_SYS_RESOURCE`, which root has outside of some containers.
     pub fn goes_first(&self) -> Result<(), CgroupError> {
         let said = "say that the command is the first to go when memory runs out";
         let path = format!("/proc/{}/oom_score_adj", self.pid());
         let mut file = fs::File::options().write(true).open(path).map_err(failed(said))?;
-        // In this order the open file cannot be that of another process, with the same number.
+        // Checked after opening, so that the file cannot be that of another process with the same pid.
         if !self.is_alive() {
             return Err(CgroupError::NoSuchProcess);
         }
@@ -83,7 +87,7 @@ impl HostProcess {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // The only failure is that it has ended already.
+        // The only possible failure is that the process has ended already.
         let _ = pidfd_send_signal(&self.handle, signal);
     }
 
@@ -92,14 +96,14 @@ impl HostProcess {
         Some(Self { pid, handle })
     }
 
-    /// True until it ends. A pidfd becomes readable when its process does.
+    /// Returns true until the process ends. A pidfd becomes readable at that moment.
     pub fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
         matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
     }
 }
 
-/// The one among `candidates` (which are all in the container's cgroup) that has this number in the guest's namespace.
+/// Returns the process among `candidates`, all from the container's cgroup, that has this pid in the guest's pid namespace.
 pub(super) fn find(
     candidates: &[Pid],
     guest_host_pid: u32,
@@ -110,7 +114,7 @@ pub(super) fn find(
     candidates
         .iter()
         .find_map(|&pid| {
-            // The handle first: what is read afterwards is about the process that it holds, if that still lives then.
+            // Opened first: the data read afterwards is about this process if it is still alive then.
             let process = HostProcess::open(pid)?;
             let raw = process.pid();
             let status = fs::read_to_string(format!("/proc/{raw}/status")).ok()?;
@@ -122,20 +126,21 @@ pub(super) fn find(
         .ok_or(CgroupError::NoSuchProcess)
 }
 
-/// The most resident memory that it ever had, bytes. `None` when it is over.
+/// Returns the process's peak of resident memory in bytes, or `None` if it has ended.
 pub(super) fn peak_memory(pid: Pid) -> Option<u64> {
     high_water_mark(&fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?)
 }
 
-/// `VmHWM:` in bytes. What is over and not waited for has no such line.
+/// Returns `VmHWM:` in bytes. A zombie has no such line.
 fn high_water_mark(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }
 
-/// The last number of `NSpid:`, which is the pid in the process's own namespace. A process can give itself any name,
-/// but `Name:` escapes line ends, so that no other line can be forged.
+/// Returns the last number of `NSpid:`, the pid in the process's own namespace.
+///
+/// A process can choose its name, but `Name:` escapes line ends, so it cannot forge another line.
 fn innermost_pid(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_whitespace().next_back()?.parse().ok()

@@ -1,7 +1,7 @@
-//! What an earlier life of this program has left running in a container.
+//! Ends the processes that an earlier instance of this daemon left running in a container.
 //!
-//! Nobody waits for it any more, and nobody would see what it does: all of it ends. The container's first process only
-//! keeps the container, and stays.
+//! No client waits for them and no client would see their output, so all of them are ended. The container's first process only keeps the
+//! container alive, and stays.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,29 +17,30 @@ use super::leaf::Leaf;
 use super::process::HostProcess;
 use super::{CgroupError, ContainerCgroup, Group, LEAF, collect_but, failed, pids_in};
 
-/// The wait between two scans.
+/// Interval between two scans.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// A leaf that was there, and is gone.
+/// A leaf that was found and removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormerLeaf {
     pub name: String,
     pub evidence: KillEvidence,
 }
 
-/// What came of [`ContainerCgroup::end_former`].
+/// Result of [`ContainerCgroup::end_former`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FormerEnded {
     pub leaves: Vec<FormerLeaf>,
-    /// Processes in no leaf that were ended: the guest, and what was not placed yet.
+    /// Ended processes that were in no leaf: the guest, and processes not yet moved to a leaf.
     pub others: u32,
-    /// Processes besides the first that were still there at the deadline. Zero, or the container has to go.
+    /// Processes besides the first that were still there at the deadline. If this is not zero, the container has to be removed.
     pub left: u32,
 }
 
 impl ContainerCgroup {
-    /// Ends every process of the container but `first`, and removes the leaves. What keeps the processes that `spared` names,
-    /// and they themselves, stay. Blocks, `within` at the longest for each leaf and once for the rest.
+    /// Ends every process of the container but `first`, and removes the leaves.
+    ///
+    /// The processes that `spared` names and their keepers stay. Blocks for `within` at most for each leaf, and once more for the rest.
     pub fn end_former(
         &self,
         first: &HostProcess,
@@ -47,11 +48,11 @@ impl ContainerCgroup {
         within: Duration,
     ) -> Result<FormerEnded, CgroupError> {
         let mut seen = BTreeSet::new();
-        // The guest before the leaves, because it is what puts processes there.
+        // The guest ends before the leaves, because it adds processes to them.
         self.end_outside(first, &mut seen, Instant::now() + within)?;
         let mut leaves = Vec::new();
         let mut groups = Vec::new();
-        // A keeper before its process, which it would see the end of.
+        // A keeper ends before its process, whose end it would otherwise report.
         for commands in [self.keepers()].into_iter().chain(Group::ALL.map(|group| self.commands(group))) {
             match fs::read_dir(commands.dir()) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -69,21 +70,22 @@ impl ContainerCgroup {
                 stay.insert(entry.path());
                 continue;
             }
-            // Goes with the value, when it is empty.
+            // The value removes the leaf when it is dropped, if it is empty.
             let leaf = Leaf::former(self.hierarchy, entry.path());
             leaves.push(FormerLeaf { name: name.to_owned(), evidence: leaf.kill_all(within)? });
         }
         leaves.sort_by(|a, b| a.name.cmp(&b.name));
-        // Again, for what came out of them meanwhile.
+        // Once more, for processes that left the leaves meanwhile.
         self.end_outside(first, &mut seen, Instant::now() + within)?;
         self.meters.remove_former();
         let others = u32::try_from(seen.len()).unwrap_or(u32::MAX);
         Ok(FormerEnded { leaves, others, left: self.left(first, &|path| stay.contains(path))? })
     }
 
-    /// Ends every process of the container but `first`, those that outlive a worker, and their keepers, for a worker that was lost:
-    /// what it had started is nobody's to wait for, and would be there to end the next one. The leaves stay, for those who have made them. Returns how many processes are left.
-    /// Blocks, for about three times `within` at the longest.
+    /// Ends every process of the container for a worker that was lost, and returns how many are left.
+    ///
+    /// It spares `first`, the processes that outlive a worker, and their keepers. A lost worker's processes have no waiter, and they could
+    /// end the next worker. The leaves stay for the code that made them. Blocks for about three times `within` at most.
     pub fn end_others(&self, first: &HostProcess, within: Duration) -> Result<u32, CgroupError> {
         let mut seen = BTreeSet::new();
         self.end_outside(first, &mut seen, Instant::now() + within)?;
@@ -95,12 +97,12 @@ impl ContainerCgroup {
         self.left(first, &|path| stay.iter().any(|commands| commands.dir() == path))
     }
 
-    /// Whether what is in these leaves is no worker's.
+    /// Returns true if the processes in these leaves belong to no worker.
     fn outlives(&self, commands: &Commands) -> bool {
         [self.keepers(), self.commands(Group::Processes)].iter().any(|those| those.dir() == commands.dir())
     }
 
-    /// Processes besides the first, without those in the cgroups that stay: a process that stays may make others at any moment.
+    /// Counts the processes besides the first, except in the cgroups that stay: a process there may fork at any moment.
     fn left(&self, first: &HostProcess, stays: &dyn Fn(&Path) -> bool) -> Result<u32, CgroupError> {
         let mut pids = Vec::new();
         // Leaves are two levels below.
@@ -109,7 +111,7 @@ impl ContainerCgroup {
         Ok(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    /// Ends what is in the container's own cgroup, outside of any leaf.
+    /// Ends the processes in the container's own cgroup, outside of any leaf.
     fn end_outside(
         &self,
         first: &HostProcess,
@@ -121,7 +123,7 @@ impl ContainerCgroup {
             if held.is_empty() {
                 return Ok(());
             }
-            // What is in the list after it was opened is what was opened: its number cannot have been given anew.
+            // A pid that is in the list after the process was opened was not reused in between.
             let still: BTreeSet<_> = self.others(first)?.into_iter().map(raw).collect();
             for process in held.iter().filter(|process| still.contains(&process.pid())) {
                 seen.insert(process.pid());

@@ -8,7 +8,7 @@ use bollard::errors::Error;
 use crate::engine::EngineError;
 use crate::ids::Endpoint;
 
-/// The engine's own words are kept up to here.
+/// Longest message of the engine that is kept, in characters.
 const LONGEST_MESSAGE: usize = 2000;
 
 pub(super) fn translate(attempt: &'static str, endpoint: &Endpoint, error: Error) -> EngineError {
@@ -52,7 +52,7 @@ fn unreachable(endpoint: &Endpoint, source: Box<dyn StdError + Send + Sync>) -> 
     EngineError::Unreachable { endpoint: endpoint.to_string(), mend, source }
 }
 
-/// The kind of the innermost I/O error.
+/// Returns the kind of the innermost I/O error.
 fn root_kind(error: &(dyn StdError + 'static)) -> Option<io::ErrorKind> {
     std::iter::successors(Some(error), |&error| error.source())
         .filter_map(|error| error.downcast_ref::<io::Error>().map(io::Error::kind))

@@ -1,7 +1,7 @@
-//! Images that operators bring: streamed to the engine, within a time of their own.
+//! Images that operators bring, streamed to the engine with a separate deadline.
 //!
-//! The engine ends a build whose connection is closed: it kills the build's container and removes it. So dropping the
-//! future is what ends a build, whatever dropped it.
+//! The engine ends a build whose connection is closed: it kills the build's container and removes it. So dropping the future ends the
+//! build.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl DockerEngine {
                 BuildNetwork::Engine => None,
                 BuildNetwork::None => Some("none".into()),
             },
-            // Containers of the build go, also when it fails.
+            // Containers of the build are removed, also if it fails.
             rm: true,
             forcerm: true,
             ..BuildImageOptions::default()
@@ -70,7 +70,7 @@ impl DockerEngine {
             async move {
                 let text = said.stream.or(said.status).filter(|text| !text.is_empty());
                 if let Some(text) = text {
-                    // Where nobody hears it any more, the build is about to end.
+                    // An error means that the receiver is gone, and the build is about to end.
                     let _ = output.send(text).await;
                 }
                 Ok(())

@@ -1,5 +1,7 @@
-//! From the engine's answers to our types. What an inspection says is read into the same form as a specification;
-//! any setting that has no place there and is not empty is listed as surplus.
+//! Converts the engine's answers to types of this crate.
+//!
+//! An inspection is converted to the same form as a specification. Any setting that has no field there and is not empty is listed as
+//! surplus.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,7 +52,7 @@ pub(super) fn engine_facts(version: SystemVersion, info: SystemInfo) -> Result<E
     Ok(facts)
 }
 
-/// From the mode of a path as the engine writes it: Go's `fs.FileMode`.
+/// Converts the mode of a path as the engine writes it: Go's `fs.FileMode`.
 pub(super) fn file_kind(mode: u32) -> FileKind {
     const DIRECTORY: u32 = 1 << 31;
     const LINK: u32 = 1 << 27;
@@ -76,7 +78,7 @@ pub(super) fn image_facts(image: ImageInspect) -> Result<ImageFacts, EngineError
     })
 }
 
-/// An image under each of its names. One that has none, or one that this crate would not ask for, is not listed.
+/// Lists an image once for each of its names, skipping names that this crate would not request.
 pub(super) fn named(row: &ImageSummary) -> Vec<ImageListing> {
     let Ok(id) = ImageId::parse(&row.id) else { return Vec::new() };
     let references = row.repo_tags.iter().filter_map(|name| ImageReference::parse(name).ok());
@@ -86,7 +88,7 @@ pub(super) fn named(row: &ImageSummary) -> Vec<ImageListing> {
         .collect()
 }
 
-/// What overlay2 says of an image; any other storage driver has nothing that could be mounted again.
+/// Returns the layers' directories that overlay2 reports. The data of other storage drivers cannot be mounted.
 fn layer_directories(driver: DriverData) -> Vec<PathBuf> {
     let DriverData { name, mut data, .. } = driver;
     if name != "overlay2" {
@@ -133,7 +135,7 @@ fn in_force(answer: ContainerInspectResponse) -> ContainerSpec {
     let host = answer.host_config.unwrap_or_default();
     let config = answer.config.unwrap_or_default();
     let mut surplus = surplus(&host, &config);
-    // The mode stays what it was when a network is connected later.
+    // The network mode does not change when a network is connected later, so the networks are checked, too.
     let networks = answer.network_settings.and_then(|settings| settings.networks).unwrap_or_default();
     surplus.extend(networks.into_keys().filter(|name| name != "none").map(|name| format!("network {name}")));
     let mounts = mounts(answer.mounts.unwrap_or_default(), &mut surplus);
@@ -182,7 +184,7 @@ fn in_force(answer: ContainerInspectResponse) -> ContainerSpec {
     }
 }
 
-/// As the kernel names them: engines have answered with and without the prefix.
+/// Returns the names as the kernel has them. Engine versions differ in whether they write the prefix `CAP_`.
 fn capabilities(names: Vec<String>) -> Vec<String> {
     let kernels = |name: String| {
         let name = name.to_uppercase();
@@ -193,7 +195,7 @@ fn capabilities(names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// Names of settings that no specification ever asks for.
+/// Returns the names of settings that no specification ever requests.
 fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
     fn any<T>(list: Option<&Vec<T>>) -> bool {
         list.is_some_and(|list| !list.is_empty())
@@ -220,7 +222,7 @@ fn surplus(host: &HostConfig, config: &ContainerConfig) -> Vec<String> {
     found.into_iter().filter(|(_, present)| *present).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// The mounts that the engine really made, not an echo of the request.
+/// Returns the mounts that the engine made, as opposed to those that were requested.
 fn mounts(points: Vec<MountPoint>, surplus: &mut Vec<String>) -> Vec<MountSpec> {
     let mut mounts = Vec::new();
     for point in points {
@@ -252,7 +254,7 @@ struct Security {
 }
 
 impl Security {
-    /// Engines have written `name=value`, `name:value` and a bare name over time.
+    /// Parses security options. Engine versions have written `name=value`, `name:value` and a bare name.
     fn read(options: Vec<String>, surplus: &mut Vec<String>) -> Self {
         let mut security = Self::default();
         for option in options {
@@ -290,7 +292,7 @@ fn variable(entry: String) -> (String, String) {
     }
 }
 
-/// Negative numbers mean "unlimited" to the engine, which is never what was asked for.
+/// Converts a number, in which the engine means "unlimited" by a negative value. No specification requests that.
 fn unsigned(value: Option<i64>) -> u64 {
     u64::try_from(value.unwrap_or(0)).unwrap_or(u64::MAX)
 }

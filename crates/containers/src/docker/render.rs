@@ -1,4 +1,4 @@
-//! From our specification to the engine's request. Every setting is written out, none is left to a default.
+//! Converts a specification to the engine's request. Every setting is written out, and none is left to a default.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::spec::{ContainerSpec, MountSpec, Propagation};
 pub(super) fn create_body(spec: &ContainerSpec) -> ContainerCreateBody {
     ContainerCreateBody {
         image: Some(spec.image.clone()),
-        // All of the command is the entry point, so that nothing of the image's own command remains.
+        // The whole command is the entry point, so that nothing of the image's own command remains.
         entrypoint: Some(spec.command.clone()),
         cmd: Some(Vec::new()),
         user: Some(spec.user.clone()),
@@ -105,7 +105,7 @@ fn mount(mount: &MountSpec) -> Mount {
         read_only: Some(mount.read_only),
         bind_options: Some(MountBindOptions {
             propagation: Some(propagation),
-            // What is mounted inside the source stays outside the container, unless it comes by propagation.
+            // Mounts inside the source stay outside the container, unless they come by propagation.
             non_recursive: Some(mount.propagation == Propagation::Private),
             ..MountBindOptions::default()
         }),
@@ -113,7 +113,7 @@ fn mount(mount: &MountSpec) -> Mount {
     }
 }
 
-/// The engine counts in signed numbers; what does not fit is more than any host has.
+/// Converts to the engine's signed numbers. A value that does not fit is more than any host has.
 fn engine_number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,10 @@
-//! Paths of `/proc`, `/sys` and `/dev` that a run has no business with.
+//! Paths of `/proc`, `/sys` and `/dev` that are hidden from runs.
 
-/// Covered by an empty read-only file or directory: what tells about the host, its hardware and its other tenants, and
-/// `/dev/mqueue`: its queues count for a uid across all containers. A path that the kernel does not have is skipped.
+/// Paths covered by an empty read-only file or directory.
 ///
-/// The engine's own list is in here: a list of one's own replaces it.
+/// They describe the host, its hardware and its other tenants. `/dev/mqueue` is covered because the kernel counts its queues per uid across
+/// all containers. A path that the kernel does not have is skipped. The engine's own list is included, because a list in the request
+/// replaces it.
 pub(super) const MASKED: &[&str] = &[
     "/dev/mqueue",
     "/proc/acpi",
@@ -64,10 +65,11 @@ pub(super) const MASKED: &[&str] = &[
     "/sys/power",
 ];
 
-/// Readable, never writable, whoever asks.
+/// Paths that can be read and never written.
 pub(super) const READ_ONLY: &[&str] = &["/proc/sys", "/proc/tty"];
 
-/// The same for a root of a user namespace, whose the runtime makes them. `/dev` would be one more writable place. Cgroups the engine
-/// mounts so that they can be written there, and on cgroup v2 runc gives the container's own to that root (with systemd): a command could
-/// leave the cgroup by which it is ended.
+/// Further read-only paths for a root of a user namespace. The runtime makes that root their owner.
+///
+/// `/dev` would be one more writable place. For such a root the engine mounts cgroups writable, and on cgroup v2 with systemd runc gives it
+/// the container's own cgroup. A command could then leave the cgroup by which it is ended.
 pub(super) const READ_ONLY_OF_ROOT: &[&str] = &["/dev", "/sys/fs/cgroup"];

@@ -1,11 +1,11 @@
-//! `/proc/PID/mountinfo`, as far as mounts and cgroups need it.
+//! Parser for the fields of `/proc/PID/mountinfo` that mounts and cgroups need.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 pub(crate) struct Entry {
-    /// The directory of the file system that is mounted.
+    /// Directory of the file system that is mounted.
     pub(crate) root: PathBuf,
     pub(crate) mount_point: PathBuf,
     pub(crate) file_system: String,
@@ -13,12 +13,12 @@ pub(crate) struct Entry {
     pub(crate) super_options: String,
 }
 
-/// All mounts in the table's order; lines that make no sense are passed over.
+/// Returns all mounts in the table's order, and skips lines that cannot be parsed.
 pub(crate) fn entries(table: &[u8]) -> impl Iterator<Item = Entry> + '_ {
     table.split(|&byte| byte == b'\n').filter_map(entry)
 }
 
-/// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda rw`, with any number of fields before the dash.
+/// Parses `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda rw`, with any number of fields before the dash.
 fn entry(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let root = path(fields.nth(3)?);
@@ -33,7 +33,7 @@ fn text(field: &[u8]) -> String {
     String::from_utf8_lossy(field).into_owned()
 }
 
-/// Blanks, tabs, newlines and backslashes are written as three octal digits.
+/// Decodes a path in which blanks, tabs, newlines and backslashes are written as three octal digits.
 fn path(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! Copy-on-write over a directory: an overlay whose upper layer takes what the agent changes.
+//! Copy-on-write over a directory: an overlay whose upper layer receives the agent's changes.
 //!
 //! ```text
 //! directory beneath ─► idmapped, read-only ─┐
@@ -6,16 +6,15 @@
 //! upper and work    ─► idmapped ────────────┘
 //! ```
 //!
-//! An overlay cannot be idmapped itself, its layers can: through it the owner appears as the run's user, and what that
-//! user makes belongs to the owner on disk. Both lanes see this one tree.
+//! An overlay cannot be idmapped itself, but its layers can. Through it the owner appears as the run's user, and files that this user
+//! creates belong to the owner on disk. Both lanes see this one tree.
 //!
-//! Options, and why. `userxattr`: marks are `user.overlay.*`, which the unprivileged process that later reads the layer
-//! can see; those in `trusted.*` it could not. An agent cannot set them through the overlay, whose kernel takes them
-//! for its own or hides them, but it may have planted them beneath, by a bind of an earlier run. There they do nothing:
-//! `redirect_dir=nofollow` and `metacopy=off` (which `userxattr` implies) keep a mark from leading a name to another
-//! place, and an opaque mark has no layer below it to hide. `index=off` and `nfs_export=off`: no handles of files are
-//! decoded from what a layer says. The price is that a directory from beneath cannot be renamed (`EXDEV`, upon which
-//! `mv` and the like copy), and that a hard link to a file from beneath breaks when it is written.
+//! Options and reasons. `userxattr`: overlay marks are `user.overlay.*`, which the unprivileged process that later reads the layer can see;
+//! it could not see marks in `trusted.*`. An agent cannot set such marks through the overlay, which takes them for its own or hides them.
+//! It may have planted them beneath through a bind mount of an earlier run. There they have no effect: `redirect_dir=nofollow` and
+//! `metacopy=off` (which `userxattr` implies) keep a mark from redirecting a name, and an opaque mark has no layer below it to hide.
+//! `index=off` and `nfs_export=off`: no file handles are decoded from a layer's content. The price is that a directory from beneath cannot
+//! be renamed (`EXDEV`, after which `mv` and similar programs copy). Also, a hard link to a file from beneath breaks when it is written.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -37,23 +36,23 @@ pub(super) const UPPER: &str = "upper";
 pub(super) const WORK: &str = "work";
 /// Linux's magic number of overlay file systems.
 const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
-/// Any name that is not the overlay's own.
+/// Attribute that does not belong to the overlay itself.
 const PROBE: &str = "user.cofferdam.probe";
 
-/// Why there is no overlay.
+/// Reason why there is no overlay.
 #[derive(Debug, thiserror::Error)]
 pub enum OverlayError {
-    /// The file system of the layers cannot hold them.
+    /// The file system of the layers is unsuitable.
     #[error("{0}")]
     Layers(&'static str),
-    /// The kernel refuses the mount.
+    /// The kernel refused the mount.
     #[error("the kernel refuses an overlay of this directory: {0}")]
     Kernel(String),
     #[error(transparent)]
     Mount(#[from] MountError),
 }
 
-/// Says whether `layers`, a directory of the daemon's, lies where an overlay's changes can be kept.
+/// Checks that `layers`, a directory of the daemon, is on a file system that can hold an overlay's changes.
 pub fn check_overlay_layers(layers: BorrowedFd<'_>) -> Result<(), OverlayError> {
     let kind = rustix::fs::fstatfs(layers).map_err(failed("look at the file system of the layers"))?;
     if u64::try_from(kind.f_type).is_ok_and(|kind| kind == OVERLAYFS_MAGIC) {
@@ -78,12 +77,11 @@ pub fn check_overlay_layers(layers: BorrowedFd<'_>) -> Result<(), OverlayError> 
     }
 }
 
-/// Mounts an overlay of `beneath`, attached nowhere: it lasts as long as the handle and what is cloned from it.
+/// Mounts an overlay of `beneath` without attaching it. It lasts as long as the handle and its clones.
 ///
-/// `layers` is a directory of the daemon's with empty directories `upper` and `work`, or with those of an earlier mount.
-/// `slots` is one in which mounts may be attached meanwhile. With `map` the layers are idmapped; fails with
-/// [`MountError::Unsupported`] when they cannot be. Nothing in them is of the users that a container with the map `users` can be
-/// beside the one that `map` shows.
+/// `layers` is a directory of the daemon with empty directories `upper` and `work`, or with those of an earlier mount. `slots` is a
+/// directory in which mounts may be attached meanwhile. With `map` the layers are idmapped; this fails with [`MountError::Unsupported`] if
+/// they cannot be. With `users`, the map of a container, all other ids of that container besides the one that `map` shows stay unmapped.
 pub fn mount_overlay(
     beneath: BorrowedFd<'_>,
     layers: BorrowedFd<'_>,
@@ -94,26 +92,27 @@ pub fn mount_overlay(
     let others = users.map_or(Others::Themselves, Others::OutsideOf);
     let map = map.map(|map| user_namespace(map, others)).transpose()?;
     let map = map.as_ref().map(AsFd::as_fd);
-    // Attached, because older kernels take no layer from a mount that is not.
+    // Attached, because older kernels accept no layer from a detached mount.
     let lower = MountSlot::attach(beneath, &slots.join("beneath"), map, Access::ReadOnly)?;
     let upper = MountSlot::attach(layers, &slots.join("layers"), map, Access::ReadWrite)?;
     let (below, changes) = (open(lower.path())?, open(upper.path())?);
     let mounted = under_quota(|| make(below.as_fd(), changes.as_fd()));
     drop((below, changes));
-    // The overlay has clones of its own.
+    // The overlay holds its own clones.
     lower.release()?;
     upper.release()?;
     mounted
 }
 
-/// A directory of a mount that is attached.
+/// Opens a directory of an attached mount.
 pub(super) fn open(path: &Path) -> Result<OwnedFd, MountError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map_err(failed("open a layer"))
 }
 
-/// Mounts an overlay by a thread that lacks `CAP_SYS_RESOURCE`: the kernel writes the layers with the privileges of whoever
-/// mounted the overlay, and with that one no quota would hold it.
+/// Mounts an overlay from a thread without `CAP_SYS_RESOURCE`.
+///
+/// The kernel writes the layers with the privileges of the thread that mounted the overlay. With that capability no quota would apply.
 pub(super) fn under_quota<T: Send>(
     mount: impl FnOnce() -> Result<T, OverlayError> + Send,
 ) -> Result<T, OverlayError> {
@@ -130,7 +129,7 @@ pub(super) fn under_quota<T: Send>(
 }
 
 fn make(beneath: BorrowedFd<'_>, layers: BorrowedFd<'_>) -> Result<OwnedFd, OverlayError> {
-    // By handle: a path could hold what the kernel takes for the end of an option.
+    // By handle, because a path could contain characters that the kernel takes for the end of an option.
     let at = |handle: BorrowedFd<'_>, name: &str| format!("/proc/self/fd/{}{name}", handle.as_raw_fd());
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|errno| match errno {
         Errno::NODEV => OverlayError::Kernel("it has no overlay file system".to_owned()),
@@ -159,7 +158,7 @@ fn make(beneath: BorrowedFd<'_>, layers: BorrowedFd<'_>) -> Result<OwnedFd, Over
     configure().map_err(|errno| OverlayError::Kernel(explained(context.as_fd(), errno)))
 }
 
-/// What the kernel says beside its number, which many kernels do in the context's log.
+/// Returns the text of an error, with the messages that many kernels write to the context's log.
 fn explained(context: BorrowedFd<'_>, errno: Errno) -> String {
     let mut words = io::Error::from(errno).to_string();
     let mut line = [0; 512];

@@ -1,4 +1,4 @@
-//! The root of an image under a layer of the run's own: what a run with a writable root has in place of the engine's.
+//! The root of an image under a layer that belongs to the run. It replaces the engine's root for runs with a writable root.
 //!
 //! ```text
 //! layers of the image ─► idmapped, read-only ─┐
@@ -6,14 +6,13 @@
 //! upper and work      ─► idmapped ────────────┘
 //! ```
 //!
-//! The engine's own writable layer would do none of this: nothing bounds it, set-id files work in it, and all of it belongs
-//! to root, whom a run hardly ever is. Here root's files appear as the run's user's, by the map of each layer, so that nothing
-//! is copied or changed for it. Files of the run's uid in the image appear as root's in turn.
+//! The engine's writable layer would not be suitable: it has no size limit, set-id files work in it, and all of it belongs to root, as
+//! which a run hardly ever runs. Here root's files appear as the run's user's through the map of each layer, so that no file is copied or
+//! changed for it. Files of the run's uid in the image appear as root's in turn.
 //!
-//! Marks are `trusted.overlay.*`, as the engine has them in an image's layers; nobody in a container can set one. What an
-//! image brought along does no more than in the engine's own mount: `redirect_dir=nofollow` and `metacopy=off`
-//! keep a mark from leading a name to another place. `volatile`: the layer goes with its run, so that no `fsync` in it has to
-//! reach the disk.
+//! Overlay marks are `trusted.overlay.*`, as in the engine's layers of an image; no process in a container can set one. Marks that an image
+//! contains have the same effect as in the engine's own mount: `redirect_dir=nofollow` and `metacopy=off` keep a mark from redirecting a
+//! name. `volatile`: the layer is removed with its run, so no `fsync` in it has to reach the disk.
 
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -30,15 +29,15 @@ use super::overlay::{OverlayError, UPPER, WORK, open, under_quota};
 use super::{Access, IdMap, MountError, MountSlot, Others, failed, mountinfo, user_namespace};
 use crate::user_map::HostUser;
 
-/// The slot in which a root is mounted.
+/// Name of the slot on which a root is mounted.
 const SLOT: &str = "root";
-/// What the kernel takes of options, less what it needs itself.
+/// Longest option string that the kernel accepts, less the part that it needs itself.
 const LONGEST_OPTIONS: usize = 4_000;
 
-/// Mounts the root of an image in a slot below `slots`, for `user` to write to.
+/// Mounts the root of an image on a slot below `slots`, writable for `user`.
 ///
-/// `image` has the directories of the image's layers, topmost first, as the engine names them. On disk their root is `image_root`.
-/// `layer` is a directory of the daemon's with empty directories `upper` and `work`, whose files belong to `owner` on disk.
+/// `image` contains the directories of the image's layers, topmost first, as the engine names them. On disk their files belong to
+/// `image_root`. `layer` is a directory of the daemon with empty directories `upper` and `work`, whose files belong to `owner` on disk.
 pub fn mount_root(
     slots: &Path,
     image: &[PathBuf],
@@ -52,7 +51,7 @@ pub fn mount_root(
             "the engine does not show where the layers of its images are: its storage driver must be an overlay",
         ));
     }
-    // Where the owner is the run's user there is nothing to map, and no need for a file system that can.
+    // If the owner is the run's user, no map is needed, and no file system that supports one.
     let map = |disk: HostUser| {
         let map = IdMap { disk_uid: disk.uid, disk_gid: disk.gid, seen_uid: user.uid, seen_gid: user.gid };
         (disk != user).then(|| user_namespace(map, Others::Themselves)).transpose()
@@ -89,28 +88,27 @@ pub fn mount_root(
     })?;
     root.mounts = 1;
     drop((handles, changes));
-    // The overlay has clones of its own.
+    // The overlay holds its own clones.
     for slot in lower.into_iter().chain([upper]) {
         slot.release()?;
     }
     Ok(root)
 }
 
-/// The root that an earlier life of this program has mounted below `slots`.
+/// Returns the root that an earlier instance of this daemon mounted below `slots`.
 pub fn former_root(slots: &Path) -> Result<Option<MountSlot>, MountError> {
     MountSlot::former(&slots.join(SLOT))
 }
 
-/// Where the root of a run is mounted.
+/// Returns the path on which the root of a run is mounted.
 pub fn root_slot(slots: &Path) -> PathBuf {
     slots.join(SLOT)
 }
 
-/// Where the layers of a container's image are, topmost first, as the kernel has them of the root of its process `pid`. Empty: its
-/// root is no overlay, or the engine gave names that only it can follow.
+/// Returns the layers of a container's image, topmost first, as the kernel has them for the root of its process `pid`.
 ///
-/// Left out is a layer of the engine's that goes with the container: mount points, and the file by which programs know that they are
-/// in a container.
+/// Empty if the root is no overlay, or if the engine gave relative or escaped names. The layer that the engine removes with the container
+/// is left out. It has the mount points, and the file by which programs recognise that they are in a container.
 pub fn root_layers(pid: u32) -> io::Result<Vec<PathBuf>> {
     let table = fs::read(format!("/proc/{pid}/mountinfo"))?;
     let root = mountinfo::entries(&table).find(|entry| entry.mount_point == Path::new("/"));
@@ -122,18 +120,18 @@ pub fn root_layers(pid: u32) -> io::Result<Vec<PathBuf>> {
     Ok(layers)
 }
 
-/// `lowerdir=A:B` or, since the kernel can, `lowerdir+=A,lowerdir+=B`.
+/// Parses `lowerdir=A:B`, or the `lowerdir+=A,lowerdir+=B` of newer kernels.
 fn layers_in(options: &str) -> Vec<PathBuf> {
     let given = options
         .split(',')
         .filter_map(|option| option.strip_prefix("lowerdir=").or_else(|| option.strip_prefix("lowerdir+=")));
     let layers: Vec<PathBuf> = given.flat_map(|layers| layers.split(':')).map(PathBuf::from).collect();
-    // What is escaped is a name that no engine gives.
+    // Engines give no names that need escapes.
     let is_plain = |layer: &PathBuf| layer.is_absolute() && !layer.to_string_lossy().contains('\\');
     if layers.iter().all(is_plain) { layers } else { Vec::new() }
 }
 
-/// A directory of the engine's.
+/// Opens a directory of the engine.
 fn engines(directory: &Path) -> Result<OwnedFd, OverlayError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(directory, flags, Mode::empty()).map_err(|errno| match errno {
@@ -144,7 +142,9 @@ fn engines(directory: &Path) -> Result<OwnedFd, OverlayError> {
     })
 }
 
-/// By handle: a path could hold what the kernel takes for the end of an option, and would be shown to the run.
+/// Returns the mount options, with all directories given by handle.
+///
+/// A path could contain characters that the kernel takes for the end of an option, and the run could read it.
 fn options(image: &[OwnedFd], layer: BorrowedFd<'_>) -> Result<CString, OverlayError> {
     let mut text = "lowerdir=".to_owned();
     for (number, handle) in image.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Slots that a container has bound before anything is on them.
+//! Slots that a container binds before their content is mounted.
 //!
-//! Such a slot is an empty directory, mounted read-only on itself as a shared mount. A container that bound it as `rslave` sees
-//! what the host mounts on it later, with all its attributes, and cannot change them:
+//! Such a slot is an empty directory, mounted read-only on itself as a shared mount. A container that has bound it as `rslave` sees the
+//! mounts that the host later makes on it. It cannot change their attributes:
 //!
 //! ```text
 //! before the container:  mkdir ─► open_tree(CLONE) ─► mount_setattr(RDONLY, …) ─► move_mount(slot) ─► shared
@@ -16,10 +16,10 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use super::{Access, IdMap, MountError, MountSlot, Others, attach_to, clone_of, detached, failed, place_of};
 use crate::sys::{self, MountAttr};
 
-/// The shared mount, and what covers it.
+/// Mounts on a covered slot: the shared mount, and the one on top of it.
 const COVERED: usize = 2;
 
-/// A map of owners that several mounts get.
+/// A map of owners for several mounts.
 #[derive(Debug)]
 pub struct OwnerMap(OwnedFd);
 
@@ -30,7 +30,7 @@ impl OwnerMap {
 }
 
 impl MountSlot {
-    /// Makes `slot`, which must not exist yet and whose parent must belong to the daemon.
+    /// Makes a shared slot at `slot`, which must not exist yet and whose parent must belong to the daemon.
     pub fn shared(slot: &Path) -> Result<Self, MountError> {
         let mut this = Self::empty(slot)?;
         let place = place_of(slot)?;
@@ -44,7 +44,7 @@ impl MountSlot {
         sys::mount_setattr(tree.as_fd(), &attr).map_err(failed("restrict the mount"))?;
         attach_to(tree.as_fd(), place.as_fd())?;
         this.mounts = 1;
-        // Attached, because a mount that is not has no peers.
+        // Attached first, because a detached mount has no peers.
         let attr = MountAttr { set: 0, clear: 0, propagation: sys::MS_SHARED, userns_fd: 0 };
         sys::mount_setattr(tree.as_fd(), &attr).map_err(failed("share the mount"))?;
         Ok(this)
@@ -63,8 +63,9 @@ impl MountSlot {
         Ok(())
     }
 
-    /// Mounts `source` read-only on the directory `name` of what covers the slot. It goes with that. Nobody else may have access to
-    /// the directory yet.
+    /// Mounts `source` read-only on the directory `name` of the mount that covers the slot, and is removed with it.
+    ///
+    /// No other process may have access to the directory yet.
     pub fn cover_within(&self, name: &str, source: BorrowedFd<'_>) -> Result<(), MountError> {
         let tree = detached(source, None, Access::ReadOnly)?;
         let (flags, resolve) = (
@@ -76,7 +77,7 @@ impl MountSlot {
         attach_to(tree.as_fd(), place.as_fd())
     }
 
-    /// As [`Self::former`], for a shared slot that is covered.
+    /// Returns a covered shared slot that an earlier instance of this daemon left, like [`Self::former`].
     pub fn former_covered(slot: &Path) -> Result<Option<Self>, MountError> {
         Self::former_with(slot, COVERED)
     }

@@ -1,9 +1,9 @@
-//! Adding up what is in a directory, without trusting any of it.
+//! Adds up the content of a directory without trusting any of it.
 //!
-//! What is there was made by an agent, which may change it meanwhile. The walk goes from open directory to open directory,
-//! follows no link, crosses no mount, opens nothing but directories, and reads no file: names, blocks and links are all it
-//! looks at. It holds one descriptor for each level and says so when there are too many levels, rather than leave out what
-//! is below; and it ends as soon as there is more than the caller wants to know of.
+//! An agent made the content and may change it meanwhile. The walk goes from open directory to open directory, follows no link, crosses no
+//! mount, opens only directories and reads no file. It looks only at names, blocks and links. It holds one descriptor for each level, and
+//! reports it if there are too many levels instead of silently leaving out the rest. It ends as soon as there is more than the caller asked
+//! about.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,28 +13,28 @@ use rustix::io::Errno;
 
 use super::Amount;
 
-/// Levels of directories that are entered.
+/// Deepest level of directories that is entered.
 pub const DEEPEST: usize = 256;
-/// Bytes of a block as stat(2) counts them.
+/// Bytes of a block in stat(2).
 const BLOCK: u64 = 512;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Measured {
-    /// What there is, or the part of it that was looked at.
+    /// Total of the part that was scanned.
     pub amount: Amount,
-    /// There is more than was asked about; it was not looked at.
+    /// True if there is more than the caller asked about. The rest was not scanned.
     pub is_more: bool,
-    /// Directories are nested deeper than [`DEEPEST`]; what is there was not looked at.
+    /// True if directories are nested deeper than [`DEEPEST`]. The deeper ones were not scanned.
     pub is_too_deep: bool,
 }
 
-/// An open directory on the way, and the names of it that are still to be looked at.
+/// An open directory on the current path, and its entries that are still to be read.
 struct Level {
     directory: OwnedFd,
     names: Dir,
 }
 
-/// Adds up what is in `directory`, itself included, until that is more than `most`. Blocks on the disk.
+/// Adds up the disk use of `directory`, itself included, until it is more than `most`. Blocks on the disk.
 pub fn measure(directory: BorrowedFd<'_>, most: Amount) -> io::Result<Measured> {
     let stat = fstat(directory)?;
     let device = stat.st_dev;
@@ -62,7 +62,7 @@ pub fn measure(directory: BorrowedFd<'_>, most: Amount) -> io::Result<Measured> 
             continue;
         }
         let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
-        // All names of a file are within, since no link leaves a mount: each counts for its part of it.
+        // All names of a file are inside, because no link leaves a mount. So each name counts for its share of the file.
         let names = if is_directory { 1 } else { stat.st_nlink.max(1) };
         measured.amount.add(blocks(stat.st_blocks) / names, 1);
         if measured.amount.bytes > most.bytes || measured.amount.files > most.files {
@@ -77,7 +77,7 @@ pub fn measure(directory: BorrowedFd<'_>, most: Amount) -> io::Result<Measured> 
         }
         match Level::open(level.directory.as_fd(), name) {
             Ok(below) => way.push(below),
-            // It became something else meanwhile.
+            // The entry was replaced meanwhile.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(errno) => return Err(errno.into()),
         }

@@ -1,7 +1,7 @@
-//! Project quotas: the kernel's own count of what belongs to a project, and its bound.
+//! Project quotas: the kernel's count of the files of a project, and its limit.
 //!
-//! A directory is given a project, and everything that is made in it inherits that. The owner of a file could give it
-//! another project, or take the inheritance off a directory, by `ioctl(2)`: the seccomp profile of containers refuses that.
+//! A directory is assigned to a project, and all files made in it inherit that. The owner of a file could assign it to another project, or
+//! remove the inheritance from a directory, by `ioctl(2)`. The seccomp profile of containers refuses that.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ use crate::sys;
 /// Bytes of a block in which limits are given.
 const BLOCK: u64 = 1_024;
 
-/// A project of one of ours. The numbers are far from those that people give to theirs.
+/// Number of a project that belongs to this daemon. The range is far from numbers that administrators usually choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProjectId(u32);
@@ -25,17 +25,17 @@ impl ProjectId {
     const FIRST: u32 = 0x4000_0000;
     const LAST: u32 = 0x7fff_ffff;
 
-    /// The project of this number, if it may be one of ours.
+    /// Returns the project of this number if it is in the daemon's range.
     pub fn new(number: u32) -> Option<Self> {
         (Self::FIRST..=Self::LAST).contains(&number).then_some(Self(number))
     }
 
-    /// One of ours for any number at all.
+    /// Maps any number into the daemon's range.
     pub fn from_any(number: u32) -> Self {
         Self(Self::FIRST | (number & (Self::LAST - Self::FIRST)))
     }
 
-    /// The one after it, and the first after the last.
+    /// Returns the next project, and the first after the last.
     #[must_use]
     pub fn next(self) -> Self {
         Self::from_any(self.0.wrapping_add(1))
@@ -48,20 +48,21 @@ impl fmt::Display for ProjectId {
     }
 }
 
-/// The project quotas of a file system that enforces them.
+/// Project quotas of a file system that enforces them.
 #[derive(Debug)]
 pub struct ProjectQuotas(OwnedFd);
 
 impl ProjectQuotas {
-    /// Those of the file system of `directory`; `None` where it has none, counts without enforcing, or the kernel is older
-    /// than `quotactl_fd(2)` (5.14).
+    /// Returns the project quotas of the file system of `directory`.
+    ///
+    /// `None` if it has none or only counts, or if the kernel is older than `quotactl_fd(2)` (5.14).
     pub fn of(directory: BorrowedFd<'_>) -> io::Result<Option<Self>> {
         let directory = reopen(directory)?;
         let enforced = sys::project_quota_enforced(directory.as_fd()).unwrap_or(false);
         Ok(enforced.then_some(Self(directory)))
     }
 
-    /// Gives an empty directory to a project, with everything that will be in it.
+    /// Assigns an empty directory, and all files that will be in it, to a project.
     pub fn assign(&self, directory: BorrowedFd<'_>, project: ProjectId) -> io::Result<()> {
         let directory = reopen(directory)?;
         let mut attributes = sys::get_fsxattr(directory.as_fd())?;
@@ -70,13 +71,13 @@ impl ProjectQuotas {
         sys::set_fsxattr(directory.as_fd(), &attributes)
     }
 
-    /// The project of a directory, if it is one of ours.
+    /// Returns the project of a directory, if it is in the daemon's range.
     pub fn project_of(&self, directory: BorrowedFd<'_>) -> io::Result<Option<ProjectId>> {
         let attributes = sys::get_fsxattr(reopen(directory)?.as_fd())?;
         Ok(ProjectId::new(attributes.project))
     }
 
-    /// What the kernel refuses from now on to add to a project is what would be more than `most`. Nothing is no bound.
+    /// Limits a project. From now on the kernel refuses additions beyond `most`. `None` removes the limit.
     pub fn limit(&self, project: ProjectId, most: Option<Amount>) -> io::Result<()> {
         let most = most.map_or((0, 0), |most| (most.bytes.div_ceil(BLOCK).max(1), most.files.max(1)));
         sys::set_project_limits(self.0.as_fd(), project.0, most.0, most.1)
@@ -87,21 +88,21 @@ impl ProjectQuotas {
         Ok(Amount { bytes: quota.bytes, files: quota.files })
     }
 
-    /// Whether nobody uses or limits this project.
+    /// Returns true if the project has no files and no limits.
     pub fn is_free(&self, project: ProjectId) -> io::Result<bool> {
         Ok(self.quota(project)? == sys::ProjectQuota::default())
     }
 
     fn quota(&self, project: ProjectId) -> io::Result<sys::ProjectQuota> {
         match sys::get_project_quota(self.0.as_fd(), project.0) {
-            // Never heard of: xfs says so, ext4 says zeros.
+            // A project that was never used: xfs returns this error, and ext4 returns zeros.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(sys::ProjectQuota::default()),
             quota => quota,
         }
     }
 }
 
-/// With a descriptor that `ioctl(2)` takes: one that only names a directory does not do.
+/// Opens the directory again, because `ioctl(2)` does not accept an `O_PATH` descriptor.
 fn reopen(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(directory, ".", flags, Mode::empty())?)

@@ -1,7 +1,7 @@
-//! Files that processes have open or mapped. Those without a name live as long as that, and no walk finds them.
+//! Measures files that processes have open or mapped.
 //!
-//! The files are found in `/proc`: the kernel is asked for the size of each file that a descriptor or a mapping names. No
-//! file is opened.
+//! A file without a name lives as long as a process has it open, and no directory walk finds it. Such files are found through `/proc`: the
+//! kernel reports the size of each file that a descriptor or a mapping refers to. No file is opened.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -10,19 +10,20 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, readlinkat, 
 
 use super::Amount;
 
-/// Files that are looked at.
+/// Largest number of files that are examined.
 const MOST: usize = 100_000;
-/// What the kernel says after the name of such a file.
+/// Suffix that the kernel adds to the path of such a file.
 const DELETED: &[u8] = b" (deleted)";
 const BLOCK: u64 = 512;
 
-/// Returns what these processes of the host have of files without a name beneath `places`, which are directories as the
-/// processes see them. A process that ends meanwhile has none. Blocks on `/proc`.
+/// Returns the disk use of files without a name beneath `places` that these host processes have open.
+///
+/// `places` are directories as the processes see them. A process that has ended meanwhile counts as nothing. Blocks on `/proc`.
 pub fn unnamed(pids: &[u32], places: &[&str]) -> Amount {
     held(pids, |target| target.ends_with(DELETED) && is_beneath(target, places), |has_name| !has_name)
 }
 
-/// Returns what these processes have of all files beneath `places`, with or without a name.
+/// Returns the disk use of all files beneath `places` that these processes have open, with or without a name.
 pub fn open_files(pids: &[u32], places: &[&str]) -> Amount {
     held(pids, |target| is_beneath(target, places), |_has_name| true)
 }
@@ -31,7 +32,7 @@ fn is_beneath(target: &[u8], places: &[&str]) -> bool {
     places.iter().any(|place| target.starts_with(place.as_bytes()))
 }
 
-/// Adds up the regular files of which both are true: what the kernel calls it, and that it has a name or none.
+/// Adds up the regular files whose path satisfies `is_of`, and for which `counts` accepts whether they have a name.
 fn held(pids: &[u32], is_of: impl Fn(&[u8]) -> bool, counts: impl Fn(bool) -> bool) -> Amount {
     let mut seen = BTreeSet::new();
     let mut amount = Amount::default();
@@ -51,7 +52,7 @@ fn held(pids: &[u32], is_of: impl Fn(&[u8]) -> bool, counts: impl Fn(bool) -> bo
                     return amount;
                 }
                 left -= 1;
-                // Follows the kernel's own link to the file, whatever is at that name by now.
+                // Follows the kernel's link to the file itself, even if the name now belongs to another file.
                 let Ok(stat) = statat(&directory, name, AtFlags::empty()) else { continue };
                 let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
                 if is_file && counts(stat.st_nlink > 0) && seen.insert((stat.st_dev, stat.st_ino)) {

@@ -1,4 +1,4 @@
-//! An archive of `docker save`: a manifest, a configuration and layers, of exactly one image.
+//! An archive made by `docker save`: a manifest, a configuration and the layers of exactly one image.
 //!
 //! ```text
 //!  tar within it ─► a layer, written anew ──► digest ─┐
@@ -6,9 +6,9 @@
 //!  all else      ─► left out
 //! ```
 //!
-//! The archive gets the name that the operator gave, so that it cannot take the name of another image. A layer keeps its
-//! length: what its headers need less than before is zeros at its end. Where no byte of any layer changes, the configuration is
-//! passed on as it came, and the image keeps its digest.
+//! The archive gets the name that the operator gave, so that it cannot take another image's name. A layer keeps its length: if its new
+//! headers are shorter, zeros fill the end. If no byte of any layer changes, the configuration is passed on unchanged, and the image keeps
+//! its digest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -25,25 +25,25 @@ use super::{BadTar, write};
 use crate::ids::ImageReference;
 
 const MANIFEST: &[u8] = b"manifest.json";
-/// Names of images in other forms.
+/// Files that name images in other formats.
 const NAMES: [&[u8]; 3] = [b"repositories", b"index.json", b"oci-layout"];
-/// Bytes of a file that is kept until the end, and of all of them.
+/// Size limit of one kept file in bytes, and of all of them together.
 const MAX_KEPT: u64 = 1 << 20;
 const MAX_KEPT_OF_ALL: u64 = 16 << 20;
-/// Parts of an archive.
+/// Largest number of parts of an archive.
 const MAX_PARTS: usize = 10_000;
-/// Steps from a name to a layer that is there already.
+/// Largest number of links from a name to its layer.
 const MAX_STEPS: usize = 8;
-/// How compressed data begins: gzip, zstd, xz, bzip2.
+/// First bytes of compressed data: gzip, zstd, xz, bzip2.
 const COMPRESSED: [&[u8]; 4] =
     [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0xfd, b'7', b'z', b'X', b'Z'], b"BZh"];
 
-/// Whether this is how compressed data begins.
+/// Returns true if this is the beginning of compressed data.
 pub(super) fn is_compressed(head: &[u8]) -> bool {
     COMPRESSED.iter().any(|begin| head.starts_with(begin))
 }
 
-/// Whether a member of this name is a part of such an archive.
+/// Returns true if a member of this name is a part of such an archive.
 pub(super) fn is_part(name: &[u8]) -> bool {
     let first = name.split(|byte| *byte == b'/').next().unwrap_or_default();
     let is_digest = |text: &[u8]| text.len() == 64 && text.iter().all(u8::is_ascii_hexdigit);
@@ -51,7 +51,7 @@ pub(super) fn is_part(name: &[u8]) -> bool {
     first == b"blobs" || first == MANIFEST || NAMES.contains(&first) || is_digest(stem)
 }
 
-/// The digests of a layer, as a configuration has them.
+/// Digests of a layer, in the format of a configuration.
 struct Layer {
     came: String,
     written: String,
@@ -62,10 +62,10 @@ struct Layer {
 struct Parts {
     names: BTreeSet<Vec<u8>>,
     layers: BTreeMap<Vec<u8>, Layer>,
-    /// Short files.
+    /// Short files by name.
     kept: BTreeMap<Vec<u8>, Vec<u8>>,
     kept_bytes: u64,
-    /// Names of layers that are there already, as older engines write them: `../LAYER/layer.tar`.
+    /// Links to other layers, as older engines write them: `../LAYER/layer.tar`.
     links: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -108,7 +108,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Passes a layer on, and keeps any other file that is short.
+    /// Passes a layer on, keeps any other file if it is short, and skips the rest.
     fn file<R: Read>(
         &mut self,
         walk: &mut Walk<R>,
@@ -167,7 +167,7 @@ impl Parts {
         write::file(output, "manifest.json", &manifest)
     }
 
-    /// The layer of this name, or to which it leads.
+    /// Returns the layer of this name, following links.
     fn layer<'p>(&'p self, name: &'p [u8]) -> Option<(&'p [u8], &'p Layer)> {
         let mut name = name;
         for _ in 0..MAX_STEPS {
@@ -180,7 +180,7 @@ impl Parts {
     }
 }
 
-/// Writes a layer anew, in the length that it has.
+/// Writes a layer anew without changing its length.
 fn layer(content: &mut impl Read, member: &Member, output: &mut impl Write) -> Result<Layer, BadTar> {
     if member.name == MANIFEST {
         return Err(BadTar::NoArchive("its manifest.json is no list"));
@@ -197,7 +197,7 @@ fn layer(content: &mut impl Read, member: &Member, output: &mut impl Write) -> R
     Ok(Layer { came: format!("sha256:{}", came.sha256()), written: format!("sha256:{}", hex::encode(hash)) })
 }
 
-/// The configuration, with the digests of the layers as they were written.
+/// Returns the configuration with the digests of the layers as written.
 fn configuration<'l>(
     text: &[u8],
     layers: impl ExactSizeIterator<Item = &'l Layer>,
@@ -225,7 +225,7 @@ fn configuration<'l>(
     serde_json::to_vec(&config).map_err(|error| BadTar::Io(error.into()))
 }
 
-/// Takes the digest of what is written, which has a length that was said before.
+/// Writer of a known length that computes the digest of its output.
 struct Written<W> {
     output: W,
     left: u64,
@@ -255,7 +255,7 @@ fn within(error: BadTar, member: &Member) -> BadTar {
     }
 }
 
-/// A name of plain parts.
+/// Returns true if all parts of the name are plain.
 fn is_plain(name: &[u8]) -> bool {
     let name = name.strip_suffix(b"/").unwrap_or(name);
     let is_part = |part: &[u8]| {

@@ -1,4 +1,4 @@
-//! The checks of a file system's tar, and of the directory of a build.
+//! Checks the tar of a file system, or of the directory of a build.
 
 use std::io::{self, Read, Write};
 
@@ -6,16 +6,16 @@ use super::member::{Kind, Member};
 use super::walk::{End, Walk};
 use super::{BadTar, write};
 
-/// Where links may lead.
+/// Places to which links may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
-    /// Anywhere: they mean places of the image.
+    /// Anywhere: the targets are places of the image.
     Anywhere,
-    /// To what the tar holds itself.
+    /// Within the tar.
     Within,
 }
 
-/// Writes a tar anew, as far as it is in order.
+/// Writes a tar anew, and fails at the first member that is refused.
 pub(super) fn pass(input: impl Read, mut output: impl Write, links: Links) -> Result<(), BadTar> {
     let mut walk = Walk::new(input, End::Said);
     members(&mut walk, &mut output, links)?;
@@ -38,7 +38,7 @@ pub(super) fn members<R: Read>(
     walk.drain()
 }
 
-/// Names the member in which the input ended.
+/// Converts an error, naming the member in which the input ended.
 pub(super) fn cut(error: io::Error, member: &Member) -> BadTar {
     if error.kind() == io::ErrorKind::UnexpectedEof { BadTar::Cut(member.shown()) } else { error.into() }
 }
@@ -56,7 +56,7 @@ fn check(member: &Member, links: Links) -> Result<(), BadTar> {
     let Some(target) = member.link.as_ref().filter(|target| !target.is_empty()) else {
         return Err(member.refused("is a link to nowhere"));
     };
-    // A hard link names a member; a symbolic one is read from its own directory.
+    // A hard link names a member; a symbolic link is resolved from its own directory.
     let stays = match member.kind {
         Kind::HardLink => depth(target).is_some(),
         _ if links == Links::Anywhere => true,
@@ -73,7 +73,7 @@ fn parent(name: &[u8]) -> &[u8] {
     name.iter().rposition(|byte| *byte == b'/').map_or(b".", |slash| &name[..slash])
 }
 
-/// How deep a name is; `None` where it leads out on its way, is absolute, or is no name.
+/// Returns the depth of a name. `None` if it leads out on the way, is absolute, or is invalid.
 fn depth(name: &[u8]) -> Option<usize> {
     if name.is_empty() || name.starts_with(b"/") || name.contains(&0) {
         return None;

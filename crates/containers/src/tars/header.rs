@@ -1,6 +1,6 @@
 //! The 512 bytes of a header: read strictly, and written in one way.
 //!
-//! Readers of tars disagree on all that is odd. So nothing odd is read here, and no byte that was read is written.
+//! Readers of tars disagree about unusual headers. So unusual headers are refused, and no byte that was read is copied to the output.
 
 use std::ops::Range;
 
@@ -23,12 +23,12 @@ const GROUP: Range<usize> = 297..329;
 const MAJOR: Range<usize> = 329..337;
 const MINOR: Range<usize> = 337..345;
 const PREFIX: Range<usize> = 345..500;
-/// Unused in a header of POSIX. Other forms have more to say there.
+/// Unused in a POSIX header. Other formats have further fields here.
 const REST: Range<usize> = 500..512;
 
 const USTAR: &[u8] = b"ustar\x0000";
 const GNU: &[u8] = b"ustar  \0";
-/// The largest numbers that fit as octal digits.
+/// Largest numbers that fit as octal digits.
 pub(super) const MAX_SHORT: u64 = 0o7_777_777;
 pub(super) const MAX_LONG: u64 = 0o77_777_777_777;
 
@@ -50,7 +50,7 @@ pub(super) struct Fields {
     pub(super) device: Option<(u64, u64)>,
 }
 
-/// Returns true if this begins a tar: zeros, or a header whose checksum is right.
+/// Returns true if a tar begins with this block: zeros, or a header with the right checksum.
 pub(super) fn is_header(block: &[u8]) -> bool {
     block.len() == BLOCK && (block.iter().all(|byte| *byte == 0) || is_summed(block))
 }
@@ -94,7 +94,7 @@ impl Fields {
         })
     }
 
-    /// Writes the header. `None`: something does not fit.
+    /// Writes the header. `None` if a field does not fit.
     pub(super) fn write(&self) -> Option<[u8; BLOCK]> {
         let mut block = [0; BLOCK];
         put(&mut block[NAME], &self.name)?;
@@ -128,18 +128,18 @@ fn is_summed(block: &[u8]) -> bool {
     number(&block[CHECKSUM], false) == Some(u64::from(sum(block)))
 }
 
-/// The sum of all bytes, in which the checksum itself counts as spaces.
+/// Returns the sum of all bytes, in which the checksum itself counts as spaces.
 fn sum(block: &[u8]) -> u32 {
     let bytes = block.iter().enumerate();
     bytes.map(|(at, byte)| u32::from(if CHECKSUM.contains(&at) { b' ' } else { *byte })).sum()
 }
 
-/// A text, which ends with its field or before a zero.
+/// Returns a text that ends with its field or before a zero.
 fn text(field: &[u8]) -> Vec<u8> {
     field.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }
 
-/// Octal digits after spaces and before zeros and spaces; of GNU also a binary number. A field without digits is zero.
+/// Parses octal digits after spaces and before zeros and spaces, or a binary number of GNU. A field without digits is zero.
 fn number(field: &[u8], may_be_binary: bool) -> Option<u64> {
     let (first, rest) = field.split_first()?;
     if *first == 0x80 && may_be_binary {

@@ -1,9 +1,9 @@
-//! A member of a tar, as far as it was understood.
+//! A parsed member of a tar.
 
 use super::BadTar;
 use super::pax::Records;
 
-/// Kinds of members that a tar for the engine may have.
+/// Kinds of members that a tar for the engine may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -16,10 +16,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Reads the type flag of a header.
+    /// Parses the type flag of a header.
     pub(super) fn of(flag: u8) -> Option<Self> {
         Some(match flag {
-            // The old flag of a file, and that of a contiguous one.
+            // The old flag of a file, and the flag of a contiguous file.
             0 | b'0' | b'7' => Self::File,
             b'1' => Self::HardLink,
             b'2' => Self::Symlink,
@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// Bits of a mode that some writers add for the type.
+    /// Returns the type bits that some writers add to a mode.
     pub(super) fn mode_bits(self) -> u64 {
         match self {
             Self::File | Self::HardLink => 0o100_000,
@@ -64,10 +64,10 @@ impl Kind {
     }
 }
 
-/// The form in which a member says what does not fit into a header.
+/// Format in which a member stores values that do not fit into a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// The header alone, with a prefix of the name.
+    /// Only the header, with a prefix of the name.
     Ustar,
     /// Separate members for a long name and a long link, and binary numbers.
     Gnu,
@@ -75,31 +75,31 @@ pub(super) enum Form {
     Pax,
 }
 
-/// A member of a tar. Its header is written anew from this, and from nothing else.
+/// A member of a tar. Its header is written anew only from these fields.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) form: Form,
     pub(super) name: Vec<u8>,
-    /// Where it leads, if it is a link.
+    /// Target, if it is a link.
     pub(super) link: Option<Vec<u8>>,
     pub(super) kind: Kind,
-    /// Bytes that follow.
+    /// Size of the content in bytes.
     pub(super) size: u64,
     pub(super) mode: u64,
     pub(super) uid: u64,
     pub(super) gid: u64,
-    /// Seconds since 1970.
+    /// Time of modification, in seconds since 1970.
     pub(super) modified: u64,
     pub(super) user: Vec<u8>,
     pub(super) group: Vec<u8>,
     /// Major and minor number.
     pub(super) device: (u64, u64),
-    /// The fields of a member's extended header.
+    /// Records of its extended header.
     pub(super) records: Records,
 }
 
 impl Member {
-    /// For a message: bounded and on one line.
+    /// Returns the name for a message, bounded and on one line.
     pub(super) fn shown(&self) -> String {
         shown(&self.name)
     }
@@ -109,7 +109,7 @@ impl Member {
     }
 }
 
-/// Refuses the member of this name.
+/// Returns the refusal of the member with this name.
 pub(super) fn refused(name: &[u8], why: &'static str) -> BadTar {
     BadTar::Member { name: shown(name), why }
 }

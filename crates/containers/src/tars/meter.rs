@@ -1,15 +1,15 @@
-//! Bounds what is read, and takes its digest.
+//! Limits the bytes that are read, and computes their digest.
 
 use std::io::{self, Read};
 
 use sha2::{Digest as _, Sha256};
 
-/// There is more.
+/// The input is longer than the limit.
 #[derive(Debug, thiserror::Error)]
 #[error("longer than {0} bytes")]
 pub(super) struct TooLong(pub(super) u64);
 
-/// Reads so many bytes and no more.
+/// Reader that fails after a limit of bytes.
 pub struct Meter<R> {
     input: R,
     most: u64,
@@ -22,12 +22,12 @@ impl<R: Read> Meter<R> {
         Self { input, most, read: 0, hash: Sha256::new() }
     }
 
-    /// Bytes that were read.
+    /// Returns the number of bytes read.
     pub fn read_bytes(&self) -> u64 {
         self.read
     }
 
-    /// SHA-256 of them, lower-case hex.
+    /// Returns the SHA-256 of the bytes read, in lower-case hex.
     pub fn sha256(self) -> String {
         hex::encode(self.hash.finalize())
     }

@@ -1,13 +1,13 @@
-//! Tars on their way to the engine: read and written anew while they pass, so that none has to fit into memory or onto a disk.
+//! Tars on their way to the engine. They are read and written anew as a stream, so none has to fit into memory or onto a disk.
 //!
 //! ```text
 //!  client's pieces ─► Walk: header by header ─► check: names, links, kinds ─► write: a header anew ─► engine's request
 //!                              └── a member that is a layer: the same within it
 //! ```
 //!
-//! The engine unpacks as root. So nothing gets to it that is larger unpacked than it was here (compressed or sparse), that has a
-//! name or a link of another place, or that says something else of its length than it has. No two readers agree on a tar that
-//! is odd: such a tar is refused, and no header of a client's gets to the engine.
+//! The engine unpacks as root. So these are refused: members that are larger unpacked than they were here (compressed or sparse), names or
+//! links that lead elsewhere, and members whose stated length is wrong. Two readers may disagree about an unusual tar. Such a tar is
+//! refused, and no header from a client reaches the engine.
 
 mod archive;
 mod check;
@@ -24,7 +24,7 @@ use crate::ids::ImageReference;
 
 pub use meter::Meter;
 
-/// Why a tar is refused. For the operator who sent it.
+/// Reason why a tar is refused, for the operator who sent it.
 #[derive(Debug, thiserror::Error)]
 pub enum BadTar {
     #[error("it is no tar: {0}")]
@@ -39,7 +39,7 @@ pub enum BadTar {
     NoArchive(&'static str),
     #[error("it is longer than {0} bytes")]
     TooLong(u64),
-    /// The way to or from it broke.
+    /// Reading the input or writing the output failed.
     #[error("it could not be passed on")]
     Io(#[source] io::Error),
 }
@@ -54,19 +54,19 @@ impl From<io::Error> for BadTar {
     }
 }
 
-/// What a tar is to become.
+/// Format of a tar from which an image is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TarForm {
-    /// An archive of `docker save` with one image.
+    /// Archive of `docker save` with one image.
     DockerArchive,
-    /// The root file system of an image.
+    /// Root file system of an image.
     RootFilesystem,
 }
 
-/// Bytes that tell the form.
+/// Bytes from which the format is detected.
 const HEAD: usize = 512;
 
-/// Reads the beginning of a tar: its form, as far as its first member tells, and the bytes that were read.
+/// Reads the beginning of a tar. Returns its format, judged by the first member, and the bytes that were read.
 pub fn form_of(input: &mut impl Read) -> Result<(TarForm, Vec<u8>), BadTar> {
     let mut head = Vec::with_capacity(HEAD);
     input.take(HEAD as u64).read_to_end(&mut head)?;
@@ -78,17 +78,17 @@ pub fn form_of(input: &mut impl Read) -> Result<(TarForm, Vec<u8>), BadTar> {
     Ok((if is_part { TarForm::DockerArchive } else { TarForm::RootFilesystem }, head))
 }
 
-/// Passes a root file system on, with headers that are written anew.
+/// Passes a root file system on, with headers written anew.
 pub fn pass_filesystem(input: impl Read, output: impl Write) -> Result<(), BadTar> {
     check::pass(input, output, check::Links::Anywhere)
 }
 
-/// Passes the directory of a build on, with headers that are written anew. No link in it may leave it.
+/// Passes the directory of a build on, with headers written anew. No link in it may lead out of it.
 pub fn pass_context(input: impl Read, output: impl Write) -> Result<(), BadTar> {
     check::pass(input, output, check::Links::Within)
 }
 
-/// Passes an archive of one image on, which gets this name and no other. Its layers are written anew.
+/// Passes an archive of one image on under this name alone, with layers written anew.
 pub fn pass_archive(input: impl Read, output: impl Write, reference: &ImageReference) -> Result<(), BadTar> {
     archive::pass(input, output, reference)
 }

@@ -3,13 +3,13 @@
 use super::BadTar;
 
 const XATTR: &[u8] = b"SCHILY.xattr.";
-/// Attributes of files that an image may bring: capabilities of programs, and those that mean nothing to the kernel.
+/// Extended attributes that an image may bring: capabilities of programs, and attributes without a meaning for the kernel.
 const KEPT: [&[u8]; 2] = [b"SCHILY.xattr.security.capability", b"SCHILY.xattr.user."];
 const MAX_ATTRIBUTES: usize = 256;
-/// Digits of a time, with its fraction.
+/// Longest time in characters, with its fraction.
 const MAX_TIME: usize = 32;
 
-/// Records that were understood. Every other one is left out of what is written.
+/// Records that were parsed. All others are left out of the output.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     pub(super) name: Option<Vec<u8>>,
@@ -17,7 +17,7 @@ pub(super) struct Records {
     pub(super) size: Option<u64>,
     pub(super) uid: Option<u64>,
     pub(super) gid: Option<u64>,
-    /// Digits, with a fraction of a second or without.
+    /// Digits, with or without a fraction of a second.
     pub(super) modified: Option<Vec<u8>>,
     pub(super) attributes: Vec<(Vec<u8>, Vec<u8>)>,
     is_sparse: bool,
@@ -37,7 +37,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Takes a record. `false`: there was one of this key.
+    /// Stores a record. Returns false if there was one with this key.
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BadTar> {
         Ok(match key {
             b"path" => set(&mut self.name, text(value)?),
@@ -68,7 +68,7 @@ impl Records {
         self.is_sparse
     }
 
-    /// Returns true if nothing in it matters to a reader.
+    /// Returns true if no record in it matters to a reader.
     pub(super) fn is_empty(&self) -> bool {
         let Self { name, link, size, uid, gid, modified, attributes, is_sparse } = self;
         name.is_none()
@@ -93,7 +93,7 @@ pub(super) fn render(key: &[u8], value: &[u8]) -> Vec<u8> {
     [length.to_string().as_bytes(), b" ", key, b"=", value, b"\n"].concat()
 }
 
-/// The first record, and what follows it. Its length has no other way to be written.
+/// Splits off the first record. Only the canonical form of its length is accepted.
 fn record(content: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let space = content.iter().take(20).position(|byte| *byte == b' ')?;
     let digits = std::str::from_utf8(content.get(..space)?).ok()?;

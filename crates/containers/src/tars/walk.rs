@@ -12,16 +12,16 @@ use super::header::{BLOCK, Fields, MAX_LONG};
 use super::member::{Form, Kind, Member, refused};
 use super::pax::Records;
 
-/// Bytes of one extension, such as a long name.
+/// Size limit of one extension in bytes, such as a long name.
 const MAX_EXTENSION: u64 = 1 << 20;
-/// Members of one tar.
+/// Largest number of members of one tar.
 const MAX_MEMBERS: u64 = 4_000_000;
 
-/// Whether a tar has to say where it ends. Without that a cut is not noticed where a member begins.
+/// Requirement for the end of a tar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Said,
-    /// A layer within an archive, whose length is said by its member. It may be empty.
+    /// A layer in an archive, whose length its member states. It may be empty, and needs no end mark.
     Known,
 }
 
@@ -29,12 +29,12 @@ pub(super) struct Walk<R> {
     input: R,
     end: End,
     members: u64,
-    /// Bytes of the member that is at hand, and of what fills its last block.
+    /// Bytes left of the current member, and of the padding of its last block.
     left: u64,
     filling: u64,
 }
 
-/// Members before a header that belong to it.
+/// Extension members that belong to the next header.
 #[derive(Default)]
 struct Extensions {
     name: Option<Vec<u8>>,
@@ -47,7 +47,7 @@ impl<R: Read> Walk<R> {
         Self { input, end, members: 0, left: 0, filling: 0 }
     }
 
-    /// The next member, once the content of the last one was read. `None` at the end.
+    /// Returns the next member once the content of the last one was read, or `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Member>, BadTar> {
         let mut extensions = Extensions::default();
         loop {
@@ -86,12 +86,12 @@ impl<R: Read> Walk<R> {
         }
     }
 
-    /// The content of the member that is at hand.
+    /// Returns a reader of the current member's content.
     pub(super) fn content(&mut self) -> Content<'_, R> {
         Content(self)
     }
 
-    /// Reads past what fills the last block of a member whose content was read.
+    /// Skips the padding after a member whose content was read.
     pub(super) fn finish(&mut self, member: &Member) -> Result<(), BadTar> {
         let wanted = self.left.saturating_add(self.filling);
         let read = io::copy(&mut (&mut self.input).take(wanted), &mut io::sink())?;
@@ -99,7 +99,7 @@ impl<R: Read> Walk<R> {
         if read == wanted { Ok(()) } else { Err(BadTar::Cut(member.shown())) }
     }
 
-    /// Reads to the end of the input. Nothing but zeros may follow the end of the tar.
+    /// Reads to the end of the input. Only zeros may follow the end of the tar.
     pub(super) fn drain(&mut self) -> Result<(), BadTar> {
         let mut block = [0; 8 * BLOCK];
         loop {
@@ -139,7 +139,7 @@ impl<R: Read> Walk<R> {
         }
     }
 
-    /// A long name or link of GNU's, which ends with its one zero.
+    /// Reads a long name or link of GNU, which ends with its only zero.
     fn long(&mut self, fields: &Fields) -> Result<Vec<u8>, BadTar> {
         let mut text = self.extension(fields.size)?;
         let is_ended = text.pop() == Some(0);
@@ -173,7 +173,7 @@ impl Extensions {
         self.records.is_none() || (self.name.is_none() && self.link.is_none())
     }
 
-    /// The member that these and its header describe.
+    /// Returns the member that these extensions and its header describe.
     fn describe(mut self, fields: Fields) -> Result<Member, BadTar> {
         let form = match (&self.records, fields.is_gnu) {
             (Some(_), _) => Form::Pax,
@@ -201,7 +201,7 @@ impl Extensions {
             return refused("is a file with the name of a directory");
         }
         let size = match records.size {
-            // A field of a value that does not fit says nothing.
+            // A field whose value does not fit is not compared.
             Some(size) if fields.size != size && (size <= MAX_LONG || form != Form::Pax) => {
                 return refused("has two sizes");
             }
@@ -234,13 +234,13 @@ impl Extensions {
     }
 }
 
-/// The whole seconds of a time that was checked.
+/// Returns the whole seconds of a time that was checked.
 fn seconds(time: &[u8]) -> Result<u64, BadTar> {
     let whole = time.split(|byte| *byte == b'.').next().and_then(|digits| std::str::from_utf8(digits).ok());
     whole.and_then(|digits| digits.parse().ok()).ok_or(BadTar::NoTar("a pax header has a time that is none"))
 }
 
-/// Bytes of one member, to its end.
+/// Reader of one member's content.
 pub(super) struct Content<'w, R>(&'w mut Walk<R>);
 
 impl<R: Read> Read for Content<'_, R> {

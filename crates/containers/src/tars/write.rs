@@ -1,7 +1,7 @@
-//! Headers, written anew from what was understood of a member.
+//! Writes headers anew from the parsed members.
 //!
-//! A member keeps its form, and so its headers never become longer: a layer within an archive keeps the length that its
-//! own header has said before.
+//! A member keeps its format, so its headers never become longer. A layer within an archive keeps the length that its own header has stated
+//! before.
 
 use std::io::Write;
 
@@ -10,10 +10,10 @@ use super::header::{BLOCK, Fields, MAX_LONG, MAX_SHORT};
 use super::member::{Form, Kind, Member};
 use super::pax;
 
-/// Bytes of a name, and of the prefix before it.
+/// Largest size of a name in bytes, and of the prefix before it.
 const NAME: usize = 100;
 const PREFIX: usize = 155;
-/// The name of GNU's members that have a long name or link.
+/// Name of GNU's members that contain a long name or link.
 const LONG: &[u8] = b"././@LongLink";
 
 /// Writes the headers of a member.
@@ -22,7 +22,7 @@ pub(super) fn write(output: &mut impl Write, member: &Member) -> Result<(), BadT
     Ok(output.write_all(&blocks)?)
 }
 
-/// Fills the last block of a content.
+/// Pads the last block of a content.
 pub(super) fn fill(output: &mut impl Write, size: u64) -> Result<(), BadTar> {
     let missing = size.wrapping_neg() % BLOCK as u64;
     Ok(output.write_all(&[0; BLOCK][..usize::try_from(missing).unwrap_or(0)])?)
@@ -34,7 +34,7 @@ pub(super) fn end(output: &mut impl Write) -> Result<(), BadTar> {
     Ok(output.flush()?)
 }
 
-/// Writes a file of the daemon's own.
+/// Writes a file made by the daemon.
 pub(super) fn file(output: &mut impl Write, name: &str, content: &[u8]) -> Result<(), BadTar> {
     file_header(output, name.as_bytes(), content.len() as u64)?;
     output.write_all(content)?;
@@ -46,7 +46,7 @@ pub(super) fn file_header(output: &mut impl Write, name: &[u8], size: u64) -> Re
     write(
         output,
         &Member {
-            // Of any length.
+            // GNU's format, because it has room for any length.
             form: Form::Gnu,
             name: name.to_vec(),
             link: None,
@@ -161,7 +161,7 @@ fn fields(member: &Member, name: &[u8], prefix: &[u8], link: Option<&[u8]>) -> F
     }
 }
 
-/// Appends a member that belongs to the next one.
+/// Appends an extension of the next member.
 fn extension(blocks: &mut Vec<u8>, flag: u8, name: &[u8], content: &[u8]) -> Option<()> {
     let is_gnu = flag != b'x';
     let (mode, device) = if is_gnu { (0o644, None) } else { (0, Some((0, 0))) };
@@ -173,7 +173,7 @@ fn extension(blocks: &mut Vec<u8>, flag: u8, name: &[u8], content: &[u8]) -> Opt
     Some(())
 }
 
-/// The usual name of an extended header, for readers that do not know them.
+/// Returns the usual name of an extended header, for readers that do not know such headers.
 fn extension_name(name: &[u8]) -> Vec<u8> {
     let name = ascii(name);
     let path = name.strip_suffix(b"/").unwrap_or(&name);
@@ -184,7 +184,7 @@ fn extension_name(name: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// A prefix of the name, and what follows its slash. `None`: no slash is at a place for that.
+/// Splits a name into a prefix and the rest after a slash. `None` if no slash is at a suitable place.
 fn split(name: &[u8]) -> Option<(&[u8], &[u8])> {
     if name.len() <= NAME {
         return Some((b"", name));
