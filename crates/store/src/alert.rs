@@ -1,4 +1,4 @@
-//! An alert: that a rule fired, why, what followed, and who was told. Kept in the store as JSON.
+//! An alert of an anomaly rule: its cause, the measure taken, and the deliveries. The store keeps it as JSON.
 //!
 //! ```text
 //!             condition holds again within the span: counted
@@ -20,30 +20,30 @@ pub struct Alert {
     pub rule: String,
     pub severity: Severity,
     pub subject: Whom,
-    /// Whose call fired it.
+    /// Principal whose call fired the rule.
     pub principal: String,
     pub agent_id: String,
-    /// In which run; empty when in none.
+    /// Run in which the rule fired; empty if it was in none.
     pub run_id: String,
     pub threshold: u64,
     pub window_s: u64,
-    /// When it was raised: how many, and which records.
+    /// Number and sequence numbers of the records that raised it.
     pub count: u64,
     pub sequences: Vec<u64>,
-    /// When the record was written at which it fired, milliseconds since 1970.
+    /// Time of the record at which the rule fired, in milliseconds since 1970.
     pub raised_at: u64,
-    /// How often the condition held since, the first time included, and when last.
+    /// Times that the condition held since, including the first, and the time of the last one.
     pub occurrences: u64,
     pub last_at: u64,
     pub last_sequence: u64,
     pub imposed: Imposed,
-    /// It is in the audit log.
+    /// True if the alert is in the audit log.
     pub recorded: bool,
     pub acknowledged: Option<Acknowledged>,
     pub deliveries: Vec<Delivery>,
 }
 
-/// For whom the rule counted.
+/// Subject for which the rule counts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Whom {
@@ -55,7 +55,7 @@ pub enum Whom {
 pub struct Imposed {
     pub measure: Measure,
     pub state: ImposedState,
-    /// When it ends by itself, milliseconds since 1970.
+    /// Time at which it ends by itself, in milliseconds since 1970.
     pub until: Option<u64>,
     pub failure: String,
 }
@@ -78,7 +78,7 @@ pub enum ImposedState {
     InForce,
     /// An operator lifted it.
     Lifted,
-    /// Its time is over, or it was a stop and is done.
+    /// Its time has passed, or it was a stop and is done.
     Over,
     Failed,
 }
@@ -92,13 +92,13 @@ pub struct Acknowledged {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Its name in the configuration.
+    /// Name of the webhook in the configuration.
     pub webhook: String,
     pub state: DeliveryState,
     pub attempts: u32,
-    /// When to try next, milliseconds since 1970.
+    /// Time of the next attempt, in milliseconds since 1970.
     pub next_at: u64,
-    /// Why the last attempt failed.
+    /// Reason why the last attempt failed.
     pub failure: String,
 }
 
@@ -125,7 +125,7 @@ impl Imposed {
 }
 
 impl Measure {
-    /// As in policy, record and API.
+    /// Returns the name as in the policy, the record and the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "alert",
@@ -136,7 +136,7 @@ impl Measure {
         }
     }
 
-    /// How long it holds, milliseconds; None: until somebody lifts it.
+    /// Returns its duration in milliseconds, or `None` if it lasts until an operator lifts it.
     pub fn lasts(self) -> Option<u64> {
         match self {
             Self::Throttle { for_s, .. } | Self::RequireApproval { for_s } => {
@@ -148,7 +148,7 @@ impl Measure {
 }
 
 impl Alert {
-    /// What it says in one sentence.
+    /// Returns the alert in one sentence.
     pub fn summary(&self) -> String {
         let what = match AnomalyRule::parse(&self.rule) {
             Some(AnomalyRule::Spike) => "calls, which is far more than usual",
@@ -172,7 +172,7 @@ impl Alert {
         format!("{} {what} within {} s", self.count, self.window_s)
     }
 
-    /// What its record and its message have in common.
+    /// Returns the fields that are both in its record and in its message.
     pub fn facts(&self) -> Value {
         json!({
             "alert_id": self.id,
@@ -188,7 +188,7 @@ impl Alert {
         })
     }
 
-    /// Whether what it imposed is over, with time or by somebody.
+    /// Returns true if the measure is no longer in force, because its time has passed or an operator lifted it.
     pub fn is_over(&self, now: u64) -> bool {
         match self.imposed.state {
             ImposedState::Due => false,
@@ -197,7 +197,7 @@ impl Alert {
         }
     }
 
-    /// Nothing more will become of it by itself.
+    /// Returns true if the alert no longer changes by itself.
     pub fn is_settled(&self, now: u64) -> bool {
         let told = self.deliveries.iter().all(|delivery| delivery.state != DeliveryState::Due);
         self.recorded && told && self.is_over(now)

@@ -1,27 +1,26 @@
-//! What a run may keep on the host of its processes, sessions and terminals: their output and their recordings, one account of
-//! bytes for each run.
+//! Limit on the output and recordings of a run's processes, sessions and terminals on the host. Each run has one account in bytes.
 //!
 //! ```text
 //!  0 ───────────────── 3/4 ────── 7/8 ────── all
 //!  more output of a process │ the least of a new one │ recordings
 //! ```
 //!
-//! Bytes are taken before they are written. The last quarter is out of reach for a process that writes without end. So it keeps
-//! nobody from giving a process its input, nor another process from its start while there is room for the least of that. A file
-//! counts what the file system gives out for it.
+//! Bytes are taken before they are written. A process that writes without end cannot use the last quarter. So it does not keep a process
+//! from receiving input, or another process from starting while its minimum fits. A file counts with the space that the file system
+//! allocates for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// File systems give out space in blocks of this size, bytes.
+/// Block size in which file systems allocate space, in bytes.
 const BLOCK: u64 = 4 * 1024;
 
-/// What the bytes are for, which says how much of the whole may be used for it.
+/// Purpose of the bytes, which determines the part of the whole that is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Output beyond the least that each process has.
+    /// Output beyond the minimum of each process.
     Output,
-    /// The least that a new process has.
+    /// Minimum of a new process.
     Start,
     Recording,
 }
@@ -34,22 +33,22 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// For a run that may keep so many bytes.
+    /// Makes the account of a run that may keep `most` bytes.
     pub fn new(most: u64) -> Arc<Self> {
         Arc::new(Self { most, used: AtomicU64::new(0) })
     }
 
-    /// Bytes in all.
+    /// Returns the limit in bytes.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// Bytes that are taken.
+    /// Returns the bytes that are taken.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Acquire)
     }
 
-    /// Takes so many bytes, or none: whether they may be written.
+    /// Takes all of these bytes or none. Returns true if they may be written.
     #[must_use]
     pub fn take(&self, purpose: Purpose, bytes: u64) -> bool {
         let most = match purpose {
@@ -61,25 +60,25 @@ impl Allowance {
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
     }
 
-    /// Enters bytes that are on the disk already, of a former daemon, also beyond the limit.
+    /// Adds bytes that an earlier daemon left on the disk, even beyond the limit.
     pub fn enter(&self, bytes: u64) {
         let more = |used: u64| Some(used.saturating_add(bytes));
         let _ = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
     }
 
-    /// Bytes that were taken are not on the disk, or no longer.
+    /// Returns bytes that were taken and are not, or no longer, on the disk.
     pub fn give_back(&self, bytes: u64) {
         let less = |used: u64| Some(used.saturating_sub(bytes));
         let _ = self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 }
 
-/// What a file of this length takes.
+/// Returns the bytes that a file of this length takes.
 pub fn cost(length: u64) -> u64 {
     length.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
-/// What the output of one process has taken. Given back when it is dropped.
+/// The bytes taken for the output of one process. They are given back when the value is dropped.
 #[derive(Debug)]
 pub struct Share {
     allowance: Arc<Allowance>,
@@ -87,19 +86,19 @@ pub struct Share {
 }
 
 impl Share {
-    /// Takes the least that a new process has; `None`: there is no room for it.
+    /// Takes the minimum of a new process, or returns `None` if it does not fit.
     pub fn begin(allowance: &Arc<Allowance>, bytes: u64) -> Option<Self> {
         let allowance = allowance.clone();
         allowance.take(Purpose::Start, bytes).then(|| Self { allowance, held: AtomicU64::new(bytes) })
     }
 
-    /// Enters files that a former daemon has left.
+    /// Adds files that an earlier daemon left.
     pub fn of_former(allowance: &Arc<Allowance>, bytes: u64) -> Self {
         allowance.enter(bytes);
         Self { allowance: allowance.clone(), held: AtomicU64::new(bytes) }
     }
 
-    /// Takes more: whether it may be written.
+    /// Takes more bytes. Returns true if they may be written.
     #[must_use]
     pub fn grow(&self, bytes: u64) -> bool {
         let taken = self.allowance.take(Purpose::Output, bytes);
@@ -109,7 +108,7 @@ impl Share {
         taken
     }
 
-    /// Gives back what it has beyond so many bytes.
+    /// Gives back the bytes beyond this number.
     pub fn shrink_to(&self, bytes: u64) {
         let held = self.held.fetch_min(bytes, Ordering::AcqRel);
         self.allowance.give_back(held.saturating_sub(bytes));

@@ -1,13 +1,13 @@
-//! The file system that the state directory is on: whether there is room for calls, and a reserve for a start without any.
+//! The file system of the state directory: detects that it is full, and keeps a reserve for a start on a full disk.
 //!
 //! ```text
 //!  ROOMY ──less than the floor is free──► FULL ──twice the floor is free──► ROOMY
 //!  calls are taken                         runs and workspaces are listed, stopped and deleted; no new call or run
 //! ```
 //!
-//! The floor is what the audit log has left for the ends of calls under way and for what makes room again. A daemon that starts
-//! on a full disk needs some room itself: it gives up a part of a file that was kept for this, and after that the oldest outputs
-//! of commands. The reserve is made again when there is room.
+//! The floor is the space that the audit log needs for the ends of current calls, and for the operations that free space again. A daemon
+//! that starts on a full disk needs some space itself. It gives up a part of a file that was kept for this, and after that the oldest
+//! outputs of commands. The reserve is made again when there is space.
 
 #![expect(clippy::disallowed_methods, reason = "the state directory itself, its reserve and its spool")]
 
@@ -23,16 +23,16 @@ use rustix::fs::{FallocateFlags, fallocate};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// The wait between two checks of the disk.
+/// Interval between two checks of the disk.
 const TICK: Duration = Duration::from_secs(1);
-/// Between attempts to start without any room.
+/// Interval between attempts to start without any space.
 const AGAIN: Duration = Duration::from_secs(2);
-/// What a start needs, bytes.
+/// Bytes that a start needs.
 const START: u64 = 512 * 1024;
-/// Fewer free inodes are as good as none.
+/// Number of free inodes below which the disk counts as full.
 const MIN_FILES: u64 = 64;
 
-/// What a file system has.
+/// Space of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Space {
     pub(crate) total: u64,
@@ -42,23 +42,23 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Of the file system that `path` is on.
+    /// Queries the file system that contains `path`.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let system = rustix::fs::statvfs(path)?;
         Ok(Self {
             total: system.f_blocks.saturating_mul(system.f_frsize),
             free: system.f_bavail.saturating_mul(system.f_frsize),
-            // A file system without a limit of inodes says that it has none.
+            // A file system without a limit on inodes reports 0 of them.
             has_files: system.f_files == 0 || system.f_favail >= MIN_FILES,
         })
     }
 
-    /// Free bytes below which no call is taken.
+    /// Returns the free bytes below which no call is accepted.
     fn floor(self) -> u64 {
         (self.total / 32).clamp(1 << 20, 16 << 20)
     }
 
-    /// Bytes of the reserve.
+    /// Returns the bytes of the reserve.
     fn reserve(self) -> u64 {
         (self.total / 16).clamp(2 << 20, 32 << 20)
     }
@@ -68,7 +68,7 @@ impl Space {
     }
 }
 
-/// The state directory's file system. One for the daemon.
+/// The state directory's file system. There is one value for the daemon.
 pub struct StateDisk {
     directory: PathBuf,
     full: watch::Sender<bool>,
@@ -81,13 +81,14 @@ impl StateDisk {
         disk
     }
 
-    /// Whether it is full, and changes of that.
+    /// Returns a receiver that tells whether the disk is full, and of changes.
     pub fn follow(&self) -> watch::Receiver<bool> {
         self.full.subscribe()
     }
 
-    /// Returns when there is room for a start, if need be by giving something up. Until then nothing can be served: the log could
-    /// not even be opened. Blocks.
+    /// Blocks until there is space for a start, and gives up files if necessary.
+    ///
+    /// Before that the daemon can serve no request: it could not even open the log.
     pub fn make_room(&self) {
         while Space::of(&self.directory).is_ok_and(|space| !space.has(START)) {
             match self.give_up() {
@@ -108,13 +109,15 @@ impl StateDisk {
         }
     }
 
-    /// A part of the reserve, or the oldest output of a command. What it was; nothing when there is neither.
+    /// Gives up a part of the reserve, or the oldest output of a command.
+    ///
+    /// Returns a description for the log, or `None` if there is neither.
     fn give_up(&self) -> io::Result<Option<&'static str>> {
         let reserve = OpenOptions::new().write(true).open(self.reserve());
         if let Ok(reserve) = reserve {
             let length = reserve.metadata()?.len();
             if length > 0 {
-                // Some stays for the next start without room.
+                // Some remains for the next start without space.
                 reserve.set_len(length - (length / 2).max(START * 2).min(length))?;
                 return Ok(Some("a part of the reserve"));
             }
@@ -122,8 +125,10 @@ impl StateDisk {
         Ok(remove_oldest(&self.directory.join("spool"))?.then_some("the oldest output of a command"))
     }
 
-    /// Looks again and again, and keeps the reserve. In a thread of its own: a disk that hangs costs this watch alone, and
-    /// work that comes every second would keep each idle thread of the runtime from ending.
+    /// Checks the disk repeatedly, and maintains the reserve.
+    ///
+    /// This runs in a separate thread. A disk that hangs blocks only this thread. Work that comes every second would also keep each idle
+    /// thread of the runtime from ending.
     pub async fn watch(self, stop: CancellationToken) {
         let (watching, over) = mpsc::channel::<Infallible>();
         let looking = move || {
@@ -139,7 +144,7 @@ impl StateDisk {
     }
 
     fn look(&self) {
-        // One that cannot be asked is what it was.
+        // If the disk cannot be queried, its state remains unchanged.
         let Ok(space) = Space::of(&self.directory) else { return };
         let was = *self.full.borrow();
         let full = !space.has(if was { 2 * space.floor() } else { space.floor() });
@@ -176,7 +181,7 @@ impl StateDisk {
     }
 }
 
-/// Removes the oldest output in the spool: ids of calls, which files are named by, sort by time. Whether there was one.
+/// Removes the oldest output in the spool, and returns true if there was one. Files are named by call ids, which sort by time.
 fn remove_oldest(spool: &Path) -> io::Result<bool> {
     let mut outputs = Vec::new();
     for run in std::fs::read_dir(spool)?.flatten() {
@@ -186,7 +191,7 @@ fn remove_oldest(spool: &Path) -> io::Result<bool> {
     }
     outputs.sort_unstable();
     for (_, path) in outputs {
-        // An empty one makes no room.
+        // Removing an empty file makes no room.
         let has_some =
             File::open(&path).and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.len() > 0);
         std::fs::remove_file(&path)?;

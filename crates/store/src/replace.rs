@@ -1,4 +1,4 @@
-//! Files of the daemon's own that are replaced as a whole.
+//! Files of the daemon that are replaced as a whole.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own files")]
 
@@ -8,8 +8,9 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// Puts what `fill` writes in the place of `path`: after a crash, there is the old file or the new one, on disk before this
-/// returns. Mode 0600, unless `fill` sets another.
+/// Replaces `path` with a file that `fill` writes. After a crash there is either the old or the new file.
+///
+/// The new file is on the disk before this function returns. It has mode 0600, unless `fill` sets another.
 pub fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut aside = NamedTempFile::new_in(directory)?;

@@ -1,4 +1,4 @@
-//! What tests of the crates above begin with.
+//! Test fixtures for the crates above.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Wall-clock time as the API and the store have it.
+//! Wall-clock time in the formats of the API and the store.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,19 +19,19 @@ impl Timestamp {
         Self(i64::try_from(millis).unwrap_or(i64::MAX).saturating_mul(1_000_000))
     }
 
-    /// When a record of the audit log was written.
+    /// Returns the time at which a record of the audit log was written.
     pub fn of_record(time: audit::Time) -> Self {
         let seconds = time.unix_seconds().saturating_mul(1_000_000_000);
         Self(seconds.saturating_add(time.subsecond_nanos().into()))
     }
 
-    /// How long ago that was; nothing when the clock was set back meanwhile.
+    /// Returns the time that has passed since, or zero if the clock was set back meanwhile.
     pub fn elapsed(self) -> Duration {
         let nanos = Self::now().0.saturating_sub(self.0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
     }
 
-    /// So much later.
+    /// Returns the time that is later by this duration.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)))
@@ -43,12 +43,12 @@ impl Timestamp {
     }
 }
 
-/// Saturates at `u64::MAX` microseconds.
+/// Returns the duration in microseconds, at most `u64::MAX`.
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A duration from a request: not negative, not absurd.
+/// Converts a duration from a request. `None` if it is zero, negative or longer than 366 days.
 pub fn duration_from_wire(duration: &wire::Duration) -> Option<Duration> {
     let seconds = u64::try_from(duration.seconds).ok()?;
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;

@@ -1,4 +1,4 @@
-//! Alerts, and how far the audit log has been looked at for them.
+//! Alerts, and the position in the audit log up to which it was scanned for them.
 
 use identity::AlertId;
 use rusqlite::{OptionalExtension as _, params};
@@ -7,7 +7,7 @@ use super::{Store, StoreError};
 use crate::alert::Alert;
 
 impl Store {
-    /// All alerts, oldest first, and the sequence number of the last record that they are of; 0 at first.
+    /// Returns all alerts, oldest first, and the sequence number of the last scanned record, which is 0 at first.
     pub fn alerts(&self) -> Result<(Vec<Alert>, u64), StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT record FROM alerts ORDER BY alert_id")?;
@@ -18,7 +18,7 @@ impl Store {
         Ok((alerts, position.and_then(|sequence| u64::try_from(sequence).ok()).unwrap_or(0)))
     }
 
-    /// Writes alerts, forgets others and moves the position, all or nothing.
+    /// Writes alerts, removes others and moves the position, in one transaction.
     pub fn save_alerts(
         &self,
         alerts: &[Alert],

@@ -1,28 +1,28 @@
-//! Calls that wait for a reviewer, and consents that are remembered: what a restart has to find again.
+//! Calls that wait for a reviewer, and remembered consents, which have to survive a restart.
 //!
-//! Both are sealed, since they hold what the call would write and how its command begins. A row goes as soon as its call is
-//! over, its run ends or its consent does.
+//! Both are sealed, because they contain the data that the call would write and the beginning of its command. A row is deleted as soon as
+//! its call is over, its run ends or its consent ends.
 
 use rusqlite::params;
 
 use super::{Store, StoreError};
 
-/// A call that waits for a reviewer, as it is kept.
+/// A stored call that waits for a reviewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredApproval {
     pub approval_id: String,
     pub run_id: String,
-    /// Sequence of the record that says it was asked: everything that was said of it comes later.
+    /// Sequence number of the record of the request. All records of decisions come later.
     pub after: u64,
-    /// Its consent was used or is void. Nothing is executed for it any more.
+    /// True if its consent was used or is void. No operation is executed for it again.
     pub spent: bool,
-    /// The approval as it was asked for, and whose call it is: JSON.
+    /// The approval as requested, and the caller, as JSON.
     pub approval: Vec<u8>,
     /// The operation as a protocol message.
     pub operation: Vec<u8>,
 }
 
-/// The id of a remembered consent, and what it is as JSON unless it cannot be read any more.
+/// Id of a remembered consent, and its JSON unless it can no longer be read.
 pub(crate) type StoredConsent = (String, Option<Vec<u8>>);
 
 fn place(what: &str, approval_id: &str) -> String {
@@ -30,7 +30,7 @@ fn place(what: &str, approval_id: &str) -> String {
 }
 
 impl Store {
-    /// Keeps a call that waits.
+    /// Stores a waiting call.
     pub fn insert_approval(&self, stored: &StoredApproval) -> Result<(), StoreError> {
         let seal = |what, plain: &[u8]| self.0.seal.seal(&place(what, &stored.approval_id), plain);
         self.lock().execute(
@@ -48,19 +48,19 @@ impl Store {
         Ok(())
     }
 
-    /// LaunchFingerprint a consent as used. Whether it was live: it is marked once.
+    /// Marks a consent as used. Returns true if it was not marked before.
     pub fn spend_approval(&self, approval_id: &str) -> Result<bool, StoreError> {
         let query = "UPDATE approvals SET spent = 1 WHERE approval_id = ?1 AND spent = 0";
         Ok(self.lock().execute(query, [approval_id])? == 1)
     }
 
-    /// Forgets a call that waits no longer.
+    /// Deletes a call that no longer waits.
     pub fn delete_approval(&self, approval_id: &str) -> Result<(), StoreError> {
         self.lock().execute("DELETE FROM approvals WHERE approval_id = ?1", [approval_id])?;
         Ok(())
     }
 
-    /// The calls that waited, oldest first, and the ids of those that cannot be read any more.
+    /// Returns the waiting calls, oldest first, and the ids of those that can no longer be read.
     pub fn approvals(&self) -> Result<(Vec<StoredApproval>, Vec<String>), StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare(
@@ -90,7 +90,7 @@ impl Store {
         Ok((stored, unreadable))
     }
 
-    /// Keeps a consent that is remembered. `consent` is JSON.
+    /// Stores a consent that is remembered. `consent` is JSON.
     pub fn insert_consent(&self, id: &str, run: &str, consent: &[u8]) -> Result<(), StoreError> {
         self.lock().execute(
             "INSERT INTO consents (consent_id, run_id, consent) VALUES (?1, ?2, ?3)",
@@ -104,7 +104,7 @@ impl Store {
         Ok(())
     }
 
-    /// The consents that are remembered, oldest first.
+    /// Returns the remembered consents, oldest first.
     pub fn consents(&self) -> Result<Vec<StoredConsent>, StoreError> {
         let connection = self.lock();
         let mut statement =

@@ -1,13 +1,13 @@
-//! How much is kept of calls that are over, and for how long.
+//! Limits on the number and age of the stored outcomes of finished calls.
 //!
 //! ```text
 //!  settled ─► whole ──no room: oldest first──► gone                       nobody was promised it
 //!  settled ─► whole ──no room──► bare ──the promise is over──► gone       it has a request id, or a reviewer was asked
 //! ```
 //!
-//! Whoever repeats a request, or asks what became of a call that waited for a reviewer, finds the call for as long as is promised,
-//! if need be without its result. When not even that has room, [`Store::is_crowded`] says so, and no further request id is taken.
-//! Near the end of the disk nothing is added but what takes the place of something older: the audit log needs the rest.
+//! A client may repeat a request, or ask for the outcome of a call that waited for a reviewer. It finds the call for the promised time, if
+//! necessary without its result. If even that does not fit, [`Store::is_crowded`] returns true, and no further request id is accepted. When
+//! the disk is nearly full, an outcome is only added in place of an older one, because the audit log needs the rest.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,50 +26,50 @@ use super::calls::place;
 use super::{Store, StoreError, StoredCall};
 use crate::disk::Space;
 
-/// Outcomes that go at once: a call that ends waits for no more.
+/// Outcomes that are removed at once. A finishing call waits for no more than that.
 const BATCH: usize = 128;
-/// Outcomes whose results are taken from them at once: they are read for it.
+/// Outcomes whose results are dropped at once, which requires reading them.
 const READ: usize = 16;
-/// What an outcome takes beside its response, bytes.
+/// Bytes of an outcome besides its response.
 const ROW: u64 = 512;
-/// A response longer than this takes whole pages, bytes.
+/// Length in bytes from which a response takes whole pages.
 const IN_A_PAGE: u64 = 768;
 const PAGE: u64 = 4_096;
-/// Bytes of a disk of the usual size that outcomes leave to others.
+/// Bytes that outcomes leave free on a disk of usual size.
 const MIN_FREE: u64 = 64 << 20;
-/// Free pages that are given back at once, and kept for what comes next.
+/// Free pages that are returned to the disk at once, and that are kept for new rows.
 const GIVE_BACK: u32 = 256;
 const KEEP_FREE: u32 = 4_096;
-/// A database of a former release is written anew where that takes no longer than a start may.
+/// Size up to which a database of an earlier release is rewritten, so that the start does not take too long.
 const MAX_REWRITE: u64 = 1 << 30;
-/// Between looks at what is too old, and while there is more to remove.
+/// Interval between two scans for old outcomes, and the shorter one while there is more to remove.
 const TICK: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_millis(100);
-/// Characters that are left of an error's message.
+/// Characters of an error's message that are kept.
 const MESSAGE: usize = 300;
 
-/// What must stay of an outcome, as the database has it.
+/// The part of an outcome that must be kept, as a number in the database.
 mod keeps {
     pub(super) const NOTHING: u8 = 0;
-    /// Something, and it is whole.
+    /// Part of the outcome must be kept, and all of it is there.
     pub(super) const WHOLE: u8 = 1;
-    /// Something, and it is as small as it can be: its result is gone, or short.
+    /// Part of the outcome must be kept, and it cannot become smaller: its result is dropped or short.
     pub(super) const BARE: u8 = 2;
 }
 
-/// How much may be kept.
+/// Limits on the stored outcomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcomes {
     /// Bytes that all stored calls may take.
     pub max_total: u64,
-    /// Nothing is kept for longer.
+    /// Age after which every outcome is removed.
     pub max_age: Duration,
-    /// So long a call can be found by its request id, or after a reviewer was asked.
+    /// Time for which a call can be found by its request id, or after a reviewer was asked.
     pub request_ids: Duration,
 }
 
 impl Outcomes {
-    /// More than a test makes.
+    /// Limits that no test reaches.
     pub const WIDE: Self = Self {
         max_total: 1 << 30,
         max_age: Duration::from_secs(86_400),
@@ -77,7 +77,7 @@ impl Outcomes {
     };
 }
 
-/// How much is kept.
+/// Present use of the store by outcomes.
 pub(super) struct Kept {
     bounds: Outcomes,
     directory: PathBuf,
@@ -103,7 +103,7 @@ impl Kept {
     }
 
     fn limit(&self) -> Limit {
-        // Of a disk that cannot be asked nothing is known that would be worth losing an outcome for.
+        // If the disk cannot be queried, the configured limit applies; no outcome is dropped for that.
         let Ok(space) = Space::of(&self.directory) else {
             return Limit { usual: self.bounds.max_total, now: self.bounds.max_total, scarce: false };
         };
@@ -113,21 +113,21 @@ impl Kept {
     }
 }
 
-/// Bytes that there may be.
+/// Bytes that outcomes may take.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     usual: u64,
     now: u64,
-    /// The disk is near its end.
+    /// True if the disk is nearly full.
     scarce: bool,
 }
 
-/// What a response of so many bytes costs in the database.
+/// Returns the bytes that a response of this length takes in the database.
 fn cost(response: u64) -> u64 {
     ROW + if response <= IN_A_PAGE { response } else { response.div_ceil(PAGE) * PAGE }
 }
 
-/// A length, of which the database has no unsigned numbers.
+/// Reads a length. The database has no unsigned numbers.
 fn bytes(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(at).map(i64::unsigned_abs)
 }
@@ -140,13 +140,13 @@ fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Room for outcomes, within one transaction.
+/// Space for outcomes during one transaction.
 pub(super) struct Room<'t> {
     transaction: &'t Transaction<'t>,
     kept: &'t Kept,
     seal: &'t Seal,
     limit: Limit,
-    /// Bytes that are kept when the transaction is over.
+    /// Bytes that are used after the transaction.
     pub(super) used: u64,
     /// Unix time in milliseconds.
     pub(super) now: i64,
@@ -159,12 +159,12 @@ impl Store {
         Room { transaction, kept, seal: &self.0.seal, limit: kept.limit(), used: kept.used(), now }
     }
 
-    /// Whether there is no room left to remember another request id in.
+    /// Returns true if there is no space to remember another request id.
     pub fn is_crowded(&self) -> bool {
         self.0.outcomes.crowded.load(Ordering::Acquire)
     }
 
-    /// Keeps to the bounds until the daemon stops.
+    /// Enforces the limits until the daemon stops.
     pub async fn keep_bounds(self, stop: CancellationToken) {
         let mut wait = Duration::ZERO;
         while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
@@ -179,7 +179,9 @@ impl Store {
         }
     }
 
-    /// Removes what is too old, gives free pages back to the disk, and near its end outcomes as well. Whether there is more to do.
+    /// Removes old outcomes and returns free pages to the disk. If the disk is nearly full, it also evicts others.
+    ///
+    /// Returns true if there is more to do.
     fn tidy_outcomes(&self) -> Result<bool, StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -206,12 +208,12 @@ impl Store {
 }
 
 impl Room<'_> {
-    /// Takes away what is kept of a call already.
+    /// Removes the stored outcome of a call, if there is one.
     pub(super) fn replace(&mut self, call: CallId) -> Result<(), StoreError> {
         self.forget("call_id = ?1", &call.to_string())
     }
 
-    /// Takes away all of a run.
+    /// Removes all outcomes of a run.
     pub(super) fn forget_run(&mut self, run: RunId) -> Result<(), StoreError> {
         self.forget("run_id = ?1", &run.to_string())
     }
@@ -225,14 +227,16 @@ impl Room<'_> {
         Ok(())
     }
 
-    /// Makes room for an outcome: what is to be kept of it, sealed, and what must stay. Nothing: it is not kept.
+    /// Makes room for an outcome.
+    ///
+    /// Returns the sealed response to store, which may lack its result, and the part that must be kept. `None` if it is not stored.
     pub(super) fn make(&mut self, call: &StoredCall) -> Result<Option<(Vec<u8>, u8)>, StoreError> {
         let seal = |response: &[u8]| self.seal.seal(&place(call.call_id), response);
         let whole = seal(&call.response);
-        // Without its result it would take as much.
+        // Dropping its result would save no space.
         let is_small = length(&whole) <= IN_A_PAGE;
         let needed = cost(length(&whole));
-        // One that takes the place of all others is not worth it.
+        // An outcome that would displace all others is not stored.
         let fits = needed <= self.kept.bounds.max_total / 4
             && (self.has(needed)
                 || self.until(needed, Self::evict)?
@@ -254,7 +258,7 @@ impl Room<'_> {
         self.used.saturating_add(bytes) <= self.limit.now
     }
 
-    /// Does `step` until there is room for so many bytes, or nothing is left for it to do.
+    /// Repeats `step` until these bytes fit, or until the step returns false.
     fn until(
         &mut self,
         bytes: u64,
@@ -268,7 +272,7 @@ impl Room<'_> {
         Ok(true)
     }
 
-    /// Removes the oldest of those that nobody is promised, or no longer. Whether there were any.
+    /// Removes the oldest outcomes that are not promised, or no longer. Returns true if there were any.
     fn evict(&mut self) -> Result<bool, StoreError> {
         let over = self.now.saturating_sub(millis(self.kept.bounds.request_ids));
         let oldest = |keeps: u8, before: &str| {
@@ -306,7 +310,7 @@ impl Room<'_> {
         Ok(!found.is_empty())
     }
 
-    /// Takes their results from the oldest of those that somebody is promised. Whether there were any.
+    /// Drops the results of the oldest promised outcomes. Returns true if there were any.
     fn strip(&mut self) -> Result<bool, StoreError> {
         let query = format!(
             "SELECT call_id, response FROM calls WHERE keeps = {} ORDER BY settled_at LIMIT {READ}",
@@ -321,7 +325,7 @@ impl Room<'_> {
             .prepare_cached("UPDATE calls SET response = ?2, keeps = ?3 WHERE call_id = ?1")?;
         for (id, sealed) in &found {
             let place = CallId::parse(id).map(place).unwrap_or_default();
-            // One that cannot be read any more says nothing as it is.
+            // An outcome that can no longer be read is useless already.
             let plain = self.seal.unseal(&place, sealed).unwrap_or_default();
             let rest = self.seal.seal(&place, &bare(&plain));
             update.execute(params![id, rest, keeps::BARE])?;
@@ -331,7 +335,7 @@ impl Room<'_> {
     }
 }
 
-/// What became of a call, without its result.
+/// Returns the response without its result.
 fn bare(response: &[u8]) -> Vec<u8> {
     let mut response = CallResponse::decode(response).unwrap_or_default();
     response.result_dropped = response.result.take().is_some() || response.rendered.len() > MESSAGE;
@@ -348,7 +352,7 @@ fn bare(response: &[u8]) -> Vec<u8> {
     response.encode_to_vec()
 }
 
-/// Has the database of a former release written anew once, so that it can give free pages back, where there is room and time for it.
+/// Rewrites the database of an earlier release once, so that it can return free pages. Only done if time and space permit.
 pub(super) fn allow_giving_back(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let incremental: u32 = connection.pragma_query_value(None, "auto_vacuum", |row| row.get(0))?;
     if incremental == 2 {

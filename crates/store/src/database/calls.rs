@@ -1,4 +1,4 @@
-//! Outcomes of finished calls. How many there may be is in `bound.rs`.
+//! Outcomes of finished calls. Their number is limited in `bound.rs`.
 
 use std::collections::HashSet;
 
@@ -7,34 +7,35 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Store, StoreError};
 
-/// A finished call, as it is kept.
+/// A stored finished call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredCall {
     pub call_id: CallId,
     pub run_id: RunId,
     pub principal: String,
     pub request_id: Option<String>,
-    /// Digest of the request, to tell a repetition from another request under the same id.
+    /// Digest of the request. It distinguishes a repetition from another request with the same id.
     pub request: Vec<u8>,
     /// The `CallResponse` as encoded protobuf.
     pub response: Vec<u8>,
-    /// Somebody will look for it: it has a request id, or a reviewer was asked.
+    /// True if a client may look for it: it has a request id, or a reviewer was asked.
     pub promised: bool,
 }
 
-/// What an outcome is sealed for: it holds what the call read and what its command printed.
+/// Returns the context for sealing an outcome, which contains data that the call read and output of its command.
 pub(super) fn place(call: CallId) -> String {
     format!("outcome {call}")
 }
 
 impl Store {
-    /// Keeps finished calls, but those whose run has been deleted meanwhile. They survive a crash of the machine, too.
+    /// Stores finished calls, except those whose run has been deleted. They survive a crash of the machine.
     pub fn insert_calls(&self, calls: &[StoredCall]) -> Result<(), StoreError> {
         self.insert(&mut self.lock(), calls)
     }
 
-    /// The same, but only what is kept later brings them to the disk: they survive a crash of the daemon. A sync of their own
-    /// would be in the way of the audit log's, for which calls wait.
+    /// Stores finished calls without a sync. They survive a crash of the daemon; later writes bring them to the disk.
+    ///
+    /// A separate sync would delay the sync of the audit log, for which calls wait.
     pub fn insert_calls_unsynced(&self, calls: &[StoredCall]) -> Result<(), StoreError> {
         let mut connection = self.lock();
         connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -79,7 +80,7 @@ impl Store {
         self.find("call_id = ?1 AND ?2 IS NULL", &id.to_string(), None)
     }
 
-    /// The finished calls that there are.
+    /// Returns the ids of all stored calls.
     pub fn call_ids(&self) -> Result<HashSet<CallId>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT call_id FROM calls")?;
@@ -88,7 +89,7 @@ impl Store {
         Ok(ids.collect::<Result<_, _>>()?)
     }
 
-    /// The finished call that a request made in a run.
+    /// Returns the finished call that a request made in a run.
     pub fn call_by_request(&self, run: RunId, request_id: &str) -> Result<Option<StoredCall>, StoreError> {
         self.find("run_id = ?1 AND request_id = ?2", &run.to_string(), Some(request_id))
     }
@@ -119,7 +120,7 @@ impl Store {
         let Some((call_id, run_id, principal, request_id, request, response, keeps)) = row else {
             return Ok(None);
         };
-        // Ids are written by us in the form that parses; a database that says otherwise holds no such call.
+        // The daemon only writes ids that can be parsed. A row with another id is no valid call.
         let (Ok(call_id), Ok(run_id)) = (CallId::parse(&call_id), RunId::parse(&run_id)) else {
             return Ok(None);
         };

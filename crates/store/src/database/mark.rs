@@ -1,27 +1,27 @@
-//! The place in the audit log up to which it was read for what has no end, and what that is.
+//! Position in the audit log up to which it was scanned for open entries, and these entries.
 
 use audit::{Event, Hash};
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError};
 
-/// A place in the log: a record, by its number and its hash.
+/// A position in the log: the number and hash of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     pub sequence: u64,
     pub hash: Hash,
 }
 
-/// A place in the log, and what was open there: enough to go on without what stands before it.
+/// A position in the log and the entries that were open there, so that a scan can continue without the records before it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Marked {
     pub mark: Mark,
-    /// The records that opened it, without their input.
+    /// Records that opened the entries, without their input.
     pub open: Vec<Event>,
 }
 
 impl Store {
-    /// The place, if one is kept that makes sense.
+    /// Returns the stored position, or `None` if there is none that can be read.
     pub fn mark(&self) -> Result<Option<Marked>, StoreError> {
         let row: Option<(i64, String, String)> = self
             .lock()
@@ -35,7 +35,7 @@ impl Store {
         Ok(Some(Marked { mark: Mark { sequence, hash }, open }))
     }
 
-    /// Keeps another one in its place.
+    /// Replaces the stored position.
     pub fn set_mark(&self, Marked { mark, open }: &Marked) -> Result<(), StoreError> {
         self.lock().execute(
             "INSERT OR REPLACE INTO audit_mark (one, sequence, hash, open) VALUES (1, ?1, ?2, ?3)",

@@ -1,9 +1,9 @@
-//! What has to outlive the daemon beside the audit log: runs, calls that wait for a reviewer, and the outcomes of
-//! calls. SQLite in WAL mode.
+//! State that has to outlive the daemon, besides the audit log: runs, calls that wait for a reviewer, and outcomes of calls. SQLite in WAL
+//! mode.
 //!
-//! Calls into here block on the disk: from async code they go through [`Store::with`], to a thread of the store's own. There is
-//! one connection, so more threads would only wait for it, a hundred of them when a hundred runs are made at once. Each kind of
-//! thing has a file of its own with its table's functions; the tables are made in `schema.rs`.
+//! All functions block on the disk. Async code calls them through [`Store::with`], in the store's thread. There is only one connection.
+//! More threads would only wait for it, for example a hundred of them when a hundred runs are made. Each table's functions have a separate
+//! file; the tables are made in `schema.rs`.
 
 mod alerts;
 mod approvals;
@@ -34,10 +34,10 @@ pub use mark::{Mark, Marked};
 pub use settled::SettledApproval;
 pub use transcripts::{MAX_SESSIONS, Taken, Turn};
 
-/// Bytes of the journal that stay when it has been taken over into the database.
+/// Bytes of the journal that remain after a checkpoint.
 const JOURNAL: u32 = 4 << 20;
 
-/// Why the store did not do it.
+/// Error of a store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the store failed")]
@@ -57,14 +57,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Somebody else has taken the id meanwhile.
+    /// Returns true if another row has taken the id meanwhile.
     pub fn is_conflict(&self) -> bool {
         use rusqlite::ErrorCode::ConstraintViolation;
         matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ConstraintViolation))
     }
 }
 
-/// A handle on the store; cheap to clone.
+/// A handle on the store. Cheap to clone.
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
 
@@ -72,23 +72,23 @@ type Job = Box<dyn FnOnce() + Send>;
 
 struct Inner {
     connection: Mutex<Connection>,
-    /// To the thread of [`Store::with`], which ends with the last handle.
+    /// Queue of the thread of [`Store::with`], which ends with the last handle.
     jobs: mpsc::Sender<Job>,
-    /// Closes what may hold a secret.
+    /// Seals data that may contain a secret.
     seal: Seal,
-    /// How much is kept of calls, and may be.
+    /// Use of the store by outcomes, and its limits.
     outcomes: bound::Kept,
 }
 
 impl Store {
-    /// Opens or makes the database at `path`, and beside it the key that it is sealed with. What it keeps of calls is bounded.
+    /// Opens or makes the database at `path`, and the key beside it with which it is sealed. `bounds` limits the stored outcomes.
     pub fn open(path: &Path, bounds: OutcomeBounds) -> Result<Self, StoreError> {
         let mut connection = Connection::open(path)?;
-        // Of a new database. Pages that are free can be given back to the disk then.
+        // Takes effect only in a new database. It can then return free pages to the disk.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "journal_size_limit", JOURNAL)?;
-        // What was answered survives a crash of the machine, too, but for outcomes that say otherwise.
+        // Answered requests survive a crash of the machine, except outcomes that are stored without a sync.
         connection.pragma_update(None, "synchronous", "FULL")?;
         schema::bring_up_to_date(&mut connection)?;
         bound::allow_giving_back(&connection, path)?;
@@ -98,7 +98,7 @@ impl Store {
         Ok(Self(Arc::new(Inner { connection: Mutex::new(connection), jobs, seal, outcomes })))
     }
 
-    /// Runs `job` in the store's thread, after those that came before, and also if its caller is gone by then.
+    /// Runs `job` in the store's thread, after earlier jobs, even if its caller is dropped meanwhile.
     pub async fn with<T, F>(&self, job: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -110,7 +110,7 @@ impl Store {
         answered.await.map_err(|_| StoreError::Task)?
     }
 
-    /// The key of streams that lie beside the store, such as the spool's.
+    /// Returns the key for streams that are stored beside the database, such as the spool's.
     pub fn stream_key(&self, purpose: &str) -> StreamKey {
         self.0.seal.stream_key(purpose)
     }
@@ -124,7 +124,7 @@ fn start_thread() -> std::io::Result<mpsc::Sender<Job>> {
     let (jobs, coming) = mpsc::channel::<Job>();
     let work = move || {
         for job in coming {
-            // One that panics has answered nothing, which its caller sees; the others go on.
+            // If a job panics, its caller gets an error, and the other jobs continue.
             let _ = catch_unwind(AssertUnwindSafe(job));
         }
     };

@@ -1,15 +1,15 @@
-//! Permissions that operators gave and took.
+//! Permissions that operators granted and revoked.
 
 use gateway::{Permission, UnixMillis};
 use rusqlite::params;
 
 use super::{Store, StoreError};
 
-/// Permissions that are over and are kept to be shown.
+/// Number of ended permissions that are kept for display.
 const OVER: u32 = 10_000;
 
 impl Store {
-    /// Adds a permission, or writes its end. The oldest of those that are over make room.
+    /// Adds a permission, or records its end. The oldest ended ones are removed to make room.
     pub fn put_permission(&self, permission: &Permission, now: UnixMillis) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -29,7 +29,7 @@ impl Store {
         Ok(())
     }
 
-    /// The permissions that count at this moment.
+    /// Returns the permissions that are in force at this time.
     pub fn permissions_in_force(&self, now: UnixMillis) -> Result<Vec<Permission>, StoreError> {
         let connection = self.lock();
         let mut statement =
@@ -38,7 +38,9 @@ impl Store {
         rows.map(|row| Ok(serde_json::from_str(&row?)?)).collect()
     }
 
-    /// So many permissions, newest first, behind the one named; with those that are over, or only what counts `since`.
+    /// Returns at most `most` permissions older than `before`, newest first.
+    ///
+    /// With `since`, only those that were in force at that time or later. Otherwise ended ones are included.
     pub fn permissions(
         &self,
         before: Option<&str>,
@@ -58,7 +60,7 @@ impl Store {
     }
 }
 
-/// SQLite's numbers have a sign.
+/// Converts to SQLite's signed numbers.
 fn signed(millis: u64) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }

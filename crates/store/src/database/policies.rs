@@ -1,4 +1,4 @@
-//! Policies that have been in force, by digest: what a record's decision rests on can be shown later.
+//! Policies that have been in force, by digest, so that the basis of a recorded decision can be shown later.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::{Store, StoreError};
 
-/// Policies that are kept: the last so many that came into force.
+/// Number of policies that are kept: the last ones that came into force.
 const MOST: u32 = 1_000;
 
 impl Store {
-    /// Keeps a policy, in its canonical form, as the last one that came into force.
+    /// Stores a policy in its canonical form as the last one that came into force.
     pub fn put_policy(&self, digest: &str, canonical: &str) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -25,7 +25,7 @@ impl Store {
         Ok(())
     }
 
-    /// Those of these digests that are kept, in their canonical form.
+    /// Returns the stored policies with these digests, in their canonical form.
     pub fn policies(&self, digests: &[String]) -> Result<BTreeMap<String, String>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT canonical FROM policies WHERE digest = ?1")?;

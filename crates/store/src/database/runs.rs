@@ -14,7 +14,7 @@ impl Store {
         self.insert_run_with(record, request, &BTreeMap::new())
     }
 
-    /// The same with secret variables.
+    /// Adds a run like [`Self::insert_run`], with secret variables.
     pub fn insert_run_with(
         &self,
         record: &Record,
@@ -33,7 +33,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a run's new state. One that has ended needs no secrets.
+    /// Writes a run's new state. If the run has ended, its secrets are deleted.
     pub fn update_run(&self, record: &Record) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -48,7 +48,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets a run and the outcomes of its calls.
+    /// Deletes a run and the outcomes of its calls.
     pub fn delete_run(&self, id: RunId) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -64,7 +64,7 @@ impl Store {
         Ok(())
     }
 
-    /// All runs, oldest first.
+    /// Returns all runs, oldest first.
     pub fn runs(&self) -> Result<Vec<Record>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT record FROM runs ORDER BY run_id")?;
@@ -77,7 +77,7 @@ impl Store {
         Ok(runs.into_iter().filter(|record| !record.state.has_ended()).map(|record| record.id).collect())
     }
 
-    /// The run that a request made, with that request's digest.
+    /// Returns the run that a request made, with that request's digest.
     pub fn run_by_request(&self, request_id: &str) -> Result<Option<(Record, Vec<u8>)>, StoreError> {
         let row: Option<(String, Vec<u8>)> = self
             .lock()

@@ -1,11 +1,10 @@
-//! The tables, step by step: each version of the schema is the one before it and one step more.
+//! The tables, built in steps: each version of the schema is the previous one and one step more.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-/// `PRAGMA user_version` counts the steps that a database has. A step that was released never changes; new ones go to the
-/// end.
+/// Steps of the schema, counted by `PRAGMA user_version`. A released step never changes; new ones are appended.
 const STEPS: &[&str] = &[
     RUNS_AND_CALLS,
     WORKSPACES,
@@ -50,10 +49,10 @@ CREATE TABLE workspaces (
 ) STRICT;
 ";
 
-/// Outcomes were once kept as they are.
+/// Outcomes were not sealed before this step.
 const SEALED_OUTCOMES: &str = "DELETE FROM calls;";
 
-/// Turns of a transcript: at most ten a session.
+/// Turns of a transcript, at most ten for each session.
 const TRANSCRIPTS: &str = "
 CREATE TABLE transcript_sessions (
     run_id     TEXT NOT NULL,
@@ -87,7 +86,7 @@ CREATE TABLE consents (
 ) STRICT;
 ";
 
-/// Alerts, and the one row of how far the log has been looked at.
+/// Alerts, and one row with the position up to which the log has been scanned.
 const ALERTS: &str = "
 CREATE TABLE alerts (
     alert_id TEXT PRIMARY KEY,
@@ -107,7 +106,7 @@ CREATE TABLE permissions (
 ) STRICT;
 ";
 
-/// Up to where in the audit log everything has its end.
+/// Position in the audit log before which no entry is open.
 const AUDIT_MARK: &str = "
 CREATE TABLE audit_mark (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
@@ -126,7 +125,7 @@ CREATE TABLE settled_approvals (
 ) STRICT;
 ";
 
-/// Policies that have been in force; the greatest place is the last one's.
+/// Policies that have been in force. The last one has the highest place.
 const POLICIES: &str = "
 CREATE TABLE policies (
     place     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -135,12 +134,14 @@ CREATE TABLE policies (
 ) STRICT;
 ";
 
-/// What was open at the mark, as a list of its records: they may be removed from the log before they are closed. A mark
-/// without it stands at the oldest of them.
+/// Records that were open at the mark. They may be removed from the log before they are closed.
+///
+/// A mark from before this step is at the oldest of them.
 const OPEN_AT_MARK: &str = "ALTER TABLE audit_mark ADD COLUMN open TEXT NOT NULL DEFAULT '[]';";
 
-/// When a call was over, and how much of its outcome must stay: see `bound.rs`. How old the outcomes of a former release are is not
-/// known.
+/// Time at which a call ended, and the part of its outcome that must be kept (see `bound.rs`).
+///
+/// The age of outcomes of earlier releases is unknown, so it counts from this step.
 const AGE_OF_OUTCOMES: &str = "
 ALTER TABLE calls ADD COLUMN settled_at INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE calls ADD COLUMN keeps INTEGER NOT NULL DEFAULT 0;
@@ -148,7 +149,7 @@ UPDATE calls SET settled_at = CAST(strftime('%s', 'now') AS INTEGER) * 1000, kee
 CREATE INDEX calls_by_age ON calls (keeps, settled_at);
 ";
 
-/// Results have another form, and consents another digest. Approvals say their format themselves.
+/// Results have a new format, and consents a new digest. Approvals state their format themselves.
 const ONE_SCHEMA: &str = "DELETE FROM calls; DELETE FROM consents;";
 
 const API_TOKENS: &str = "
@@ -159,7 +160,7 @@ CREATE TABLE api_tokens (
 ) STRICT;
 ";
 
-/// Secret variables of runs that live.
+/// Secret variables of runs that have not ended.
 const RUN_SECRETS: &str = "
 CREATE TABLE run_secrets (
     run_id TEXT PRIMARY KEY,
@@ -167,7 +168,7 @@ CREATE TABLE run_secrets (
 ) STRICT;
 ";
 
-/// Takes the steps that the database has not had yet, all or none.
+/// Applies the steps that the database lacks, in one transaction.
 pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
     let taken: u32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;

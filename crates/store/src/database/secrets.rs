@@ -1,4 +1,4 @@
-//! Secret variables of runs, sealed. They go when their run has ended: nothing is started in it any more.
+//! Secret variables of runs, sealed. They are deleted when their run ends, because no command starts in it again.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Store, StoreError};
 
-/// What they are sealed for.
+/// Returns the context for sealing the variables.
 fn place(run: RunId) -> String {
     format!("variables of run {run}")
 }
 
 impl Store {
-    /// The secret variables of a run, by name.
+    /// Returns the secret variables of a run, by name.
     pub fn secrets(&self, run: RunId) -> Result<BTreeMap<String, String>, StoreError> {
         let sealed: Option<Vec<u8>> = self
             .lock()
@@ -25,7 +25,7 @@ impl Store {
         Ok(serde_json::from_slice(&self.0.seal.unseal(&place(run), &sealed)?)?)
     }
 
-    /// Keeps them in the transaction that makes their run.
+    /// Stores the variables in the transaction that makes their run.
     pub(super) fn keep_secrets(
         &self,
         connection: &Connection,
@@ -40,13 +40,15 @@ impl Store {
         Ok(())
     }
 
-    /// A digest of a request that holds secrets. Who reads the database without its key cannot try values on it.
+    /// Returns a digest of a request that contains secrets.
+    ///
+    /// It is keyed, so a reader of the database without the key cannot test guessed values against it.
     pub fn fingerprint(&self, content: &[u8]) -> Vec<u8> {
         self.0.seal.fingerprint("request", content).to_vec()
     }
 }
 
-/// Removes those of a run that has ended.
+/// Deletes the variables of a run that has ended.
 pub(super) fn forget(connection: &Connection, run: RunId) -> Result<(), StoreError> {
     connection.execute("DELETE FROM run_secrets WHERE run_id = ?1", [run.to_string()])?;
     Ok(())

@@ -1,21 +1,22 @@
-//! Approvals whose calls are over, kept to be shown by the daemons to come as well.
+//! Approvals whose calls are over. They are kept so that later daemons can show them, too.
 //!
-//! Sealed like those that wait, for a preview holds what was written. The oldest make room, and a run takes its own along.
+//! They are sealed like waiting ones, because a preview contains the data that was written. The oldest make room for new ones. Deleting a
+//! run deletes its approvals.
 
 use rusqlite::params;
 
 use super::{Store, StoreError};
 
-/// Approvals that are kept, and bytes of all of them.
+/// Number of approvals that are kept, and their total size in bytes.
 const MOST: u32 = 1_000;
 const MOST_BYTES: u32 = 64 * 1024 * 1024;
 
-/// An approval whose call is over, as it is kept.
+/// A stored approval whose call is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledApproval {
     pub approval_id: String,
     pub run_id: String,
-    /// When it was settled, milliseconds since 1970.
+    /// Time at which it was settled, in milliseconds since 1970.
     pub at: u64,
     /// The approval as JSON.
     pub approval: Vec<u8>,
@@ -26,7 +27,7 @@ fn place(approval_id: &str) -> String {
 }
 
 impl Store {
-    /// Keeps an approval whose call is over, in place of the call that waited, while its run is kept.
+    /// Stores a finished approval, and deletes the waiting call. It is kept as long as its run.
     pub fn settle_approval(&self, settled: &SettledApproval) -> Result<(), StoreError> {
         self.settle_within(settled, MOST, MOST_BYTES)
     }
@@ -55,7 +56,7 @@ impl Store {
         Ok(())
     }
 
-    /// What is kept of them, as JSON, oldest first. One that cannot be read any more is passed over.
+    /// Returns the stored approvals as JSON, oldest first. An approval that can no longer be read is skipped.
     pub fn settled_approvals(&self) -> Result<Vec<Vec<u8>>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare(

@@ -1,4 +1,4 @@
-//! API tokens: their records, which hold no secret.
+//! API tokens: their records, which contain no secret.
 
 use gateway::UnixMillis;
 use identity::ApiToken;
@@ -6,11 +6,11 @@ use rusqlite::params;
 
 use super::{Store, StoreError};
 
-/// Tokens that are over and are kept to be shown.
+/// Number of ended tokens that are kept for display.
 const OVER: u32 = 10_000;
 
 impl Store {
-    /// Adds a token, or writes its end. The oldest of those that are over make room.
+    /// Adds a token, or records its end. The oldest ended ones are removed to make room.
     pub fn put_api_token(&self, token: &ApiToken, now: UnixMillis) -> Result<(), StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -29,7 +29,7 @@ impl Store {
         Ok(())
     }
 
-    /// All of them, also those that are over.
+    /// Returns all tokens, including ended ones.
     pub fn api_tokens(&self) -> Result<Vec<ApiToken>, StoreError> {
         let connection = self.lock();
         let mut statement = connection.prepare("SELECT record FROM api_tokens ORDER BY token_id")?;
@@ -38,7 +38,7 @@ impl Store {
     }
 }
 
-/// SQLite's numbers have a sign.
+/// Converts to SQLite's signed numbers.
 fn signed(at: UnixMillis) -> i64 {
     i64::try_from(at.0).unwrap_or(i64::MAX)
 }

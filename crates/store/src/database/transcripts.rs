@@ -1,4 +1,4 @@
-//! Sessions of transcripts: how many turns each has used, and which request used which.
+//! Sessions of transcripts: the number of turns each has used, and the request that used each turn.
 
 use identity::RunId;
 use rusqlite::{OptionalExtension as _, Transaction, params};
@@ -11,9 +11,9 @@ pub const MAX_SESSIONS: u32 = 256;
 pub struct Turn {
     pub run: RunId,
     pub session: String,
-    /// Turns that a new session gets; those that a known one must have, unless 0.
+    /// Number of turns of a new session. A known session must have the same number, unless this is 0.
     pub max_turns: u32,
-    /// What a new session gets when nothing is asked for.
+    /// Number of turns of a new session if the request asks for none.
     pub default_turns: u32,
     pub request_id: Option<String>,
     pub digest: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct Turn {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taken {
-    /// It has this turn, perhaps since an earlier request.
+    /// The request has this turn, perhaps since it was first sent.
     Turn {
         turn: u32,
         of: u32,
@@ -32,7 +32,7 @@ pub enum Taken {
     },
     /// Another text was sent under this request id.
     OtherText,
-    /// The session has another number of turns.
+    /// The session has a different number of turns.
     OtherTurns {
         of: u32,
     },
@@ -42,7 +42,7 @@ pub enum Taken {
 }
 
 impl Store {
-    /// Takes a turn, or finds the one that the same request took before.
+    /// Takes a turn, or returns the one that the same request took before.
     pub fn take_turn(&self, wanted: &Turn) -> Result<Taken, StoreError> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -51,7 +51,7 @@ impl Store {
         Ok(taken)
     }
 
-    /// Turns that a session has used, and has; nothing when there is no such session.
+    /// Returns the turns that a session has used, and its total, or `None` if there is no such session.
     pub fn turns(&self, run: RunId, session: &str) -> Result<Option<(u32, u32)>, StoreError> {
         let row = self.lock().query_row(
             "SELECT (SELECT count(*) FROM transcript_turns t WHERE t.run_id = s.run_id AND t.session_id = s.session_id),
@@ -125,7 +125,7 @@ fn take(transaction: &Transaction<'_>, wanted: &Turn) -> Result<Taken, StoreErro
     Ok(Taken::Turn { turn, of })
 }
 
-/// Forgets a run's sessions.
+/// Deletes a run's sessions.
 pub(super) fn forget(transaction: &Transaction<'_>, run: RunId) -> Result<(), StoreError> {
     for table in ["transcript_turns", "transcript_sessions"] {
         transaction.execute(&format!("DELETE FROM {table} WHERE run_id = ?1"), [run.to_string()])?;

@@ -1,9 +1,8 @@
 //! The lines of a recording: [asciicast v2](https://docs.asciinema.org/manual/asciicast/v2/).
 //!
-//! A header, then one line for each event: `[seconds, "o", "text"]` for output, `"i"` for input, `"r"` for a new size
-//! and `"m"`, a cursor, for a signal. The format holds text, a terminal bytes: a character that is cut by the end of an
-//! event goes into the next one of its direction, and what is no UTF-8 becomes U+FFFD. How many bytes there really were
-//! is in the audit log.
+//! A header is followed by one line for each event: `[seconds, "o", "text"]` for output, `"i"` for input, `"r"` for a new size and `"m"`, a
+//! marker, for a signal. The format contains text, but a terminal has bytes. A character that is cut by the end of an event is moved to the
+//! next event of the same direction. Invalid UTF-8 becomes U+FFFD. The audit log has the true number of bytes.
 
 use std::time::Duration;
 
@@ -11,17 +10,17 @@ use bytes::Bytes;
 use serde_json::json;
 use worker_protocol::client::{TerminalSignal, TerminalSize};
 
-/// What stands in a recording before its events.
+/// First line of a recording.
 pub struct Header<'a> {
     pub size: TerminalSize,
     pub term: &'a str,
     /// Seconds since 1970-01-01 UTC.
     pub timestamp: u64,
-    /// For people who look through recordings.
+    /// Title for people who browse recordings.
     pub title: &'a str,
 }
 
-/// Something that happened on a terminal.
+/// An event of a terminal.
 #[derive(Debug)]
 pub enum Entry {
     Output(Bytes),
@@ -30,7 +29,7 @@ pub enum Entry {
     Signal(TerminalSignal),
 }
 
-/// Turns what happens into lines. Holds at most one incomplete character a direction.
+/// Encodes events as lines. It holds at most one incomplete character for each direction.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
     output: Text,
@@ -52,7 +51,7 @@ impl Header<'_> {
 }
 
 impl Encoder {
-    /// The line of an event; empty when there is nothing to say yet.
+    /// Returns the line of an event, or an empty string if there is no complete character yet.
     pub(super) fn line(&mut self, at: Duration, entry: &Entry) -> String {
         match entry {
             Entry::Output(bytes) => text_line(at, "o", &self.output.next(bytes)),
@@ -62,7 +61,7 @@ impl Encoder {
         }
     }
 
-    /// The lines of what never became a whole character.
+    /// Returns the lines for incomplete characters at the end.
     pub(super) fn finish(&mut self, at: Duration) -> String {
         text_line(at, "o", self.output.finish()) + &text_line(at, "i", self.input.finish())
     }
@@ -77,10 +76,10 @@ fn line(at: Duration, kind: &str, text: &str) -> String {
     format!("[{}.{:06}, \"{kind}\", {text}]\n", at.as_secs(), at.subsec_micros())
 }
 
-/// One direction's bytes on their way to text.
+/// Decoder for the bytes of one direction.
 #[derive(Debug, Default)]
 struct Text {
-    /// The beginning of a character, at most three bytes.
+    /// Beginning of a character, at most three bytes.
     incomplete: Vec<u8>,
 }
 

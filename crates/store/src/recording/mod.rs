@@ -1,9 +1,9 @@
-//! A session's recording on disk: `state_dir/sessions/RUN/SESSION.cast`, the daemon's alone (0700, 0600).
+//! A session's recording on disk: `state_dir/sessions/RUN/SESSION.cast`, accessible only to the daemon (0700, 0600).
 //!
-//! What is not recorded does not happen: an event is in the file before it goes on to the terminal or to the operator,
-//! and a file that is full or cannot be written ends the session. So does a run that may keep no more on
-//! the host. It is written where blocking is allowed, each event by itself, so that a daemon that dies loses none. Whatever
-//! was typed is in here, passwords too, and that is why the audit log has nothing of it but its digest.
+//! An event is written to the file before it is passed on to the terminal or to the operator. So a session ends if its file is full or
+//! cannot be written, or if its run has used up its space on the host. Writes happen on blocking threads, one for each event, so that a
+//! daemon that dies loses no event. The file contains all input, including passwords. For that reason the audit log contains only its
+//! digest.
 
 #![expect(clippy::disallowed_methods, reason = "recordings, which no run sees")]
 
@@ -23,26 +23,26 @@ use cast::Encoder;
 
 pub use cast::{Entry, Header};
 
-/// Why an event was not recorded.
+/// Reason why an event was not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// It would be longer than it may.
+    /// The recording would become longer than its limit.
     #[error("the recording is full")]
     Full,
-    /// Its run may keep no more on the host.
+    /// The run has used up its space on the host.
     #[error("the run has used up what it may keep on the host (limits.output_mib)")]
     NoRoom,
-    /// The disk.
+    /// The disk failed.
     #[error("the recording cannot be written")]
     Io(#[from] io::Error),
 }
 
-/// A finished recording, for the audit log.
+/// Digest of a finished recording, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {
-    /// SHA-256 of the file, lower-case hex.
+    /// SHA-256 of the file in lower-case hex.
     pub sha256: String,
-    /// Its size.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
@@ -55,13 +55,13 @@ pub struct Recording {
     hash: Sha256,
     bytes: u64,
     limit: u64,
-    /// The run's. What the file has taken is not given back: it stays when the recording is over.
+    /// Account of the run. The file's bytes are not given back, because the file remains after the recording ends.
     allowance: Arc<Allowance>,
     began: Instant,
 }
 
 impl Recording {
-    /// Begins the recording at `path`, of at most `limit` bytes, which are the run's. There must be none yet.
+    /// Begins the recording at `path`, of at most `limit` bytes from the run's account. The file must not exist yet.
     pub fn begin(
         path: &Path,
         header: &Header<'_>,
@@ -91,7 +91,7 @@ impl Recording {
         }
     }
 
-    /// Removes the recording of something that did not begin. Blocks on the disk.
+    /// Removes the recording of a session that did not begin. Blocks on the disk.
     pub fn discard(self) {
         match std::fs::remove_file(&self.path) {
             Ok(()) => self.allowance.give_back(cost(self.bytes)),
@@ -99,17 +99,17 @@ impl Recording {
         }
     }
 
-    /// Adds what happens now.
+    /// Adds an event that happens now.
     pub fn add(&mut self, entry: &Entry) -> Result<(), RecordingError> {
         let line = self.encoder.line(self.age(), entry);
         self.append(&line)
     }
 
-    /// Ends the recording and makes it durable.
+    /// Ends the recording and syncs it to the disk.
     pub fn finish(mut self) -> Result<Digest, RecordingError> {
         let rest = self.encoder.finish(self.age());
         match self.append(&rest) {
-            // Then it ends with whole characters.
+            // If the rest does not fit, the recording ends with its last whole character.
             Ok(()) | Err(RecordingError::Full | RecordingError::NoRoom) => {}
             Err(error) => return Err(error),
         }
@@ -130,7 +130,7 @@ impl Recording {
             return Err(RecordingError::NoRoom);
         }
         if let Err(error) = self.file.write_all(line.as_bytes()) {
-            // Half a line is none.
+            // A partial line is removed.
             let _ = self.file.set_len(self.bytes);
             self.allowance.give_back(more);
             return Err(error.into());
@@ -141,7 +141,7 @@ impl Recording {
     }
 }
 
-/// A recording as async code uses it. An operation on it must be awaited to its end.
+/// Async access to a recording. Each operation must be awaited to its end.
 #[derive(Debug)]
 pub struct Recorder(Option<Recording>);
 
@@ -150,7 +150,7 @@ impl Recorder {
         Self(Some(recording))
     }
 
-    /// Adds what happens now: it may happen when this has succeeded.
+    /// Adds an event that happens now. The caller may let it take effect after this has succeeded.
     pub async fn add(&mut self, entry: Entry) -> Result<(), RecordingError> {
         let mut recording = self.0.take().ok_or_else(lost)?;
         let done = tokio::task::spawn_blocking(move || {
@@ -162,14 +162,14 @@ impl Recorder {
         result
     }
 
-    /// Removes the recording of something that did not begin.
+    /// Removes the recording of a session that did not begin.
     pub async fn discard(self) {
         if let Some(recording) = self.0 {
             let _ = tokio::task::spawn_blocking(move || recording.discard()).await;
         }
     }
 
-    /// Ends it.
+    /// Ends the recording.
     pub async fn finish(mut self) -> Result<Digest, RecordingError> {
         let recording = self.0.take().ok_or_else(lost)?;
         tokio::task::spawn_blocking(move || recording.finish()).await.map_err(|_| lost())?
@@ -180,7 +180,7 @@ fn lost() -> RecordingError {
     io::Error::other("its writer is gone").into()
 }
 
-/// What the recordings of a run take on the disk, bytes. Blocks on it.
+/// Returns the bytes that the recordings of a run take on the disk. Blocks on it.
 pub fn taken_by(directory: &Path) -> io::Result<u64> {
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -189,7 +189,7 @@ pub fn taken_by(directory: &Path) -> io::Result<u64> {
     entries.map(|entry| Ok(cost(entry?.metadata()?.len()))).sum()
 }
 
-/// The digest of a recording that was left by a daemon that died; `None` when there is none to read.
+/// Returns the digest of a recording that a dead daemon left, or `None` if there is none that can be read.
 pub fn digest_of(path: &Path) -> Option<Digest> {
     let mut file = File::open(path).ok()?;
     let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 64 * 1024]);

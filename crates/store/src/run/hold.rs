@@ -1,4 +1,4 @@
-//! What keeps a run paused.
+//! The reasons for which a run is paused.
 
 use containers::Group;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use wire::v1;
 
 use crate::time::Timestamp;
 
-/// Why a run is paused.
+/// Reason why a run is paused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hold {
@@ -17,11 +17,11 @@ pub enum Hold {
     Alert(String),
 }
 
-/// A hold, as the run's record has it.
+/// A hold in the run's record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     pub hold: Hold,
-    /// Who asked for it; `None`: the daemon itself.
+    /// Principal that asked for it, or `None` for the daemon itself.
     pub by: Option<String>,
     pub since: Timestamp,
 }
@@ -35,7 +35,9 @@ impl Hold {
         }
     }
 
-    /// Whether these commands stand still for it. What was approved goes on while a reviewer is asked about something else.
+    /// Returns true if commands of this group are frozen by it.
+    ///
+    /// An approved command runs on while a reviewer decides about another call.
     pub fn stills(&self, group: Group) -> bool {
         match self {
             Self::Operator | Self::Alert(_) => true,
@@ -43,7 +45,7 @@ impl Hold {
         }
     }
 
-    /// Whether it lets nothing go on at all.
+    /// Returns true if it freezes every group.
     pub fn is_total(&self) -> bool {
         Group::ALL.into_iter().all(|group| self.stills(group))
     }
@@ -66,7 +68,7 @@ impl Held {
         }
     }
 
-    /// For the audit log.
+    /// Returns the hold in the format of the audit log.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "kind": self.hold.kind().as_str_name(), "cause_id": self.hold.cause(), "principal": self.by,

@@ -1,7 +1,7 @@
-//! By what a later daemon knows a run again that outlived its own.
+//! Data by which a later daemon recognises a run that outlived the one before.
 //!
-//! Paths are no proof: what is at a path can be another directory by then. What was mounted is known by device and inode,
-//! which nothing else can have while the container holds it.
+//! Paths prove nothing, because a path may name another directory by then. Mounted directories are identified by device and inode, which no
+//! other directory can have while the container holds them.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -12,31 +12,31 @@ use serde::{Deserialize, Serialize};
 
 use super::Owner;
 
-/// What a run was launched with, as far as the rest of its record does not say it.
+/// Facts of a run's launch that the rest of its record does not contain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchFingerprint {
-    /// When the container's first process started, in the engine's words.
+    /// Start time of the container's first process, as the engine writes it.
     pub container_started: String,
-    /// The guest's binary on the host: a later release has another one.
+    /// Path of the guest's binary on the host. A later release has a different one.
     pub guest: PathBuf,
-    /// The workspace's owner, as the host lane has to be.
+    /// Owner of the workspace, under whose ids the host lane has to run.
     pub owner: Owner,
-    /// That owner appears as the run's user already.
+    /// True if that owner appears as the run's user through the mount.
     pub is_mapped: bool,
     pub workspace: Place,
     pub state: Place,
     pub private: Place,
     pub pkg: Option<Place>,
-    /// Not there: the run was launched by a release that kept its log in `/state`.
+    /// `None` if the run was launched by a release that kept its log in `/state`.
     #[serde(default)]
     pub log: Option<Place>,
-    /// The writable root, of a run that has one.
+    /// Writable root, if the run has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<Place>,
-    /// What a warm container was made as, before it was this run's: its slots and its label have this name.
+    /// Id under which a warm container was made, before it was this run's. Its slots and its label have this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm: Option<RunId>,
-    /// The repository of a workspace that is a linked work tree, if git operations use it.
+    /// Repository of a workspace that is a linked work tree, if git operations use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linked: Option<Linked>,
 }
@@ -46,24 +46,24 @@ pub struct LaunchFingerprint {
 pub struct Linked {
     pub path: PathBuf,
     pub repository: Place,
-    /// The name that the work tree has there, and the directory of this name.
+    /// Name of the work tree in the repository, and the directory of this name.
     pub work_tree: String,
     pub own: Place,
 }
 
 impl LaunchFingerprint {
-    /// What the container of `run` was made as.
+    /// Returns the id under which the container of `run` was made.
     pub fn made_as(&self, run: RunId) -> RunId {
         self.warm.unwrap_or(run)
     }
 }
 
-/// A directory, for as long as it is there.
+/// Identity of a directory while it exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     device: u64,
     inode: u64,
-    /// Its owner on disk.
+    /// Owner of the directory on disk.
     uid: u32,
 }
 
@@ -73,7 +73,7 @@ impl Place {
         Ok(Self { device: stat.st_dev, inode: stat.st_ino, uid: stat.st_uid })
     }
 
-    /// The same directory, whoever it belongs to.
+    /// Returns true if both are the same directory, even if its owner has changed.
     pub fn is(self, other: Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }

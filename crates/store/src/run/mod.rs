@@ -1,4 +1,4 @@
-//! A run as it is kept and shown.
+//! A run as it is stored and shown.
 
 mod hold;
 mod launch_fingerprint;
@@ -19,7 +19,7 @@ pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
 
 use crate::time::Timestamp;
 
-/// Where a run is in its life.
+/// Phase of a run's life.
 ///
 /// ```text
 ///                PAUSED ────┐
@@ -35,13 +35,13 @@ pub enum State {
     /// Its container is being made.
     Creating,
     Ready,
-    /// Its commands stand still, see `freeze.rs`.
+    /// Its commands are frozen; see `freeze.rs`.
     Paused,
     /// It is being ended.
     Stopping,
-    /// It has ended as asked.
+    /// It has ended as requested.
     Stopped,
-    /// It ended by itself.
+    /// It has ended by itself.
     Failed,
 }
 
@@ -50,7 +50,7 @@ impl State {
         matches!(self, Self::Stopped | Self::Failed)
     }
 
-    /// As the API names it.
+    /// Returns the name in the API.
     pub fn as_str(self) -> &'static str {
         self.to_wire().as_str_name()
     }
@@ -72,28 +72,28 @@ impl State {
 pub enum Workspace {
     /// An existing directory, used in place.
     Bind {
-        /// As it was asked for.
+        /// Path as requested.
         path: PathBuf,
     },
-    /// A directory of the daemon's, empty at first.
+    /// A directory of the daemon, empty at first.
     Managed,
-    /// A clone of a local repository, in a directory of the daemon's.
+    /// A clone of a local repository, in a directory of the daemon.
     Clone {
-        /// As it was asked for.
+        /// Path as requested.
         repository: PathBuf,
-        /// Branch, tag or commit; `None`: HEAD.
+        /// Branch, tag or commit, or `None` for HEAD.
         revision: Option<String>,
     },
-    /// A directory of the daemon's that an earlier run has left.
+    /// A directory of the daemon that an earlier run left.
     Kept { workspace: RunId },
-    /// An existing directory under a layer that takes the changes.
+    /// An existing directory under a layer that receives the changes.
     Overlay {
-        /// As it was asked for.
+        /// Path as requested.
         path: PathBuf,
     },
 }
 
-/// The owner of a workspace's files.
+/// Owner of a workspace's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub uid: u32,
@@ -103,17 +103,17 @@ pub struct Owner {
 /// A managed or cloned workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Of the run that it was made for, and its own.
+    /// Id of the run for which it was made, and of the workspace itself.
     pub id: RunId,
-    /// Of the run that it was made for.
+    /// Principal of the run for which it was made.
     pub principal: String,
     pub created_at: Timestamp,
-    /// What it was when it was made.
+    /// Kind of the workspace when it was made.
     pub workspace: Workspace,
 }
 
 impl Kept {
-    /// What the run of this record gets, if the daemon makes something for it.
+    /// Returns the workspace of this run if the daemon makes one for it.
     pub fn of(record: &Record) -> Option<Self> {
         let made = matches!(record.spec.workspace, Workspace::Managed | Workspace::Clone { .. });
         made.then(|| Self {
@@ -128,21 +128,21 @@ impl Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     pub changes: Changes,
-    /// When it was made, by the clock of the file system: seconds since 1970, and nanoseconds.
+    /// Time at which it was made, by the clock of the file system: seconds since 1970, and nanoseconds.
     pub since: (i64, u32),
-    /// Inode of the directory beneath: what is at its path later may be another one.
+    /// Inode of the directory beneath. A different directory may be at its path later.
     pub inode: u64,
     pub owner: Owner,
-    /// An accept was begun, so that some of the changes may have been applied.
+    /// True if an accept was begun, so that some of the changes may have been applied.
     pub begun: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Changes {
-    /// They are in the overlay's layer.
+    /// The changes are in the overlay's layer.
     Pending,
-    /// In the directory beneath.
+    /// The changes are in the directory beneath.
     Accepted,
     Discarded,
 }
@@ -164,34 +164,34 @@ pub struct Limits {
     pub pids: u32,
     pub file_size_bytes: u64,
     pub open_files: u32,
-    /// Of what the daemon keeps for the run on its disk. 0 in records of daemons that had no such limits.
+    /// Limit on the disk space that the daemon uses for the run, in bytes. 0 in records of daemons without such limits.
     #[serde(default)]
     pub disk_bytes: u64,
     #[serde(default)]
     pub disk_files: u64,
-    /// Most bytes that are kept of its processes, sessions and terminals. 0 in records of daemons that had no such limit.
+    /// Limit on stored output of its processes, sessions and terminals, in bytes. 0 in records of daemons without such a limit.
     #[serde(default)]
     pub output_bytes: u64,
 }
 
 impl Limits {
-    /// What the daemon may keep for the run on its disk.
+    /// Returns the limit on the disk space that the daemon uses for the run.
     pub fn disk(&self) -> Amount {
         match (self.disk_bytes, self.disk_files) {
-            // Made before there were such limits: the strict ones.
+            // The record is from a daemon without such limits: the strict ones apply.
             (0, _) | (_, 0) => Amount { bytes: 1 << 30, files: 50_000 },
             (bytes, files) => Amount { bytes, files },
         }
     }
 
-    /// What the daemon may keep of its processes, sessions and terminals.
+    /// Returns the limit on stored output of its processes, sessions and terminals, in bytes.
     pub fn output(&self) -> u64 {
-        // Made before there was such a limit: that of a profile that does not say.
+        // The record is from a daemon without such a limit: a profile's default applies.
         if self.output_bytes == 0 { ContainerLimits::OUTPUT_MIB << 20 } else { self.output_bytes }
     }
 }
 
-/// What was asked for when the run was made, within what the host can give. Never changed afterwards.
+/// The settings requested when the run was made, reduced to what the host can give. They never change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     pub profile: String,
@@ -205,24 +205,24 @@ pub struct Spec {
     pub idle_timeout: Option<Duration>,
     pub labels: BTreeMap<String, String>,
     pub principal: String,
-    /// Of the token that was made with it, when one was.
+    /// Hash of the token that was made with the run, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenHash>,
     /// Environment variables of all its commands.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Names of those whose values the store has sealed.
+    /// Names of the variables whose values the store has sealed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_env: Vec<String>,
-    /// It ends when nobody has renewed it for so long.
+    /// Time after which the run ends unless its lease is renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Duration>,
-    /// Directories of the container that are to be there and the run's own.
+    /// Directories of the container that must exist and belong to the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writable_paths: Vec<String>,
 }
 
-/// Why a run ended that nobody stopped and that did not fail.
+/// Reason why a run ended by itself without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndCause {
@@ -232,7 +232,7 @@ pub enum EndCause {
 }
 
 impl EndCause {
-    /// As the audit log names it.
+    /// Returns the name in the audit log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ttl => "ttl",
@@ -260,19 +260,19 @@ pub struct Record {
     pub ready_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub started: Option<Started>,
-    /// Daemons that the run has outlived.
+    /// Number of daemons that the run has outlived.
     #[serde(default)]
     pub restarts: u32,
-    /// When this daemon took it over from the one before; `None`: it made it.
+    /// Time at which this daemon took the run over, or `None` if it made the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted_at: Option<Timestamp>,
-    /// What keeps it paused, oldest first.
+    /// Holds that keep it paused, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<Held>,
-    /// The `ttl` that it was given since.
+    /// The `ttl` that was set later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extended: Option<Duration>,
-    /// Of the token that was made for it since.
+    /// Hash of the token that was made for it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued: Option<TokenHash>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -289,28 +289,28 @@ pub struct Started {
     pub workspace_path: PathBuf,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
-    /// Absent in records of daemons whose runs ended with them.
+    /// `None` in records of daemons whose runs ended with them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<LaunchFingerprint>,
 }
 
-/// How the files of the workspace's owner look to the container.
+/// Mechanism by which the container gets access to the files of the workspace's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ownership {
     /// An idmapped mount shows them as uid 1001's.
     Idmapped,
-    /// The file system cannot: the container runs under the owner's uid.
+    /// The file system cannot be idmapped, so the container runs under the owner's uid.
     OwnerUid,
 }
 
 impl Record {
-    /// Whether `principal` may look at the run.
+    /// Returns true if `principal` may see the run.
     pub fn is_seen_by(&self, principal: &Principal) -> bool {
         principal.may_see_run(self.id, &self.spec.profile, &self.spec.principal)
     }
 
-    /// A run that is about to be made.
+    /// Makes the record of a new run.
     pub fn new(id: RunId, spec: Spec) -> Self {
         Self {
             id,
@@ -330,12 +330,12 @@ impl Record {
         }
     }
 
-    /// How old it may become, counted from READY.
+    /// Returns the maximum age of the run, counted from READY.
     pub fn ttl(&self) -> Option<Duration> {
         self.extended.or(self.spec.ttl)
     }
 
-    /// Of the token that opens the run now, if one does.
+    /// Returns the hash of the token that now gives access to the run, if there is one.
     pub fn token(&self) -> Option<&TokenHash> {
         self.issued.as_ref().or(self.spec.token.as_ref())
     }
@@ -350,7 +350,7 @@ impl Record {
         }
     }
 
-    /// What the audit log says of the run's state.
+    /// Returns the audit log's event about the run's state.
     pub fn event(&self, details: serde_json::Value) -> Event {
         let event = Event::new(Kind::RunState).run(self.id.to_string()).details(details);
         match &self.started {
@@ -359,13 +359,15 @@ impl Record {
         }
     }
 
-    /// What its container was made as; `None` before it was launched, or by a daemon that kept too little.
+    /// Returns the id under which its container was made.
+    ///
+    /// `None` before it was launched, or if an earlier daemon recorded too little.
     pub fn made_as(&self) -> Option<RunId> {
         let fingerprint = self.started.as_ref()?.fingerprint.as_ref()?;
         Some(fingerprint.made_as(self.id))
     }
 
-    /// Whether its container was there before anybody asked for the run.
+    /// Returns whether its container was made before the run was requested.
     pub fn start_kind(&self) -> v1::run::StartKind {
         match (self.ready_at, self.made_as()) {
             (None, _) => v1::run::StartKind::Unspecified,
@@ -374,12 +376,12 @@ impl Record {
         }
     }
 
-    /// The layer of an overlay that was launched.
+    /// Returns the layer of a launched overlay.
     pub fn layer(&self) -> Option<Layer> {
         self.started.as_ref().and_then(|started| started.layer)
     }
 
-    /// Whether the daemon still keeps changes of the run's overlay.
+    /// Returns true if the daemon still keeps changes of the run's overlay.
     pub fn has_pending_changes(&self) -> bool {
         self.layer().is_some_and(|layer| layer.changes == Changes::Pending)
     }
@@ -429,9 +431,9 @@ impl Record {
                 .map_or(v1::run::Changes::Unspecified, |layer| layer.changes.to_wire())
                 .into(),
             holds: self.holds.iter().map(Held::to_wire).collect(),
-            // Known to the daemon that counts it.
+            // Only the daemon's measurement knows it; the caller adds it.
             disk: None,
-            // As long as all variables of a run may be, so not in lists and streams.
+            // Left out of lists and streams, because the variables can be large.
             env: BTreeMap::new(),
             secret_env: spec.secret_env.clone(),
             lease: spec.lease.map(wire::duration),

@@ -1,10 +1,10 @@
-//! Where the spool's files are: `RUN/CALL.stdout.sealed` and `RUN/CALL.stderr.sealed`, 0600 in directories of 0700.
+//! The spool's files: `RUN/CALL.stdout.sealed` and `RUN/CALL.stderr.sealed`, 0600 in directories of 0700.
 //!
-//! A file has as many bytes as are kept of the stream, each under the keystream of its place ([`StreamKey`]): it can be
-//! read from any offset, and a grep or a copy has nothing to read. What it does not do is prove that nobody has changed
-//! a byte: who could is root on this host, who has the key as well.
+//! A file has one byte for each stored byte of the stream, encrypted with the keystream at its offset ([`StreamKey`]). So it can be read
+//! from any offset, and a grep or a copy finds no plain text. It does not protect against changes: only root of this host could change a
+//! byte, and root has the key as well.
 //!
-//! Everything here blocks on the disk.
+//! All functions here block on the disk.
 
 #![expect(clippy::disallowed_methods, reason = "the spool, which no run sees")]
 
@@ -18,26 +18,26 @@ use seal::StreamKey;
 
 use super::ledger::Key;
 
-/// Ends of the files' names, by the stream's index.
+/// Suffixes of the files' names, by the stream's index.
 pub(super) const END: [&str; 2] = ["stdout", "stderr"];
-/// What follows: a former release wrote files without it, as they were.
+/// Last suffix. An earlier release wrote plain files without it.
 const SEALED: &str = "sealed";
-/// Free inodes that are left to others where some bytes are.
+/// Number of free inodes that are left to other programs.
 const FREE_FILES: u64 = 1_024;
 
 #[derive(Debug)]
 pub(super) struct Files {
     root: PathBuf,
-    /// Bytes of the file system that are left to others.
+    /// Free bytes of the file system that are left to other programs.
     min_free: u64,
     key: StreamKey,
 }
 
-/// What a stream has from some byte on.
+/// Bytes of a stream from an offset on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     pub data: Vec<u8>,
-    /// Bytes of the stream that are kept.
+    /// Number of bytes of the stream that are stored.
     pub kept: u64,
 }
 
@@ -46,7 +46,7 @@ impl Files {
         Self { root, min_free, key }
     }
 
-    /// Makes a stream's file, which must not be there yet.
+    /// Makes a stream's file, which must not exist yet.
     pub(super) fn create(&self, key: Key, stream: usize) -> io::Result<File> {
         let path = self.path(key, stream);
         let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -54,7 +54,7 @@ impl Files {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 match DirBuilder::new().mode(0o700).create(self.run(key.run)) {
                     Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-                    // Another call of the run may have made it meanwhile.
+                    // Another call of the run may have made the directory meanwhile.
                     _ => create(),
                 }
             }
@@ -62,7 +62,7 @@ impl Files {
         }
     }
 
-    /// What a stream has from `offset` on, `most` bytes of it. Of one that has no file, nothing.
+    /// Reads at most `most` bytes of a stream from `offset` on. Returns no bytes if it has no file.
     pub(super) fn read(&self, key: Key, stream: usize, offset: u64, most: usize) -> io::Result<Piece> {
         let opened =
             OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(self.path(key, stream));
@@ -95,12 +95,12 @@ impl Files {
         gone(std::fs::remove_file(self.path(key, stream)))
     }
 
-    /// Removes what a run has. Nobody but the daemon has ever written there.
+    /// Removes the directory of a run. Only the daemon has ever written there.
     pub(super) fn remove_run(&self, run: RunId) -> io::Result<()> {
         gone(std::fs::remove_dir_all(self.run(run)))
     }
 
-    /// The runs that have something. What is named otherwise is not the spool's, such as `lost+found`.
+    /// Returns the runs that have a directory. Entries with other names, such as `lost+found`, do not belong to the spool.
     pub(super) fn runs(&self) -> io::Result<Vec<RunId>> {
         let mut runs = Vec::new();
         for entry in std::fs::read_dir(&self.root)? {
@@ -109,27 +109,27 @@ impl Files {
         Ok(runs)
     }
 
-    /// What a run has: call, stream, bytes.
+    /// Returns call, stream and size of a run's files.
     pub(super) fn of_run(&self, run: RunId) -> io::Result<Vec<(CallId, usize, u64)>> {
         let mut streams = Vec::new();
         for entry in std::fs::read_dir(self.run(run))? {
             let entry = entry?;
             match entry.file_name().to_str().and_then(parse) {
                 Some((call, stream)) => streams.push((call, stream, entry.metadata()?.len())),
-                // Nobody but the daemon has ever written there: what a former release has left lies open.
+                // Only the daemon has ever written there: this is a plain file of an earlier release.
                 None => std::fs::remove_file(entry.path())?,
             }
         }
         Ok(streams)
     }
 
-    /// Bytes that others would lack of what they are to have, after `bytes` more here.
+    /// Returns the bytes that would be missing from the space for other programs after `bytes` more here.
     pub(super) fn shortage(&self, bytes: u64) -> io::Result<u64> {
         if self.min_free == 0 {
             return Ok(0);
         }
         let system = rustix::fs::statvfs(&self.root)?;
-        // A file system without a limit of inodes says that it has none.
+        // A file system without a limit on inodes reports 0 of them.
         if system.f_files > 0 && system.f_favail < FREE_FILES {
             return Ok(1);
         }
@@ -137,8 +137,9 @@ impl Files {
         Ok(self.min_free.saturating_add(bytes).saturating_sub(free))
     }
 
-    /// Appends `data`, which stands at `offset` of the stream, as far as it goes: how far, and why not further. No place
-    /// is ever written twice with other bytes: who is told of an error writes no more.
+    /// Writes `data` at `offset` of the stream. Returns the bytes written, and the error that ended the write.
+    ///
+    /// An offset must never be written twice with different bytes. So a caller must stop writing after an error.
     pub(super) fn write(
         &self,
         key: Key,
@@ -181,7 +182,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Writes all of `data` at `offset`, as far as it goes: how far, and why not further.
+/// Writes `data` at `offset`. Returns the bytes written, and the error that ended the write.
 fn write(file: &File, data: &[u8], offset: u64) -> (u64, io::Result<()>) {
     let mut written = 0;
     while written < data.len() {

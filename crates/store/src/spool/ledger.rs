@@ -1,27 +1,27 @@
-//! How much is kept of which call, and what goes first when there is no room. Pure: the files are the spool's business.
+//! Account of the stored bytes of each call, and of the calls to evict first. It is pure: the spool handles the files.
 
 use std::collections::BTreeMap;
 
 use identity::{CallId, RunId};
 
-/// Disks give out space in blocks of this size, bytes.
+/// Block size in which disks allocate space, in bytes.
 const BLOCK: u64 = 4 * 1024;
-/// What a file counts at least, bytes: its name and its inode cost something as well, and so does its entry here.
+/// Smallest cost of a file in bytes. Its name, its inode and its entry here take space as well.
 pub(super) const LEAST: u64 = 16 * 1024;
 
 /// The files of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
-    /// First, so that the order is that of time.
+    /// The first field, so that keys sort by time.
     pub(super) call: CallId,
     pub(super) run: RunId,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Of standard output and standard error, bytes.
+    /// Bytes of standard output and standard error.
     lengths: [u64; 2],
-    /// It gets no more, and may be removed.
+    /// True if the call is over, so its files may be removed.
     finished: bool,
 }
 
@@ -35,29 +35,31 @@ fn cost(length: u64) -> u64 {
     if length == 0 { 0 } else { length.div_ceil(BLOCK).saturating_mul(BLOCK).max(LEAST) }
 }
 
-/// What is kept of all calls.
+/// Account of all calls.
 #[derive(Debug)]
 pub(super) struct Ledger {
     most: u64,
     used: u64,
-    /// Ids of calls sort by time: the oldest is the first.
+    /// The oldest call is the first, because ids of calls sort by time.
     calls: BTreeMap<Key, Kept>,
 }
 
 impl Ledger {
-    /// For `most` bytes in all.
+    /// Makes an account with a limit of `most` bytes.
     pub(super) fn new(most: u64) -> Self {
         Self { most, used: 0, calls: BTreeMap::new() }
     }
 
-    /// Enters what a former daemon has kept of a call that is over.
+    /// Adds a stream that an earlier daemon stored of a finished call.
     pub(super) fn enter(&mut self, key: Key, stream: usize, length: u64) {
         self.set(key, stream, length);
         self.finish(key);
     }
 
-    /// Takes room for `bytes` more of a stream: how many there is room for, and the finished calls that have to go for
-    /// it, which are forgotten already.
+    /// Reserves room for `bytes` more of a stream.
+    ///
+    /// Returns the bytes that fit, and the finished calls whose files have to be removed for it. The ledger has already forgotten these
+    /// calls.
     pub(super) fn reserve(&mut self, key: Key, stream: usize, bytes: u64) -> (u64, Vec<Key>) {
         let length = self.calls.get(&key).map_or(0, |kept| kept.lengths[stream]);
         let more = |bytes: u64| cost(length.saturating_add(bytes)) - cost(length);
@@ -76,21 +78,21 @@ impl Ledger {
         (granted, gone)
     }
 
-    /// A stream has so many bytes after all.
+    /// Sets the length of a stream to the bytes that were written.
     pub(super) fn settle(&mut self, key: Key, stream: usize, length: u64) {
         if self.calls.contains_key(&key) {
             self.set(key, stream, length);
         }
     }
 
-    /// The call gets no more.
+    /// Marks the call as finished.
     pub(super) fn finish(&mut self, key: Key) {
         if let Some(kept) = self.calls.get_mut(&key) {
             kept.finished = true;
         }
     }
 
-    /// Forgets the oldest call that is over, whose files have to go: it, and the bytes that it cost.
+    /// Forgets the oldest finished call, whose files the caller has to remove. Returns the call and its cost in bytes.
     pub(super) fn evict(&mut self) -> Option<(Key, u64)> {
         let (oldest, kept) = self.calls.iter().find(|(_, kept)| kept.finished)?;
         let gone = (*oldest, kept.cost());
@@ -98,12 +100,12 @@ impl Ledger {
         Some(gone)
     }
 
-    /// Bytes that would be free if all calls that are over were forgotten.
+    /// Returns the bytes that forgetting all finished calls would free.
     pub(super) fn evictable(&self) -> u64 {
         self.calls.values().filter(|kept| kept.finished).map(Kept::cost).sum()
     }
 
-    /// Forgets the oldest call that is over, while there is more than there may be.
+    /// Forgets the oldest finished call if the account is over its limit.
     pub(super) fn shrink(&mut self) -> Option<Key> {
         if self.used > self.most { self.evict().map(|(oldest, _)| oldest) } else { None }
     }

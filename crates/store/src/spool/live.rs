@@ -1,7 +1,7 @@
-//! What a command writes and the spool does not keep, straight to those who follow the call.
+//! Passes output that the spool does not store directly to the followers of a call.
 //!
-//! A follower reads the spool as far as it goes and then what comes here, without a gap. There is little room: a command whose
-//! output is not kept waits for its readers as it does for the reader of a pipe, but not for one that takes nothing any more.
+//! A follower reads the spool to its end, and then the pieces from here, without a gap. The queue is short. A command whose output is not
+//! stored waits for its followers, as it would for the reader of a pipe. It does not wait for a follower that no longer reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-/// Pieces that wait for one follower.
+/// Pieces that are queued for one follower.
 const PIECES: usize = 8;
 
-/// A piece of output that is not kept.
+/// A piece of output that is not stored.
 #[derive(Debug, Clone)]
 pub struct Unkept {
-    /// Which stream, as in pairs of both.
+    /// Index of the stream, as in [`super::index`].
     pub at: usize,
-    /// Where in its stream it begins.
+    /// Offset of the piece in its stream.
     pub offset: u64,
     pub data: Bytes,
 }
@@ -30,23 +30,23 @@ pub struct Live {
 }
 
 impl Live {
-    /// The next piece, if there is one now.
+    /// Returns the next piece if there is one now.
     pub fn try_next(&mut self) -> Option<Unkept> {
         self.pieces.try_recv().ok()
     }
 
-    /// The next piece; nothing when there will be none any more.
+    /// Returns the next piece, or `None` after the last.
     pub async fn next(&mut self) -> Option<Unkept> {
         self.pieces.recv().await
     }
 
-    /// The follower's client has taken something: it is slow, perhaps, and there.
+    /// Records that the follower's client has read something. It may be slow, but it is there.
     pub fn has_taken(&self) {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// The other end of one.
+/// Sending end of a [`Live`].
 #[derive(Debug, Clone)]
 struct Follower {
     pieces: mpsc::Sender<Unkept>,
@@ -54,7 +54,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Whether it took the piece before it took nothing at all for as long as `patience`.
+    /// Sends the piece. Returns false if the follower has read nothing for `patience`.
     async fn take(&self, piece: &Unkept, patience: Duration) -> bool {
         let room = self.pieces.reserve();
         tokio::pin!(room);
@@ -79,7 +79,7 @@ impl Follower {
     }
 }
 
-/// Those who follow one call.
+/// All followers of one call.
 #[derive(Debug, Default)]
 pub(super) struct Followers(Mutex<Vec<Follower>>);
 
@@ -91,7 +91,7 @@ impl Followers {
         Live { pieces, taken }
     }
 
-    /// Host workers a piece to all of them. One that takes nothing any more gets no further piece, and lacks what it did not get.
+    /// Sends a piece to all followers. One that no longer reads is removed, and misses this and all later pieces.
     pub(super) async fn host_worker_on(&self, piece: &Unkept, patience: Duration) {
         let followers = self.all().clone();
         for follower in followers {

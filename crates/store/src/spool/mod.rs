@@ -1,4 +1,4 @@
-//! The whole output of commands, kept on the host, outside of the container.
+//! The whole output of commands, stored on the host, outside of the container.
 //!
 //! ```text
 //! worker ─► Output (one a call) ─► ledger: is there room? ─► state_dir/spool/RUN/CALL.*.sealed
@@ -7,14 +7,14 @@
 //!                                  removed             CallStream, GetCall by offset
 //! ```
 //!
-//! What is kept of a stream is always its beginning, without a gap: once a piece was not kept, nothing behind it is.
-//! How much that is, the file's length says, also after a restart; nothing is synced, so that a loss of power may cost
-//! the end of it. A disk that is full, fails or does not answer costs what it would have kept, never a call, and those who follow a
-//! call get what it writes all the same (`live.rs`). It is the whole output, secrets and all, as commands wrote it, and so it lies sealed: root's alone, readable through the API by
-//! whoever may use the call.
+//! The stored part of a stream is always its beginning, without a gap: after one piece was not stored, no later one is. The file's length
+//! is the number of stored bytes, also after a restart. Files are not synced, so a power failure may lose the end. A disk that is full,
+//! fails or does not answer costs stored output and never a call. Followers of a call get its output anyway (`live.rs`).
 //!
-//! All work on the disk happens where blocking is allowed, by few threads at a time, so that a disk that hangs does not
-//! take those of others.
+//! The spool contains the output as commands wrote it, including secrets. So it is sealed and accessible only to root. Clients that may use
+//! the call can read it through the API.
+//!
+//! All disk access uses a few blocking threads at a time. So a hanging disk does not use up the threads of other work.
 
 mod files;
 mod ledger;
@@ -47,40 +47,41 @@ use files::Files;
 use ledger::{Key, LEAST, Ledger};
 use trouble::{NotKept, Trouble};
 
-/// Threads that write at the same time.
+/// Number of threads that write at the same time.
 const WRITERS: usize = 16;
-/// Between looks at whether there is room.
+/// Interval between two checks for space.
 const TICK: Duration = Duration::from_secs(2);
-/// Until a disk that failed is trusted again.
+/// Time until a disk that failed is used again.
 const QUIET: Duration = Duration::from_secs(60);
-/// Threads that read at the same time.
+/// Number of threads that read at the same time.
 const READERS: usize = 16;
 
-/// How much may be kept.
+/// Limits of the spool.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Bytes that the whole spool may take.
     pub max_total: u64,
-    /// Bytes that stay free of the file system that the spool is on; 0 to fill it.
+    /// Bytes that stay free on the spool's file system, or 0 to fill it.
     pub min_free: u64,
 }
 
-/// All that is kept.
+/// The stored output of all calls.
 pub struct Spool {
     files: Files,
     ledger: Mutex<Ledger>,
     writers: Arc<Semaphore>,
     readers: Arc<Semaphore>,
     trouble: Trouble,
-    /// Why nothing is kept at the moment.
+    /// Reason why no output is stored at the moment.
     off: Mutex<Option<String>>,
-    /// When its disk failed last.
+    /// Time at which its disk last failed.
     failed: Mutex<Option<Instant>>,
 }
 
 impl Spool {
-    /// Opens the spool of a former daemon, or an empty one. What belongs to none of these runs and calls is removed.
-    /// Blocks on the disk.
+    /// Opens the spool of an earlier daemon, or an empty one. Blocks on the disk.
+    ///
+    /// Files that belong to none of these runs and calls are removed.
     pub fn open(
         directory: PathBuf,
         bounds: Bounds,
@@ -110,7 +111,7 @@ impl Spool {
             failed: Mutex::default(),
         };
         loop {
-            // In a statement of its own: the lock is not held while files are removed.
+            // A separate statement, so that the lock is not held while files are removed.
             let gone = spool.ledger().shrink();
             match gone {
                 Some(oldest) => spool.remove(oldest),
@@ -121,7 +122,7 @@ impl Spool {
         Ok(Arc::new(spool))
     }
 
-    /// Looks again and again whether anything can be kept, and has a change of that put on record.
+    /// Checks repeatedly whether output can be stored, and records changes of that.
     pub async fn watch<F: Future<Output = ()>>(
         self: Arc<Self>,
         record: impl Fn(Event) -> F,
@@ -146,7 +147,7 @@ impl Spool {
         }
     }
 
-    /// Whether there is room for anything. Blocks on the disk.
+    /// Checks whether there is any room. Blocks on the disk.
     fn look(&self) {
         match self.files.shortage(LEAST) {
             Ok(short) if short > self.ledger().evictable() => self.is_off(&NotKept::Scarce),
@@ -156,7 +157,7 @@ impl Spool {
     }
 
     fn is_off(&self, why: &NotKept) {
-        // One call that has written too much, or in the wrong order, says nothing of the next.
+        // One call that has written too much, or in the wrong order, does not affect the next.
         if matches!(why, NotKept::Full | NotKept::Gap) {
             return;
         }
@@ -183,12 +184,12 @@ impl Spool {
         }
     }
 
-    /// Where a call's output goes. Costs nothing on disk before the first byte.
+    /// Returns the destination of a call's output. It takes no disk space before the first byte.
     pub fn output(self: &Arc<Self>, run: RunId, call: CallId) -> Output {
         Output::new(self.clone(), Key { call, run })
     }
 
-    /// What a stream has from `offset` on, at most `most` bytes of it: nothing when nothing is kept (any more).
+    /// Reads at most `most` bytes of a stream from `offset` on. Returns no bytes if none are stored, or no longer.
     pub async fn read(
         self: &Arc<Self>,
         run: RunId,
@@ -220,7 +221,7 @@ impl Spool {
         }
     }
 
-    /// Takes room for `bytes` more of a stream that has `length`: how many there is room for, never none.
+    /// Reserves room for `bytes` more of a stream that has `length`. Returns the bytes that fit, at least one.
     fn make_room(&self, key: Key, stream: usize, length: u64, bytes: u64) -> Result<u64, NotKept> {
         let (granted, gone) = self.ledger().reserve(key, stream, bytes);
         for oldest in gone {
@@ -233,13 +234,13 @@ impl Spool {
         Ok(granted)
     }
 
-    /// Leaves others on the same file system what they are to have: the audit log may be among them.
+    /// Keeps the configured space free for other programs on the same file system, which may include the audit log.
     fn spare(&self, bytes: u64) -> Result<(), NotKept> {
         let mut short = self.files.shortage(bytes)?;
         if short == 0 {
             return Ok(());
         }
-        // Some file systems give room back much later: no more goes than would do if they did not.
+        // Some file systems free space much later. So the loop only removes as much as would suffice on others.
         while short > 0 {
             let gone = self.ledger().evict();
             let Some((oldest, freed)) = gone else { break };
@@ -269,7 +270,7 @@ impl Spool {
     }
 }
 
-/// Enters what a former daemon has kept of a run's calls.
+/// Adds the files that an earlier daemon stored of a run's calls.
 fn enter(files: &Files, ledger: &mut Ledger, run: RunId, calls: &HashSet<CallId>) -> io::Result<()> {
     for (call, stream, length) in files.of_run(run)? {
         let key = Key { call, run };
@@ -282,7 +283,7 @@ fn enter(files: &Files, ledger: &mut Ledger, run: RunId, calls: &HashSet<CallId>
     Ok(())
 }
 
-/// Where a stream stands in pairs of both.
+/// Returns the index of a stream in arrays of both.
 pub fn index(stream: OutputStream) -> usize {
     match stream {
         OutputStream::Stdout => 0,

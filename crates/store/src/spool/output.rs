@@ -1,4 +1,4 @@
-//! One call's output on its way to the disk, and the news of it for those who follow. What does not get there goes to them.
+//! One call's output on its way to the disk, with notifications for followers, who also get the pieces that are not stored.
 
 use std::fs::File;
 use std::pin::Pin;
@@ -15,23 +15,23 @@ use super::live::{Followers, Live, Unkept};
 use super::trouble::NotKept;
 use super::{Spool, files, index};
 
-/// For the disk to take one piece. A command is held back meanwhile.
+/// Time that the disk has to store one piece. The command waits meanwhile.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where a call's output goes. Cheap to clone.
+/// Destination of a call's output. Cheap to clone.
 #[derive(Clone)]
 pub struct Output(Arc<Inner>);
 
 struct Inner {
     spool: Arc<Spool>,
     key: Key,
-    /// Held by whoever writes until the write is over, even when nobody waits for it any more.
+    /// Locked by a writer until its write is over, even if no task waits for the write by then.
     open: Arc<Mutex<[Option<File>; 2]>>,
-    /// Bytes of each stream that are kept.
+    /// Stored bytes of each stream.
     kept: watch::Sender<[u64; 2]>,
-    /// Nothing more of the stream is kept.
+    /// True if the rest of the stream is not stored.
     stopped: [AtomicBool; 2],
-    /// Those who get what is not kept.
+    /// Followers, which get the pieces that are not stored.
     followers: Followers,
 }
 
@@ -47,17 +47,17 @@ impl Output {
         }))
     }
 
-    /// Bytes of standard output and standard error that are kept.
+    /// Returns the stored bytes of standard output and standard error.
     pub fn kept(&self) -> [u64; 2] {
         *self.0.kept.borrow()
     }
 
-    /// The same as it grows, and from here on what is not kept.
+    /// Returns a receiver of the stored lengths, and from now on the pieces that are not stored.
     pub fn follow(&self) -> (watch::Receiver<[u64; 2]>, Live) {
         (self.0.kept.subscribe(), self.0.followers.add())
     }
 
-    /// The call is over: nothing is added any more.
+    /// Ends the output. No piece is added after this.
     pub async fn finish(&self) {
         let inner = &self.0;
         for stopped in &inner.stopped {
@@ -73,7 +73,7 @@ impl Output {
         inner.followers.end();
     }
 
-    /// Keeps a piece as far as that goes, and hands on what is not kept.
+    /// Stores a piece as far as possible, and passes it to the followers if a part was not stored.
     async fn put(&self, stream: OutputStream, offset: u64, data: Bytes) {
         let (inner, at) = (&self.0, index(stream));
         if !inner.stopped[at].load(Ordering::Acquire) {
@@ -108,7 +108,7 @@ impl Output {
 }
 
 impl Inner {
-    /// Blocks on the disk.
+    /// Stores a piece. Blocks on the disk.
     fn append(&self, open: &mut Option<File>, at: usize, offset: u64, data: &[u8]) -> Result<(), NotKept> {
         let key = self.key;
         let length = self.kept.borrow()[at];
@@ -131,7 +131,7 @@ impl Inner {
         if whole.len() < data.len() { Err(NotKept::Full) } else { Ok(()) }
     }
 
-    /// Leaves no empty file: a disk without room has none for names, either.
+    /// Removes an empty file, because a disk without space has none for file names, either.
     fn close(&self, open: &mut Option<File>, at: usize) {
         if open.take().is_some() && self.kept.borrow()[at] == 0 {
             let _ = self.spool.files.remove_stream(self.key, at);

@@ -1,5 +1,6 @@
-//! Why output is not kept, and the one line of the log that says so: commands decide how much they write, not how much
-//! of the log.
+//! Reasons why output is not stored, and a rate-limited log line about it.
+//!
+//! Commands decide how much they write, and must not decide how much is logged.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -9,10 +10,10 @@ use refusal::chain;
 
 use super::ledger::Key;
 
-/// The wait between two log lines.
+/// Interval between two log lines.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Why a piece of output is not kept.
+/// Reason why a piece of output is not stored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotKept {
     #[error("spool.max_total is reached, and nothing that is finished is left to remove")]
@@ -35,12 +36,12 @@ pub(super) struct Trouble(Mutex<Said>);
 #[derive(Debug, Default)]
 struct Said {
     last: Option<Instant>,
-    /// Calls that were not mentioned since.
+    /// Calls that were not mentioned since the last line.
     silent: u64,
 }
 
 impl Trouble {
-    /// A call's output is not kept any further.
+    /// Logs that the rest of a call's output is not stored.
     pub(super) fn report(&self, key: Key, stream: &str, why: &NotKept) {
         if let Some(silent) = self.turn(Instant::now()) {
             tracing::warn!(
@@ -50,7 +51,7 @@ impl Trouble {
         }
     }
 
-    /// Whether it is time for another line: how many were left out since the last.
+    /// Returns the number of reports left out since the last line, or `None` if it is too early for another line.
     fn turn(&self, now: Instant) -> Option<u64> {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if said.last.is_some_and(|last| now.duration_since(last) < QUIET) {
