@@ -1,24 +1,24 @@
-//! Work that must come to its end, whoever stays to see it.
+//! Runs work to its end, even if its caller leaves.
 //!
-//! A task of its own would do, and each costs two turns of the scheduler, on another processor when there is one that
-//! idles. So whoever waits drives the work, and only when that one goes away does the work get a task.
+//! A separate task would do this as well, but costs two turns of the scheduler, on another processor if one is idle. So the caller drives
+//! the work, and only if the caller leaves does the work get a task.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 
-/// A future that goes on by itself when it is dropped, in the runtime in which it was made.
+/// A future that continues in a task when it is dropped, in the runtime in which it was made.
 ///
-/// It must not panic: whoever polls it gets that panic.
+/// It must not panic, because its caller would get the panic.
 pub struct DetachOnDrop<T: Send + 'static> {
-    /// Absent once it is over, or has a task.
+    /// `None` once it is over or has a task.
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     runtime: Handle,
 }
 
 impl<T: Send + 'static> DetachOnDrop<T> {
-    /// Nothing of it is done before somebody waits, or leaves.
+    /// Makes the future. It does no work before it is polled or dropped.
     ///
     /// # Panics
     /// Outside of a runtime.

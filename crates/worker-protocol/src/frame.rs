@@ -1,19 +1,19 @@
 //! Frames: a 4-byte big-endian length, then one protobuf message of that many bytes.
 //!
-//! Trust boundary: whatever a worker sends is hostile. The length is checked before anything is allocated, and a frame
-//! that does not decode ends the stream: there is no resynchronising.
+//! Trust boundary: all data from a worker is hostile. The length is checked before memory is allocated, and a frame that does not decode
+//! ends the stream. There is no resynchronisation.
 
 use prost::Message;
 use thiserror::Error;
 
-/// Largest frame in either direction, bytes.
+/// Largest frame in either direction, in bytes.
 pub const MAX_FRAME: usize = ops::transport::MESSAGE;
 
 const LENGTH: usize = 4;
-/// Bytes read at once, at least and at most. An idle connection keeps room for the least, which a read of 4 KiB fits in.
+/// Smallest and largest number of bytes that are read at once. An idle connection keeps room for the smallest, enough for a read of 4 KiB.
 const READ: (usize, usize) = (8 * 1024, 64 * 1024);
 
-/// A stream that cannot be believed any longer.
+/// Error after which a stream can no longer be trusted.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum FrameError {
     #[error("a frame of {0} bytes is over the limit of {MAX_FRAME} bytes")]
@@ -34,7 +34,7 @@ pub fn encode<M: Message>(message: &M) -> Result<Vec<u8>, FrameError> {
     Ok(frame)
 }
 
-/// Bytes as they arrive, cut into frames. Holds at most one incomplete frame plus one read.
+/// Buffer that splits received bytes into frames. It holds at most one incomplete frame plus one read.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
@@ -46,12 +46,12 @@ impl FrameBuffer {
         Self::default()
     }
 
-    /// Appends what was read.
+    /// Appends received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.tail().extend_from_slice(bytes);
     }
 
-    /// Where what is read next is appended, with room for it: much if the frame under way says that much is to come.
+    /// Returns the buffer to which the next read appends, with room for it. The room depends on the announced length of the current frame.
     pub fn room(&mut self) -> &mut Vec<u8> {
         let tail = self.tail();
         let announced = tail.first_chunk::<LENGTH>().map_or(0, |prefix| u32::from_be_bytes(*prefix) as usize);
@@ -61,7 +61,7 @@ impl FrameBuffer {
     }
 
     fn tail(&mut self) -> &mut Vec<u8> {
-        // Frames that were handed out are dropped here, once a read, instead of once a frame.
+        // Frames that were handed out are dropped here, once for each read instead of once for each frame.
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
@@ -69,14 +69,14 @@ impl FrameBuffer {
         &mut self.bytes
     }
 
-    /// Gives memory back that large frames took, unless one is under way.
+    /// Frees the memory of large frames, unless a frame is incomplete.
     pub fn rest(&mut self) {
         if self.is_empty() {
             *self = Self::default();
         }
     }
 
-    /// The next complete message, `None` when more bytes are needed.
+    /// Returns the next complete message, or `None` if more bytes are needed.
     pub fn pop<M: Message + Default>(&mut self) -> Result<Option<M>, FrameError> {
         let pending = &self.bytes[self.start..];
         let Some((prefix, rest)) = pending.split_first_chunk::<LENGTH>() else { return Ok(None) };
@@ -90,7 +90,7 @@ impl FrameBuffer {
         Ok(Some(message))
     }
 
-    /// Whether bytes of an incomplete frame are left: at the end of a stream, a cut frame.
+    /// Returns true if no bytes of an incomplete frame are left. Otherwise the end of the stream would cut a frame.
     pub fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }

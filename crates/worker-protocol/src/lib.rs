@@ -11,5 +11,5 @@ pub mod keeper;
 pub mod relay;
 pub mod terminal;
 
-/// Version of the protocol; both sides must say the same in their Hello.
+/// Version of the protocol. Both sides must state the same one in their Hello.
 pub const PROTOCOL: u32 = 2;

@@ -1,17 +1,17 @@
-//! How a guest and its relay find each other, where the streams of the engine can be opened by what runs beside the guest.
+//! Connects a guest and its relay, for kernels where processes beside the guest could open the engine's streams.
 //!
 //! ```text
 //!  daemon ─ engine's exec, a user of its own ─► relay ◄─ socket, guest's secret ─ guest ◄─ engine's exec ─ daemon
 //! ```
 //!
-//! The daemon gives both the same key as the first bytes of their standard input. The relay listens under the key's name
-//! and lets in who says the key's secret, once. Then it passes bytes on, and the guest has nothing open but a socket.
+//! The daemon gives both the same key as the first bytes of their standard input. The relay listens under the key's name and accepts one
+//! client that sends the key's secret. Then it passes bytes on, and the guest has only a socket open.
 
-/// Bytes of the name, an abstract one, under which the relay listens.
+/// Bytes of the abstract name under which the relay listens.
 pub const NAME: usize = 16;
 /// Bytes of the secret.
 pub const SECRET: usize = 32;
-/// What the relay writes when it listens.
+/// Byte that the relay writes when it listens.
 pub const LISTENS: u8 = b'L';
 
 /// The first bytes that relay and guest read.
@@ -21,17 +21,17 @@ pub struct Key([u8; NAME + SECRET]);
 impl Key {
     pub const LENGTH: usize = NAME + SECRET;
 
-    /// From random bytes.
+    /// Makes a key from random bytes.
     pub fn new(bytes: [u8; Self::LENGTH]) -> Self {
         Self(bytes)
     }
 
-    /// As it is written.
+    /// Returns the key as it is written.
     pub fn bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
     }
 
-    /// The name, in letters and digits: gVisor takes one that ends in a slash for a directory.
+    /// Returns the name in letters and digits, because gVisor takes a name that ends in a slash for a directory.
     pub fn name(&self) -> String {
         self.0[..NAME].iter().fold(String::from("cofferdam-"), |name, byte| format!("{name}{byte:02x}"))
     }

@@ -1,4 +1,4 @@
-//! What both ends must agree upon about terminals: sizes, signals, and how much input may be under way.
+//! Terminal sizes, signals and input limits that both ends share.
 
 use wire::worker::v1;
 
@@ -6,10 +6,10 @@ use wire::worker::v1;
 pub const MAX_INPUT: usize = 16 * 1024;
 /// Most bytes of input that the worker has not taken yet.
 pub const MAX_UNTAKEN: usize = 64 * 1024;
-/// Most rows, and most columns.
+/// Largest number of rows, and of columns.
 const MAX_SIDE: u32 = 10_000;
 
-/// A terminal's size in characters, 1 to 10,000 each.
+/// A terminal's size in characters, 1 to 10,000 in each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalSize {
     rows: u16,
@@ -21,21 +21,21 @@ pub struct TerminalSize {
 #[repr(u8)]
 pub enum TerminalSignal {
     Hup = 1,
-    /// SIGINT: as Ctrl-C does.
+    /// SIGINT, as Ctrl-C sends it.
     Int = 2,
-    /// SIGQUIT: as Ctrl-\ does.
+    /// SIGQUIT, as Ctrl-\ sends it.
     Quit = 3,
     Kill = 9,
     Term = 15,
     Cont = 18,
-    /// SIGTSTP: as Ctrl-Z does.
+    /// SIGTSTP, as Ctrl-Z sends it.
     Tstp = 20,
-    /// SIGWINCH: look at the size again.
+    /// SIGWINCH: the size has changed.
     Winch = 28,
 }
 
 impl TerminalSize {
-    /// `None` when a side is 0 or more than 10,000.
+    /// Makes a size. `None` if a side is 0 or more than 10,000.
     pub fn new(rows: u32, columns: u32) -> Option<Self> {
         let side = |side: u32| (1..=MAX_SIDE).contains(&side).then(|| u16::try_from(side).ok()).flatten();
         Some(Self { rows: side(rows)?, columns: side(columns)? })
@@ -60,12 +60,12 @@ impl TerminalSignal {
     const ALL: [Self; 8] =
         [Self::Hup, Self::Int, Self::Quit, Self::Kill, Self::Term, Self::Cont, Self::Tstp, Self::Winch];
 
-    /// Its number on Linux.
+    /// Returns its number on Linux.
     pub fn number(self) -> u32 {
         self as u32
     }
 
-    /// The one of that number, if it may be sent.
+    /// Returns the signal with this number, if it may be sent.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|signal| signal.number() == number)
     }

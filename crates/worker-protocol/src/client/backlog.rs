@@ -1,7 +1,7 @@
-//! Output that came and waits for its sink. The reader puts it in and never waits; the feeder takes it out.
+//! Queue of received output that waits for its sink. The reader adds to it without waiting, and the feeder takes from it.
 //!
-//! Its bytes are bounded by the call's window. Its pieces are bounded here: a worker that sends single bytes, of both
-//! streams in turn, makes them longer and not more.
+//! The call's window limits its bytes. The number of pieces is limited here: if a worker sends single bytes of both streams in turn, pieces
+//! become longer and not more.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 
 use crate::client::OutputStream;
 
-/// Most bytes that are handed out at once. A piece that is shorter may grow.
+/// Most bytes that are handed out at once. A shorter piece may grow.
 const PIECE: usize = 64 * 1024;
-/// Pieces that may wait, while the order between the two streams is kept.
+/// Number of waiting pieces up to which the order between the two streams is kept.
 const PIECES: usize = 64;
 
 /// Bytes of one stream.
@@ -42,7 +42,7 @@ pub(super) struct Backlog {
 #[derive(Debug, Default)]
 struct Queue {
     pieces: VecDeque<Waiting>,
-    /// No more comes, or is kept.
+    /// True if no further output comes or is kept.
     closed: bool,
 }
 
@@ -66,19 +66,19 @@ impl Backlog {
         self.news.notify_one();
     }
 
-    /// No more comes. What waits can still be taken.
+    /// Ends the input of the queue. Waiting pieces can still be taken.
     pub(super) fn close(&self) {
         self.queue.lock().closed = true;
         self.news.notify_one();
     }
 
-    /// Nobody takes any more: forgets what waits, and what comes.
+    /// Drops the waiting pieces, and all that come later, because the feeder has ended.
     pub(super) fn discard(&self) {
         *self.queue.lock() = Queue { pieces: VecDeque::new(), closed: true };
         self.news.notify_one();
     }
 
-    /// Waits for the next piece; `None` when there is none and no more comes.
+    /// Waits for the next piece. `None` if the queue is empty and closed.
     pub(super) async fn next(&self) -> Option<Piece> {
         loop {
             {

@@ -1,16 +1,16 @@
-//! Parses what a consent is bound to. The worker is hostile: its paths must parse, and everything is limited.
+//! Parses the data to which a consent is bound. The worker is hostile: its paths must parse, and all sizes are limited.
 
 use ops::{Bound, FileState};
 use wire::v1;
 use wire::worker::v1 as worker;
 
-/// Files that a call can name.
+/// Limit on the files that a call can name.
 const FILES: usize = 4_096;
-/// Remarks that a bound can have, and the bytes of each.
+/// Limit on the remarks of one message, and on the bytes of each.
 const REMARKS: usize = 64;
 const REMARK: usize = 1_024;
 
-/// `None`: no worker of ours sends that.
+/// Parses the message. `None` if none of our workers would send it.
 pub(super) fn bound_from_wire(bound: worker::Bound) -> Option<Bound> {
     let worker::Bound { digest, since_ns: since, files, remarks } = bound;
     let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,8 +1,8 @@
-//! A direct channel to a worker: a Unix stream socket of its making, one hop instead of the engine's five.
+//! A direct channel to a worker: a Unix stream socket that the worker made. It has one hop instead of the engine's five.
 //!
-//! Trust boundary: the worker keeps its end, and may keep a copy of ours as well. So nothing is assumed of the open file
-//! that both share: every call says itself that it must not block, and descriptors that are sent along are never taken
-//! (`recv` without control data drops them).
+//! Trust boundary: the worker keeps its end, and may keep a copy of the daemon's end as well. Both share the open file, so its flags cannot
+//! be relied on. Every call states itself that it must not block. Descriptors that the worker sends along are never accepted (`recv`
+//! without control data drops them).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,22 +15,22 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketType, rec
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
-/// Our end. Must be made inside a runtime.
+/// The daemon's end. It must be made inside a runtime.
 #[derive(Debug)]
 pub struct Channel(Arc<UnixStream>);
 
-/// What the worker says.
+/// Reading half of the channel.
 pub(super) struct Incoming(Arc<UnixStream>);
 
-/// What is said to it. Dropping it hangs up.
+/// Writing half of the channel. Dropping it closes the channel.
 pub(super) struct Outgoing(Arc<UnixStream>);
 
-/// The same, for who sends what can be sent at once. It hangs up nothing.
+/// Writing half for frames that can be sent at once. Dropping it does not close the channel.
 #[derive(Debug)]
 pub(super) struct Now(Arc<UnixStream>);
 
 impl Now {
-    /// Sends as much as is taken without waiting: how many bytes.
+    /// Sends as many bytes as the socket takes without waiting, and returns their number.
     pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         send_now(&self.0, bytes)
     }
@@ -42,7 +42,7 @@ fn send_now(socket: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
 }
 
 impl Channel {
-    /// Takes the descriptor, if it is a connected Unix stream socket.
+    /// Wraps the descriptor if it is a connected Unix stream socket.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let stream = socket_domain(&fd)? == AddressFamily::UNIX
             && socket_type(&fd)? == SocketType::STREAM
@@ -62,7 +62,7 @@ impl Channel {
 }
 
 impl Outgoing {
-    /// A second way in, for frames that nothing waits before.
+    /// Returns a second writing half, for frames before which no other frame waits.
     pub(super) fn now(&self) -> Now {
         Now(Arc::clone(&self.0))
     }
@@ -81,7 +81,7 @@ impl AsyncRead for Incoming {
             let received = self.0.try_io(Interest::READABLE, || {
                 let (_, count) = recv(&*self.0, &mut *space, RecvFlags::DONTWAIT)?;
                 if (1..space.len()).contains(&count) {
-                    // That was all: the runtime is told so without asking the kernel once more, as it does by itself.
+                    // The socket is empty now. Telling the runtime so saves a call of the kernel.
                     last = Some(count);
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
@@ -120,14 +120,14 @@ impl AsyncWrite for Outgoing {
     }
 }
 
-/// Nothing was there after all, or a signal came: wait again.
+/// Returns true if the socket was not ready after all, or if a signal came. The caller waits again.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        // Both ways, whoever else holds a copy: the worker ends, and the reader here sees the end.
+        // Both directions, even if others hold a copy: the worker ends, and the reader here sees the end.
         let _ = shutdown(&*self.0, Shutdown::Both);
     }
 }

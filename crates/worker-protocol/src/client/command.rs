@@ -1,4 +1,4 @@
-//! What a worker may say about one command, and what is kept of its output.
+//! Checks the frames that a worker sends about one command, and keeps the beginning and end of its output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,34 +20,34 @@ pub(super) struct Command {
     stage: Stage,
     stdout: HeadTail,
     stderr: HeadTail,
-    /// Most bytes that may come.
+    /// Most bytes of output that may come.
     limit: u64,
     window: Window,
     backlog: Arc<Backlog>,
-    /// Only where there is a terminal to type at.
+    /// Input of the terminal, if there is one.
     input: Option<Input>,
-    /// What was found when it was ended, where we looked ourselves.
+    /// Evidence that the daemon itself found when it ended the command.
     evidence: Option<KillEvidence>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Placed; nothing heard yet.
+    /// Placed. No frame came yet.
     Begun,
-    /// Its process has been placed before, and runs as far as we know, unless another is announced.
+    /// Its process was placed before. It counts as running unless the worker announces another process.
     Prepared,
     Spawned,
-    /// It runs, as far as we know.
+    /// It runs, as far as the daemon knows.
     Running,
-    /// We are ending what it left.
+    /// The daemon is ending the processes that it left.
     Ended,
-    /// Nothing of it is left, or so we found.
+    /// The daemon has ended the processes that it left.
     Cleared,
-    /// It runs, and the worker ends it.
+    /// It runs without a placement, and the worker ends it.
     Unplaced,
 }
 
-/// Bytes on their way to a terminal.
+/// Bytes that were sent to a terminal.
 #[derive(Debug)]
 struct Input {
     untaken: usize,
@@ -55,8 +55,9 @@ struct Input {
 }
 
 impl Command {
-    /// One whose Start is about to be sent. `line` leads to its terminal, where it has one: then the output goes to the
-    /// sink alone, and nothing of it into the result.
+    /// Makes the state of a command whose Start is about to be sent.
+    ///
+    /// `line` leads to its terminal, if it has one. Then output goes only to the sink, and the result contains none of it.
     pub(super) fn new(bounds: &Bounds, placed: bool, backlog: Arc<Backlog>, line: Option<Arc<Line>>) -> Self {
         let kept = if line.is_some() { 0 } else { bounds.max_output_bytes };
         Self {
@@ -71,28 +72,28 @@ impl Command {
         }
     }
 
-    /// The same, for one whose process has been placed already.
+    /// Marks the command's process as placed already.
     pub(super) fn prepared(self) -> Self {
         Self { stage: Stage::Prepared, ..self }
     }
 
-    /// It has been placed and is about to be let run.
+    /// Records that the command was placed and is about to run.
     pub(super) fn release(&mut self) {
         self.stage = Stage::Running;
     }
 
-    /// Its processes have been ended, and the worker is about to be told.
+    /// Records that its processes were ended. The caller informs the worker next.
     pub(super) fn clear(&mut self, evidence: KillEvidence) {
         self.stage = Stage::Cleared;
         self.evidence = Some(evidence);
     }
 
-    /// More output may be sent.
+    /// Permits more output.
     pub(super) fn grant(&mut self, bytes: u64) {
         self.window.grant(bytes);
     }
 
-    /// Input is about to be sent, for which there was room.
+    /// Records input that is about to be sent. The caller has checked that there was room.
     pub(super) fn typed(&mut self, bytes: usize) {
         if let Some(input) = &mut self.input {
             input.untaken += bytes;
@@ -155,12 +156,12 @@ impl Command {
         Ok(())
     }
 
-    /// Whether it may have failed. Nothing of a command that ran may be hidden behind a failure.
+    /// Returns true if the command may end in a failure. A failure must not hide the effects of a command that ran.
     pub(super) fn may_fail(&self) -> bool {
         self.received() == 0 && !matches!(self.stage, Stage::Ended | Stage::Cleared)
     }
 
-    /// Whether it may end with this result now.
+    /// Returns true if the command may end with this result now.
     pub(super) fn may_end(&self, result: &ExecResult) -> bool {
         let ended = match self.stage {
             Stage::Prepared | Stage::Running | Stage::Cleared | Stage::Unplaced => true,
@@ -168,13 +169,13 @@ impl Command {
         };
         let said = (result.stdout_bytes, result.stderr_bytes);
         let had = (self.stdout.total(), self.stderr.total());
-        // More than came may have been written only where no more could be sent: at the limit, or without credit.
+        // The counts may exceed what came only if the worker could send no further output: at the limit, or without credit.
         let stopped = self.received() == self.limit || self.window.may_be_used_up();
         let counted = said == had || (stopped && said.0 >= had.0 && said.1 >= had.1);
         ended && counted && result.stdout.is_empty() && result.stderr.is_empty()
     }
 
-    /// Puts what was kept, and what was found, into its result.
+    /// Adds the kept output and the evidence to the result, and returns the usage.
     pub(super) fn complete(self, result: &mut ExecResult, took: Duration) -> Usage {
         if self.input.is_some() {
             (result.stdout_omitted_bytes, result.stderr_omitted_bytes) =
@@ -185,7 +186,7 @@ impl Command {
             (result.stdout, result.stdout_omitted_bytes) = (stdout.text, stdout.omitted);
             (result.stderr, result.stderr_omitted_bytes) = (stderr.text, stderr.omitted);
         }
-        // What we found ourselves, not what the worker repeats.
+        // The daemon's own evidence replaces what the worker repeats.
         if let Some(evidence) = self.evidence {
             result.kill = Some(evidence);
         }
@@ -194,7 +195,7 @@ impl Command {
             peak_memory_bytes: Some(result.peak_memory_bytes),
         };
         let usage = usage.bounded(took);
-        // What the record says is what the caller sees.
+        // The caller sees the same values as the record.
         result.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
         result.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
         usage

@@ -1,4 +1,4 @@
-//! What a worker may say about one download: its header, then bytes in their order, and in the end how many there were.
+//! Checks the frames of one download: a header, bytes in order, and at the end their number.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::client::command::MAX_CHUNK;
 use crate::client::window::Window;
 use crate::client::{DOWNLOAD_HEADER, OutputStream, Violation};
 
-/// Most bytes of an archive beside those of its files.
+/// Most bytes of an archive besides the content of its files.
 const FRAME_OF_ARCHIVE: u64 = 1 << 30;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Download {
         Self { received: 0, limit, window: Window::new(), backlog }
     }
 
-    /// More may be sent.
+    /// Permits more output.
     pub(super) fn grant(&mut self, bytes: u64) {
         self.window.grant(bytes);
     }
@@ -50,7 +50,7 @@ impl Download {
         Ok(())
     }
 
-    /// Whether it may end with this result: nothing is missing.
+    /// Returns true if the download may end with this result, because no byte is missing.
     pub(super) fn may_end(&self, result: &OpResult) -> bool {
         let sent = self.received.checked_sub(DOWNLOAD_HEADER as u64);
         matches!(result, OpResult::Read(read) if Some(read.sent_bytes) == sent && read.content.is_empty())

@@ -1,4 +1,4 @@
-//! One call from its Start to its end, whoever still waits for it.
+//! Drives one call from its Start to its end, even if its caller leaves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::client::{self, CallSpec, CloseReason, Finished, LaneError, OutputSink
 use crate::convert::bounds_to_wire;
 use crate::frame::encode;
 
-/// Calls that a worker may leave without an outcome before the stream is worth nothing.
+/// Number of calls that a worker may leave without an outcome before the stream is closed.
 const MAX_ABANDONED: usize = 16;
-/// A deadline further away is as good as none, and a clock could not reach it.
+/// Longest deadline. A later one has no practical effect, and the clock could not represent it.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A call that is about to be sent.
@@ -31,14 +31,14 @@ pub(super) struct Driver {
     start: Vec<u8>,
     events: mpsc::Receiver<Event>,
     placement: Option<Placed>,
-    /// Until it may take effect; `None` when that has been said, or need not be.
+    /// Permission to take effect, which is still awaited. `None` if it was given or is not needed.
     go: Option<client::Go>,
     cancel: CancellationToken,
-    /// When its outcome is not waited for any longer.
+    /// Time after which its outcome is no longer awaited.
     until: Instant,
-    /// Where the output goes of a command, or of a download.
+    /// Destination of the output of a command or of a download.
     output: Option<Output>,
-    /// Leads to its terminal, where it has one.
+    /// Line to its terminal, if it has one.
     line: Option<Arc<Line>>,
     /// Freed when the call is over.
     _slot: OwnedSemaphorePermit,
@@ -46,12 +46,12 @@ pub(super) struct Driver {
 
 pub(super) struct Request<'a> {
     pub(super) spec: CallSpec<'a>,
-    /// The terminal that its command gets, and the line to it.
+    /// Terminal of its command, and the line to it.
     pub(super) terminal: Option<(Terminal, &'a Arc<Line>)>,
     pub(super) placement: Option<Arc<dyn Placement>>,
-    /// A process for the command, which brings its own placement.
+    /// Process that waits for the command, with its own placement.
     pub(super) prepared: Option<Prepared>,
-    /// What its effect awaits.
+    /// Future that permits the call to take effect.
     pub(super) go: Option<client::Go>,
     pub(super) cancel: CancellationToken,
     pub(super) slot: OwnedSemaphorePermit,
@@ -62,14 +62,14 @@ struct Output {
     sink: Option<Arc<dyn OutputSink>>,
 }
 
-/// A placement, and what is owed to it.
+/// A placement, and whether its `finish` has still to be called.
 struct Placed {
     placement: Arc<dyn Placement>,
     unfinished: bool,
 }
 
 impl Driver {
-    /// Enters the call in the table.
+    /// Adds the call to the table.
     pub(super) fn new(shared: &Arc<Shared>, request: Request<'_>) -> Result<Self, LaneError> {
         let Request { spec, terminal, placement, prepared, go, cancel, slot } = request;
         let is_command = spec.operation.command_timeout().is_some();
@@ -104,7 +104,7 @@ impl Driver {
             line,
         };
         let events = shared.table(|table| table.begin(id, &beginning));
-        // With a process there is something to be finished, whatever becomes of the call.
+        // A prepared process has to be finished, whatever the call's result.
         let ready = prepared.map(|prepared| Placed { placement: prepared.used(), unfinished: true });
         let placement = ready.or_else(|| placement.map(|placement| Placed { placement, unfinished: false }));
         Ok(Self {
@@ -122,13 +122,13 @@ impl Driver {
         })
     }
 
-    /// As the worker knows it.
+    /// Returns the id by which the worker knows the call.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
     pub(super) async fn run(mut self) -> Result<Finished, LaneError> {
-        // The table may have been cleared before the call was entered.
+        // The table may have been cleared before the call was added.
         if self.shared.stop.is_cancelled() {
             return Err(self.shared.lost());
         }
@@ -149,8 +149,10 @@ impl Driver {
         ended
     }
 
-    /// How long the sink has for the rest. A session has no deadline that somebody waits for, and a call that failed
-    /// is not held up by output that may be worth little.
+    /// Returns the time until which the sink may take the rest of the output.
+    ///
+    /// A session's deadline is too late for that, because no client waits for it. A failed call must not wait for output that may be
+    /// worthless.
     fn patience(&self, ended: bool) -> Instant {
         if ended && self.line.is_none() {
             return self.until;
@@ -161,13 +163,13 @@ impl Driver {
     async fn drive(&mut self) -> Result<Finished, LaneError> {
         self.shared.send(std::mem::take(&mut self.start)).await?;
         if self.go.is_some() {
-            // The worker has it before anything else costs time.
+            // Lets the worker receive the Start before other work takes time.
             tokio::task::yield_now().await;
         }
         if let Some(line) = &self.line {
             line.begin();
         }
-        // Why the call was cancelled, once it was.
+        // Reason for the cancellation, once there was one.
         let mut cancelled = None;
         loop {
             let event = tokio::select! {
@@ -223,18 +225,18 @@ impl Driver {
         }
     }
 
-    /// Puts the command where it can be ended and lets it run. An error says why not.
+    /// Moves the command to where it can be ended and lets it run. An error contains the reason.
     async fn place(&mut self, pid: u32) -> Result<(), String> {
         let Some(placed) = &mut self.placement else { return Err("no placement".to_owned()) };
         placed.unfinished = true;
         timeout_at(self.until, placed.placement.place(pid)).await.map_err(|_| "not in time".to_owned())??;
         self.shared.table(|table| table.release(self.id));
-        // A stream that has closed meanwhile is found out by the next event.
+        // If the stream has closed meanwhile, the next event shows it.
         let _ = self.shared.say(self.id, Body::Go(Go { evidence: None })).await;
         Ok(())
     }
 
-    /// Ends what is left of the command, unless that has been done.
+    /// Ends the rest of the command, unless that has been done.
     async fn finish(&mut self, forced: bool) -> Option<KillEvidence> {
         let placed = self.placement.as_mut().filter(|placed| placed.unfinished)?;
         let evidence = placed.placement.finish(forced).await;
@@ -242,14 +244,14 @@ impl Driver {
         Some(evidence)
     }
 
-    /// Asks the worker to end the call, and gives it the grace to say what became of it.
+    /// Asks the worker to end the call, and waits for its outcome for the grace period at most.
     async fn cancel(&mut self, cancelled: &mut Option<LaneError>, why: LaneError) -> Result<(), LaneError> {
         *cancelled = Some(why);
         self.until = self.until.min(Instant::now() + self.shared.options.grace);
         self.shared.say(self.id, Body::Cancel(Cancel {})).await
     }
 
-    /// Nothing came in time.
+    /// Gives the call up because no outcome came in time.
     async fn abandon(&mut self, cancelled: Option<LaneError>) -> LaneError {
         if self.shared.table(|table| table.abandon(self.id)) > MAX_ABANDONED {
             self.shared.close(CloseReason::Unresponsive);
@@ -260,7 +262,7 @@ impl Driver {
     }
 }
 
-/// Whether it may take effect. Nothing comes of it where that is not awaited.
+/// Waits for the permission to take effect. Never returns if none is awaited.
 async fn allowed(go: &mut Option<client::Go>) -> bool {
     match go {
         Some(go) => go.await,

@@ -1,4 +1,4 @@
-//! How a stream, or a call on it, fails.
+//! Errors of a stream, and of a call on it.
 
 use std::io;
 
@@ -7,35 +7,35 @@ use thiserror::Error;
 use crate::PROTOCOL;
 use crate::frame::FrameError;
 
-/// A worker did not come up.
+/// Error while connecting to a worker.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// It said nothing in time.
+    /// It sent no frame in time.
     #[error("the worker did not say hello in time")]
     TimedOut,
     #[error("the worker closed its stream before its hello")]
     Closed,
     #[error("the worker's stream failed")]
     Io(#[from] io::Error),
-    /// What came is no frame: often the engine's own message in place of the worker.
+    /// The first bytes are no frame. Often they are the engine's own message in place of the worker's.
     #[error("the worker's first bytes are no frame")]
     Frame(#[from] FrameError),
-    /// A frame, but no hello.
+    /// A frame that is not a hello.
     #[error("the worker's first frame is not a hello")]
     NotHello,
     #[error("the worker speaks version {0} of the protocol, not {PROTOCOL}")]
     Version(u32),
-    /// An answer to somebody else's hello.
+    /// The answer belongs to another hello.
     #[error("the worker's hello does not answer this one")]
     Nonce,
     #[error("the kernel gave no random bytes")]
     Random(#[source] io::Error),
 }
 
-/// Why a stream is closed.
+/// Reason why a stream is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CloseReason {
-    /// We wanted it so.
+    /// The daemon closed it.
     #[error("shut down")]
     Shutdown,
     /// The worker is gone.
@@ -43,7 +43,7 @@ pub enum CloseReason {
     Eof,
     #[error("the worker's stream failed: {0}")]
     Io(io::ErrorKind),
-    /// The worker said what it must not say.
+    /// The worker sent a forbidden frame.
     #[error("the worker broke the protocol: {0}")]
     Protocol(#[from] Violation),
     /// It does not answer pings.
@@ -54,7 +54,7 @@ pub enum CloseReason {
     Unresponsive,
 }
 
-/// What a worker must not say.
+/// A frame that a worker must not send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Violation {
     /// Not a frame, or too long for one.
@@ -69,47 +69,47 @@ pub enum Violation {
     /// A hello after the first.
     #[error("a second hello")]
     Hello,
-    /// A pong that nobody asked for.
+    /// A pong without a ping.
     #[error("an unasked pong")]
     Pong,
     /// A frame for a call that is not in flight.
     #[error("a frame for a call that is not in flight")]
     UnknownCall,
-    /// A command announced where none is, twice, or with an impossible process id.
+    /// A command announced for another operation, twice, or with an impossible process id.
     #[error("a command announced wrongly")]
     Spawned,
-    /// An end announced where there is none, or twice.
+    /// An end announced for a command that does not run, or twice.
     #[error("an end announced wrongly")]
     Ended,
-    /// Output where there can be none, with a gap, too much at once or altogether.
+    /// Output that is not expected, has a gap, or is too much at once or in total.
     #[error("output that cannot be")]
     Output,
     /// More output than there was credit for.
     #[error("more output than it had credit for")]
     Window,
-    /// Input taken that was not sent, or where there is none.
+    /// Input reported as taken that was not sent, or for a command without input.
     #[error("input taken that was not sent")]
     Taken,
-    /// An outcome that is malformed, of another operation, too early, or with counts that are not true.
+    /// An outcome that is malformed, of another operation, too early, or with wrong counts.
     #[error("an outcome that cannot be")]
     Outcome,
 }
 
-/// A call without an outcome. What it did is not known, unless it says so.
+/// Error of a call without an outcome. Its effect is unknown, unless the variant says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LaneError {
     #[error("the worker was lost: {0}")]
     Lost(CloseReason),
-    /// No outcome by the deadline and the grace after it.
+    /// No outcome by the deadline and the grace period after it.
     #[error("the worker gave no outcome in time")]
     TimedOut,
-    /// Cancelled, and the worker did not say what became of it in time; or before it was sent at all.
+    /// Cancelled without an outcome in time, or before it was sent.
     #[error("the call was cancelled")]
     Cancelled,
-    /// As many terminals as there may be at once are open. Nothing was sent.
+    /// The maximum number of terminals is open. No frame was sent.
     #[error("too many terminals at once")]
     Busy,
-    /// The operation is larger than a frame. Nothing was sent.
+    /// The operation is larger than a frame. No frame was sent.
     #[error("the operation is too large to be sent")]
     TooLarge,
     /// The command could not be put into its cgroup. It was ended before its first instruction.

@@ -1,5 +1,6 @@
-//! From a call's backlog to its sink, and credit back to the worker: a task of its own, because a sink may be slow
-//! and the end of a command must not wait for it.
+//! Passes a call's output from its backlog to its sink, and gives the worker credit for it.
+//!
+//! This is a separate task, because a sink may be slow and the end of a command must not wait for it.
 
 use std::sync::Arc;
 
@@ -12,14 +13,14 @@ use crate::client::backlog::Backlog;
 use crate::client::shared::Shared;
 use crate::client::window::CREDIT;
 
-/// A feeder at work. Dropping it drops what its sink has not taken.
+/// A running feeder. Dropping it drops the output that its sink has not taken.
 pub(super) struct Feeder {
     backlog: Arc<Backlog>,
     task: AbortOnDropHandle<()>,
 }
 
 impl Feeder {
-    /// Begins to hand output over; without a sink it is counted as taken.
+    /// Starts to pass output on. Without a sink it counts as taken.
     pub(super) fn start(
         shared: Arc<Shared>,
         id: u64,
@@ -30,10 +31,10 @@ impl Feeder {
         Self { backlog, task: AbortOnDropHandle::new(task) }
     }
 
-    /// No more output comes: waits until everything is taken, at most until then.
+    /// Ends the input, and waits for the sink to take all output, at most until this time.
     pub(super) async fn finish(mut self, until: Instant) {
         self.backlog.close();
-        // A sink that panicked has taken what it will.
+        // A panic of the sink ends the feeder early.
         let _ = timeout_at(until, &mut self.task).await;
     }
 }
@@ -53,7 +54,7 @@ async fn feed(shared: Arc<Shared>, id: u64, backlog: Arc<Backlog>, sink: Option<
         }
         owed += length;
         if owed >= CREDIT && shared.table(|table| table.grant(id, owed)) {
-            // A stream that has closed takes no credit; what came on it is still handed over.
+            // A closed stream takes no credit. Output that was received before is still passed on.
             let _ = shared.say(id, Body::Credit(Credit { bytes: owed })).await;
             owed = 0;
         }

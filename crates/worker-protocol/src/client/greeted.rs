@@ -1,9 +1,8 @@
-//! A worker that has answered the hello, before its calls: the moment to go over to a direct channel.
+//! A worker that has answered the hello and has no calls yet. This is the time to switch to a direct channel.
 //!
-//! The stream over which the worker was started passes through the engine, several processes on the way. A worker on
-//! this host can offer a socket pair instead; who can take our end out of it (`pidfd_getfd(2)`) needs no path, no
-//! listener and no name that somebody else could use. The first stream stays open as a lifeline: either side sees by
-//! its end that the other is gone, and nothing else may come on it.
+//! The stream over which the worker was started passes through the engine and several of its processes. A worker on this host can offer a
+//! socket pair instead. The daemon takes one end with `pidfd_getfd(2)`, which needs no path, no listener and no name that another process
+//! could use. The first stream stays open as a lifeline: by its end each side notices that the other is gone. No other data may come on it.
 
 use std::time::Duration;
 
@@ -42,14 +41,14 @@ where
         self.peer
     }
 
-    /// Goes on over the same stream.
+    /// Continues on the same stream.
     pub fn serve(self) -> Client {
         let (shared, frames) = Shared::new(self.options, None);
         tasks::start(&shared, frames, self.output, self.input, self.buffer);
         Client::new(shared)
     }
 
-    /// Goes over to the channel that the worker offered, after another hello over that.
+    /// Switches to the channel that the worker offered, after another hello on it.
     pub async fn serve_directly(mut self, channel: Channel) -> Result<Client, ConnectError> {
         if !self.buffer.is_empty() {
             return Err(ConnectError::NotHello);

@@ -1,4 +1,4 @@
-//! The first frame of each direction.
+//! Exchanges the first frame of each direction.
 
 use ops::Environment;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -10,10 +10,10 @@ use crate::client::{ConnectError, Peer};
 use crate::frame::{FrameBuffer, encode};
 
 const NONCE: usize = 32;
-/// A hello is short: what is read at once before anything is believed.
+/// Bytes that are read at once before the worker is verified. A hello is short.
 const READ: usize = 1024;
 
-/// Says hello and checks the answer. What came after it stays in the buffer.
+/// Sends a hello and checks the answer. Bytes that came after it stay in the buffer.
 pub(super) async fn exchange(
     output: &mut (impl AsyncWrite + Unpin),
     input: &mut (impl AsyncRead + Unpin),

@@ -1,17 +1,17 @@
-//! The line from a keyboard to a terminal: when something may be sent on it, and how much.
+//! The line from a keyboard to a terminal. It controls when input may be sent on it, and how much.
 
 use tokio::sync::{Semaphore, SetOnce};
 
 use crate::terminal::MAX_UNTAKEN;
 
-/// Shared by the keyboard, who waits; the driver, who begins and ends it; and the table, who hears what was taken.
+/// Shared by the keyboard, which waits; the driver, which begins and ends it; and the table, which learns of taken input.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// Set when the Start was sent: a call is not known to the worker before.
+    /// Set when the Start was sent. The worker does not know the call before.
     begun: SetOnce<()>,
-    /// A permit for each byte that may be sent.
+    /// One permit for each byte that may be sent.
     pub(super) room: Semaphore,
-    /// It leads to a pipe: there is a standard error beside the output.
+    /// True if it leads to a pipe, so that there is a standard error besides the output.
     pub(super) pipes: bool,
 }
 
@@ -20,18 +20,18 @@ impl Line {
         Self { begun: SetOnce::new(), room: Semaphore::new(MAX_UNTAKEN), pipes }
     }
 
-    /// The worker knows the call by the time that it hears what is sent from now on.
+    /// Permits input, because the worker receives it after the Start of the call.
     pub(super) fn begin(&self) {
-        // Once a call.
+        // Called once for each call.
         let _ = self.begun.set(());
     }
 
-    /// Waits until something may be sent.
+    /// Waits until input may be sent.
     pub(super) async fn begun(&self) {
         self.begun.wait().await;
     }
 
-    /// There is nothing to type at any more: nobody waits for room.
+    /// Ends the line, so that no task waits for room.
     pub(super) fn end(&self) {
         self.room.close();
     }

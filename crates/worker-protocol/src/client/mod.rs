@@ -1,4 +1,4 @@
-//! The daemon's end of a worker's stream: many calls in flight, and nothing believed that was not checked.
+//! The daemon's end of a worker's stream: many calls in flight, and all frames checked.
 //!
 //! ```text
 //! call ──► driver ──► (queue, writer) ──► worker
@@ -6,12 +6,11 @@
 //!              └──────── table ◄── reader ◄─┘        heartbeat: ping, pong
 //! ```
 //!
-//! Trust boundary: a worker shares its uid with hostile code. The first frame that cannot come now closes the stream,
-//! and every call in flight is lost with it; what a worker may say at all, and when, is in [`table`]. The reader does
-//! bounded work a frame and never waits for a call, so one call cannot hold up another.
+//! Trust boundary: a worker shares its uid with hostile code. The first frame that is not permitted at its time closes the stream, and
+//! every call in flight is lost with it. [`table`] defines the permitted frames. The reader does bounded work for each frame and never
+//! waits for a call, so one call cannot hold up another.
 //!
-//! A call is driven by whoever waits for it, who may go away: the call is then cancelled and driven on by a task, its
-//! processes are ended, and only then is it over.
+//! The caller drives its call. If it leaves, the call is cancelled, and a task drives it on until its processes are ended.
 
 mod backlog;
 mod bound;
@@ -61,37 +60,37 @@ use crate::client::drive::{Driver, Request};
 use crate::client::shared::Shared;
 use crate::detach_on_drop::DetachOnDrop;
 
-/// After this a client that was shut down leaves its calls alone.
+/// Time for which a shutdown waits for its calls.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
-/// Processor time beyond what a call's own time allows: its process may have been made before it.
+/// Processor time beyond what a call's duration allows, because its process may have been made earlier.
 const SLACK: Duration = Duration::from_millis(100);
-/// No host has more memory, bytes: 2^50.
+/// Upper bound for the memory of any host, in bytes: 2^50.
 const MOST_MEMORY: u64 = 1 << 50;
 
 /// Bytes at the beginning of a download: the size of the file in 8 bytes and its permission bits in 4, both big-endian.
 pub const DOWNLOAD_HEADER: usize = 12;
 
-/// Says when a call may take effect, or that it may not.
+/// Future that returns true when a call may take effect, or false if it may not.
 pub type Go = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// How patient to be with a worker.
+/// Time limits and capacities of a worker's stream.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
-    /// Until its first frame.
+    /// Time until its first frame.
     pub hello_timeout: Duration,
     pub ping_interval: Duration,
-    /// Until the answer to one.
+    /// Time until the answer to a ping.
     pub ping_timeout: Duration,
-    /// Beyond a call's deadline, or after a cancellation, until its outcome. More than a worker's own grace.
+    /// Time for an outcome after a call's deadline or a cancellation. Longer than a worker's own grace period.
     pub grace: Duration,
-    /// Calls at once; more wait for a place.
+    /// Maximum number of concurrent calls. Further calls wait.
     pub max_calls: usize,
-    /// Terminals at once, beside the calls; more are refused.
+    /// Maximum number of open terminals, in addition to the calls. Further ones are refused.
     pub max_terminals: usize,
-    /// Commands on pipes that are written to at once, beside both; more are refused.
+    /// Maximum number of commands with piped input, in addition to both. Further ones are refused.
     pub max_piped: usize,
-    /// Variables of the run, for a guest.
+    /// Environment variables of the run, for a guest.
     pub environment: Environment,
 }
 
@@ -112,9 +111,9 @@ impl Default for ConnectOptions {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process id in its own namespace, as it says.
+    /// Process id in its own namespace, as the worker claims.
     pub pid: u32,
-    /// Number of its descriptor that would be our end of a direct channel, as it says; 0 when it offers none.
+    /// Number of its descriptor that is the daemon's end of a direct channel, as the worker claims. 0 if it offers none.
     pub channel: u32,
 }
 
@@ -122,20 +121,22 @@ pub struct Peer {
 pub struct CallSpec<'a> {
     pub operation: &'a Operation,
     pub bounds: &'a Bounds,
-    /// How long the worker has, from receipt.
+    /// Time that the worker has from the receipt of the call.
     pub deadline: Duration,
-    /// Only look: answer what would be done, and change nothing.
+    /// True for a preview: the worker returns what it would do, and changes nothing.
     pub preview: bool,
-    /// Gets all that a command writes, while it runs, or all of a download. Whatever becomes of it, the outcome has head and tail.
+    /// Sink for all output of a command while it runs, or for a download.
+    ///
+    /// Whatever the sink does, the outcome contains the beginning and the end of the output.
     pub output: Option<&'a Arc<dyn OutputSink>>,
 }
 
-/// A call that came to its end.
+/// A call that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
-    /// What the worker says; for a command with its output, head and tail.
+    /// Outcome from the worker. A command's contains the beginning and the end of its output.
     pub outcome: Outcome,
-    /// Of a preview: what a consent to the call is bound to.
+    /// For a preview, the data to which a consent to the call is bound.
     pub bound: Bound,
     pub usage: Usage,
     /// Bytes of the operation as sent.
@@ -144,22 +145,23 @@ pub struct Finished {
     pub bytes_out: u64,
 }
 
-/// Resources of a call, as its worker says, bounded by what can be; whoever placed a command may know better. `None` where
-/// nobody measured them, or where they are no one call's.
+/// Resources of a call, as its worker reports them, limited to possible values.
+///
+/// The code that placed a command may have better values. `None` if they were not measured, or do not belong to a single call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time, user and system, microseconds.
+    /// Processor time, user and system, in microseconds.
     pub cpu_time_us: Option<u64>,
-    /// Peak resident memory of its largest process, bytes.
+    /// Peak resident memory of its largest process, in bytes.
     pub peak_memory_bytes: Option<u64>,
 }
 
-/// As many as this process may use. Asking is dear: the standard library reads files of cgroups each time.
+/// Number of processors that this process may use. The query is expensive: the standard library reads files of cgroups each time.
 static PROCESSORS: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
 
 impl Usage {
-    /// At most what a call can have used that took so long: nothing that a worker claims breaks a sum of many.
+    /// Limits the values to what a call of this duration can have used. So a worker's false claim cannot spoil a sum of many.
     fn bounded(self, took: Duration) -> Self {
         let processors = *PROCESSORS;
         let most = took.saturating_mul(u32::try_from(processors).unwrap_or(u32::MAX)) + SLACK;
@@ -171,7 +173,7 @@ impl Usage {
     }
 }
 
-/// A worker's stream. Cheap to clone; when the last clone goes, the stream is closed.
+/// A worker's stream. Cheap to clone; dropping the last clone closes the stream.
 #[derive(Debug, Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -210,12 +212,12 @@ impl Client {
         Self { inner: Arc::new(Inner { shared, slots, terminals, piped, _stop: stop }) }
     }
 
-    /// Executes one operation. `placement` puts a command into its cgroup and ends what it leaves there; without one
-    /// the worker does what it can. After a cancellation the outcome is waited for all the same, for a while: it
-    /// says what became of the command. Dropping the future cancels the call.
+    /// Executes one operation.
     ///
-    /// When this returns a result, the sink has taken all output; one that takes none is left behind once deadline and
-    /// grace are over.
+    /// `placement` puts a command into its cgroup and ends what it leaves there. Without one the worker does what it can. After a
+    /// cancellation the outcome is still awaited for a while, because it contains the command's fate. Dropping the future cancels the call.
+    ///
+    /// When this returns a result, the sink has taken all output. A sink that takes none is abandoned after deadline and grace period.
     pub async fn call(
         &self,
         spec: CallSpec<'_>,
@@ -225,8 +227,9 @@ impl Client {
         self.start(spec, placement, None, None, cancel).await
     }
 
-    /// As [`Client::call`], for an operation of the host lane that takes effect only after `go`, and prepares what it can
-    /// meanwhile. Where that says no, the call is ended without an effect.
+    /// Executes an operation of the host lane that takes effect only after `go`, and prepares it meanwhile.
+    ///
+    /// If `go` returns false, the call ends without an effect. Otherwise like [`Client::call`].
     pub async fn call_after(
         &self,
         spec: CallSpec<'_>,
@@ -236,7 +239,7 @@ impl Client {
         self.start(spec, None, None, Some(go), cancel).await
     }
 
-    /// As [`Client::call`] for a command, whose process is there already.
+    /// Executes a command in a process that exists already. Otherwise like [`Client::call`].
     pub async fn call_prepared(
         &self,
         spec: CallSpec<'_>,
@@ -275,11 +278,11 @@ impl Client {
         DetachOnDrop::new(shared.drivers.track_future(driver.run())).await
     }
 
-    /// Waits until the stream is closed: why.
+    /// Waits until the stream is closed, and returns the reason.
     pub fn closed(&self) -> impl Future<Output = CloseReason> + Send + 'static {
         let mut closed = self.inner.shared.closed.subscribe();
         async move {
-            // The sender lives in the tasks; when they are gone without a word, the client was dropped.
+            // The tasks hold the sender. If they ended without a reason, the client was dropped.
             match closed.wait_for(Option::is_some).await {
                 Ok(reason) => reason.unwrap_or(CloseReason::Shutdown),
                 Err(_) => CloseReason::Shutdown,
@@ -287,12 +290,12 @@ impl Client {
         }
     }
 
-    /// Whether the stream is closed, as far as is known.
+    /// Returns true if the stream is known to be closed.
     pub fn is_closed(&self) -> bool {
         self.inner.shared.closed.borrow().is_some()
     }
 
-    /// Closes the stream, which makes the worker end, and waits for the calls in flight to be lost and cleaned up.
+    /// Closes the stream, which ends the worker, and waits until the calls in flight are lost and cleaned up.
     pub async fn shutdown(&self) {
         self.inner.shared.close(CloseReason::Shutdown);
         self.inner.shared.drivers.close();

@@ -1,17 +1,17 @@
-//! Frames to the worker: sent at once where nothing waits before them, in a queue otherwise.
+//! Sends frames to the worker: at once if no other frame waits, otherwise through a queue.
 //!
-//! A frame that the worker's socket takes as it is saves the turn of the task that empties the queue. What is not taken
-//! whole waits, its rest first, and nothing overtakes what waits.
+//! A frame that the worker's socket takes at once saves a turn of the task that empties the queue. If the socket takes only a part, the
+//! rest waits first in the queue, and no frame overtakes a waiting one.
 
 use lock::Mutex;
 use tokio::sync::mpsc;
 
 use crate::client::channel::Now;
 
-/// Frames that wait for the worker.
+/// Capacity of the queue in frames.
 const FRAMES: usize = 64;
 
-/// The way to the worker, shared by all who send.
+/// The sending side, shared by all senders.
 #[derive(Debug)]
 pub(super) struct Outbound {
     queue: mpsc::Sender<Vec<u8>>,
@@ -20,9 +20,9 @@ pub(super) struct Outbound {
 
 #[derive(Debug)]
 struct Line {
-    /// Frames in the queue, or in the writer's hands.
+    /// Frames in the queue, or being written.
     waiting: usize,
-    /// Where a frame can be sent without waiting. Only a direct channel can.
+    /// Socket that takes frames without waiting. Only a direct channel has one.
     now: Option<Now>,
 }
 
@@ -33,31 +33,31 @@ pub(super) struct Place<'o> {
 }
 
 impl Outbound {
-    /// The way, and the queue at its end.
+    /// Returns the sending side, and the receiving end of its queue.
     pub(super) fn new(now: Option<Now>) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (queue, frames) = mpsc::channel(FRAMES);
         (Self { queue, line: Mutex::new(Line { waiting: 0, now }) }, frames)
     }
 
-    /// Waits for room; `None` when the stream is gone.
+    /// Waits for room. `None` if the stream is gone.
     pub(super) async fn place(&self) -> Option<Place<'_>> {
         self.queue.reserve().await.ok().map(|room| Place { outbound: self, room })
     }
 
-    /// A frame of the queue has been written.
+    /// Records that a frame of the queue has been written.
     pub(super) fn written(&self) {
         self.line.lock().waiting -= 1;
     }
 }
 
 impl Place<'_> {
-    /// Sends the frame, now or later.
+    /// Sends the frame at once or queues it.
     pub(super) fn send(self, mut frame: Vec<u8>) {
         let mut line = self.outbound.line.lock();
         if line.waiting == 0
             && let Some(now) = &line.now
         {
-            // What is wrong with the stream is for the writer to find.
+            // The writer will find any error of the stream.
             let sent = now.send(&frame).unwrap_or(0);
             if sent == frame.len() {
                 return;

@@ -1,10 +1,10 @@
-//! The head and the tail of a stream that may be endless, in bounded memory.
+//! Keeps the beginning and the end of a stream of any length in bounded memory.
 
 use std::collections::VecDeque;
 
 use text::{cut_beginning, without_cut_end};
 
-/// The first and the last bytes of a stream, and how many there were.
+/// The first and the last bytes of a stream, and its total length.
 #[derive(Debug)]
 pub(super) struct HeadTail {
     head: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct HeadTail {
 /// A stream as text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Clipped {
-    /// UTF-8 with replacement characters; a line in brackets stands where something is left out.
+    /// UTF-8 with replacement characters. A line in brackets marks omitted bytes.
     pub(super) text: String,
     pub(super) omitted: u64,
 }
@@ -35,7 +35,7 @@ impl HeadTail {
         self.total
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at((self.head_limit - self.head.len()).min(bytes.len()));
@@ -46,14 +46,14 @@ impl HeadTail {
         self.tail.extend(kept);
     }
 
-    /// The text of a stream that had `total` bytes, of which this has seen the first.
+    /// Returns the text of a stream of `total` bytes, of which this has seen the first ones.
     pub(super) fn into_text(mut self, total: u64) -> Clipped {
         let missing = total.saturating_sub(self.kept());
         if missing == 0 {
             self.head.extend(&self.tail);
             return Clipped { text: String::from_utf8_lossy(&self.head).into_owned(), omitted: 0 };
         }
-        // Characters that the cut went through are left out whole.
+        // Characters that the cut went through are omitted as a whole.
         self.head.truncate(without_cut_end(&self.head));
         let tail = self.tail.make_contiguous();
         let tail = if self.total == total { &tail[cut_beginning(tail)..] } else { &tail[..0] };

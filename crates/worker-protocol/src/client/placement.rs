@@ -1,20 +1,21 @@
-//! What the daemon does for a command outside the container.
+//! The daemon's part in running a command, outside the container.
 
 use std::pin::Pin;
 
 use ops::KillEvidence;
 
-/// Puts a command into a cgroup of its own, and ends everything in there.
+/// Puts a command into a separate cgroup, and ends all processes in there.
 ///
-/// [`Placement::finish`] is called exactly once after every [`Placement::place`], whatever became of the call, also
-/// when `place` failed.
+/// [`Placement::finish`] is called exactly once after every [`Placement::place`], whatever the call's result, even if `place` failed.
 pub trait Placement: Send + Sync {
-    /// The command is there and waits: put it where it can be ended. An error keeps it from running.
+    /// Moves the command, which exists and waits, to where it can be ended. An error keeps it from running.
     fn place(&self, pid_in_namespace: u32) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
 
-    /// The process of this number empties the command's pipes for those that stay: put it with them in [`Self::finish`].
+    /// Announces the process that reads the command's pipes for background processes. [`Self::finish`] puts it beside them.
     fn beside(&self, _pid_in_namespace: u32) {}
 
-    /// The command is over, or is to be (`forced`: asked first, then killed). End what is left, or keep it where it may stay, and say what was found.
+    /// Ends the remaining processes, or keeps those that may stay, and returns what it found.
+    ///
+    /// The command is over, or has to end (`forced`: asked first, then killed).
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>>;
 }

@@ -1,7 +1,7 @@
-//! A process that waits to become a command: made and placed before there is one.
+//! A process that is made and placed before its command is known.
 //!
-//! Moving a process to another cgroup makes the kernel wait for a grace period of RCU, ten milliseconds and more on a
-//! quiet host. That is no call's time when it has happened before.
+//! Moving a process to another cgroup makes the kernel wait for an RCU grace period, ten milliseconds and more on an idle host. Doing it in
+//! advance saves this time in the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::client::shared::Shared;
 use crate::client::table::Event;
 use crate::client::{Client, LaneError, Placement};
 
-/// For the worker to make it.
+/// Time that the worker has to make it.
 const MAKING: Duration = Duration::from_secs(5);
 
-/// A process that waits, in its place. Dropping it ends it.
+/// A placed process that waits. Dropping it ends the process.
 pub struct Prepared {
     shared: Arc<Shared>,
     id: u64,
     placement: Arc<dyn Placement>,
-    /// Nobody else sees to its end.
+    /// True while the drop has to end the process.
     unused: bool,
 }
 
 impl Client {
-    /// Has the worker make a process that waits, and puts it into its place.
+    /// Asks the worker for a waiting process, and places it.
     pub async fn prepare(&self, placement: Arc<dyn Placement>) -> Result<Prepared, LaneError> {
         let shared = &self.inner.shared;
         if shared.stop.is_cancelled() {
@@ -44,7 +44,7 @@ impl Client {
                 return Err(LaneError::TimedOut);
             }
         };
-        // From here on its end is seen to, whatever happens.
+        // From here on, dropping the value ends the process.
         let prepared =
             Prepared { shared: Arc::clone(shared), id, placement: Arc::clone(&placement), unused: true };
         let placed = timeout(MAKING, placement.place(pid)).await;
@@ -54,18 +54,18 @@ impl Client {
 }
 
 impl Prepared {
-    /// Whether it waits at the other end of this stream.
+    /// Returns true if the process belongs to this stream.
     pub(super) fn is_of(&self, shared: &Arc<Shared>) -> bool {
         Arc::ptr_eq(&self.shared, shared)
     }
 
-    /// Gives it to a call, which owes its placement a finish.
+    /// Gives the process to a call, which has to call its placement's `finish`.
     pub(super) fn used(mut self) -> Arc<dyn Placement> {
         self.unused = false;
         Arc::clone(&self.placement)
     }
 
-    /// The number by which the worker knows it.
+    /// Returns the id by which the worker knows it.
     pub(super) fn id(&self) -> u64 {
         self.id
     }

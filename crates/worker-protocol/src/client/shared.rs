@@ -1,4 +1,4 @@
-//! What a stream's tasks share.
+//! State that the tasks of a stream share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// An open stream, and the frames that wait to be written to it.
+    /// Makes the state of an open stream, and the queue of frames to be written to it.
     pub(super) fn new(options: ConnectOptions, now: Option<Now>) -> (Arc<Self>, mpsc::Receiver<Vec<u8>>) {
         let (outbound, frames) = Outbound::new(now);
         let shared = Self {
@@ -47,17 +47,17 @@ impl Shared {
         (Arc::new(shared), frames)
     }
 
-    /// The number of the next call.
+    /// Returns the id of the next call.
     pub(super) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Works on the table. Never held across an await.
+    /// Runs `work` on the locked table. The lock is never held across an await.
     pub(super) fn table<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
         work(&mut self.table.lock())
     }
 
-    /// Closes the stream, unless it is closed: the first reason is the one that counts.
+    /// Closes the stream, unless it is closed already. Only the first reason is kept.
     pub(super) fn close(&self, reason: CloseReason) {
         let first = self.closed.send_if_modified(|closed| {
             let first = closed.is_none();
@@ -73,7 +73,7 @@ impl Shared {
         }
     }
 
-    /// What has become of a call on a closed stream.
+    /// Returns the error of a call on a closed stream.
     pub(super) fn lost(&self) -> LaneError {
         LaneError::Lost(self.closed.borrow().unwrap_or(CloseReason::Shutdown))
     }

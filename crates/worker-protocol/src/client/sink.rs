@@ -1,23 +1,23 @@
-//! Where a command's output goes while it comes.
+//! Destination of a command's output while the command runs.
 
 use std::pin::Pin;
 
 use bytes::Bytes;
 
-/// The streams that a command writes. What a terminal shows is standard output.
+/// Streams of a command. Output of a terminal is standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OutputStream {
     Stdout,
     Stderr,
 }
 
-/// Takes a command's output piece by piece, in a task of its own.
+/// Takes a command's output piece by piece, in a separate task.
 ///
-/// The next piece comes when the future of the last has resolved; the command is held back meanwhile, once it has
-/// written a window more. Pieces of one stream come without gaps. A future may be dropped unresolved when the call is
-/// out of time, or the stream lost: no piece comes after it.
+/// The next piece comes after the last future has resolved. Meanwhile the command can write one more window and then has to wait. Pieces of
+/// one stream come without gaps. A future may be dropped unresolved if the call has timed out or the stream is lost; no piece comes after
+/// it.
 pub trait OutputSink: Send + Sync {
-    /// Takes the bytes that stand at `offset` of `stream`; resolves when there is room for more.
+    /// Takes the bytes at `offset` of `stream`. Resolves when there is room for more.
     fn take(
         &self,
         stream: OutputStream,

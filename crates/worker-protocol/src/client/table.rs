@@ -1,4 +1,4 @@
-//! The calls in flight, and what a worker may say about each: the trust boundary of the stream, without any I/O.
+//! The calls in flight, and the frames that a worker may send about each: the trust boundary of the stream, without any I/O.
 //!
 //! ```text
 //! begun ─► Spawned ─(released)─► Output* ─► Ended ─(cleared)─► Output* ─► Outcome      a placed command
@@ -9,12 +9,11 @@
 //! begun ─► Outcome                                                                     everything else
 //! ```
 //!
-//! A placed command's outcome without Ended says that it is over by itself and all of its output was sent. What it left is
-//! ended by the driver, with nobody to wait for it.
+//! If a placed command's Outcome comes without Ended, the command is over by itself and all of its output was sent. The driver then ends
+//! the processes that it left, and the worker does not wait for that.
 //!
-//! A failure may come instead of anything that has not come yet, until Ended. Output comes as far as there is credit
-//! for it, and Taken wherever Output may, for a command with a terminal, as far as there is input that was sent and not
-//! taken. Whatever else comes is a [`Violation`].
+//! A failure may come in place of any later frame, until Ended. Output may come as far as there is credit for it. For a command with a
+//! terminal, Taken may come wherever Output may, as far as input was sent and not yet taken. Any other frame is a [`Violation`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,19 +32,19 @@ use crate::client::line::Line;
 use crate::client::{CallSpec, Finished, Usage, Violation};
 use crate::convert::outcome_from_wire;
 
-/// The name of what is no operation.
+/// Name in the table of a request for a waiting process, which is no operation.
 const PREPARE: &str = "prepare";
-/// Each event comes at most once a call: sending never waits.
+/// Capacity for events. Each comes at most once for a call, so that sending never waits.
 const EVENTS: usize = 3;
 
-/// What a call's driver has to act upon.
+/// Events that a call's driver has to handle.
 #[derive(Debug)]
 pub(super) enum Event {
     Spawned(u32),
-    /// Its processes are to be ended.
+    /// The processes of the command have to be ended.
     Ended {
         forced: bool,
-        /// Process id of the reader of its pipes, for those that stay; 0 for none.
+        /// Process id of the reader of its pipes for background processes, or 0.
         drain: u32,
     },
     Finished(Box<Finished>),
@@ -53,7 +52,7 @@ pub(super) enum Event {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Accepted {
-    /// About a call, and passed on.
+    /// A frame about a call, which was handled.
     Call,
     /// The answer to a ping.
     Pong,
@@ -62,16 +61,16 @@ pub(super) enum Accepted {
 /// A call that is about to be sent.
 pub(super) struct Beginning<'a> {
     pub(super) spec: &'a CallSpec<'a>,
-    /// Its command will be placed.
+    /// True if its command will be placed.
     pub(super) placed: bool,
-    /// A process that has been placed already is to become its command.
+    /// True if a process that was placed already becomes its command.
     pub(super) prepared: bool,
-    /// It takes effect only after a word.
+    /// True if it takes effect only after a Go.
     pub(super) awaits_go: bool,
     /// Bytes of its Start.
     pub(super) bytes_in: u64,
     pub(super) backlog: &'a Arc<Backlog>,
-    /// The line to its terminal, where it has one.
+    /// Line to its terminal, if it has one.
     pub(super) line: Option<&'a Arc<Line>>,
 }
 
@@ -85,17 +84,17 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Entry {
     operation: &'static str,
-    /// `None` for everything but commands.
+    /// Only for commands.
     command: Option<Command>,
-    /// `None` for everything but downloads.
+    /// Only for downloads.
     download: Option<Download>,
     events: mpsc::Sender<Event>,
     bytes_in: u64,
     bytes_out: u64,
     abandoned: bool,
-    /// It only looks at what a call would do.
+    /// True if it only computes what a call would do.
     preview: bool,
-    /// It may have no effect so far.
+    /// True while it must not take effect.
     awaits_go: bool,
     began: Instant,
 }
@@ -107,7 +106,7 @@ impl Table {
         let command = spec
             .operation
             .command_timeout()
-            // A preview runs nothing.
+            // A preview runs no command.
             .filter(|_| !spec.preview)
             .map(|_| Command::new(spec.bounds, placed, Arc::clone(backlog), line.map(Arc::clone)))
             .map(|command| if prepared { command.prepared() } else { command });
@@ -127,7 +126,7 @@ impl Table {
         receiver
     }
 
-    /// Enters the question for a process that waits: one Spawned or one failure comes of it.
+    /// Adds a request for a waiting process. The answer is one Spawned or one failure.
     pub(super) fn prepare(&mut self, id: u64) -> mpsc::Receiver<Event> {
         let (events, receiver) = mpsc::channel(EVENTS);
         let bounds = Bounds { max_spool_bytes: 0, max_output_bytes: 0, ..Bounds::default() };
@@ -136,28 +135,28 @@ impl Table {
         receiver
     }
 
-    /// The call may take effect, and its worker is about to be told.
+    /// Permits the call to take effect. The caller informs the worker next.
     pub(super) fn allow(&mut self, id: u64) {
         if let Some(entry) = self.calls.get_mut(&id) {
             entry.awaits_go = false;
         }
     }
 
-    /// The command has been placed and is about to be let run.
+    /// Records that the command was placed and is about to run.
     pub(super) fn release(&mut self, id: u64) {
         if let Some(command) = self.command(id) {
             command.release();
         }
     }
 
-    /// Its processes have been ended, as the evidence says, and the worker is about to be told.
+    /// Records that its processes were ended. The caller informs the worker next.
     pub(super) fn clear(&mut self, id: u64, evidence: KillEvidence) {
         if let Some(command) = self.command(id) {
             command.clear(evidence);
         }
     }
 
-    /// So many bytes of its output have been taken, and the worker is about to be told. False when it is over.
+    /// Grants credit for output that was taken. Returns false if the call is over.
     pub(super) fn grant(&mut self, id: u64, bytes: u64) -> bool {
         let Some(entry) = self.calls.get_mut(&id) else { return false };
         match (&mut entry.command, &mut entry.download) {
@@ -168,12 +167,12 @@ impl Table {
         true
     }
 
-    /// So many bytes of input are about to be sent to its terminal. False when it is over.
+    /// Records input that is about to be sent to its terminal. Returns false if the call is over.
     pub(super) fn typed(&mut self, id: u64, bytes: usize) -> bool {
         self.command(id).map(|command| command.typed(bytes)).is_some()
     }
 
-    /// Whether the call is in flight.
+    /// Returns true if the call is in flight.
     pub(super) fn has(&self, id: u64) -> bool {
         self.calls.contains_key(&id)
     }
@@ -182,7 +181,7 @@ impl Table {
         self.calls.get_mut(&id)?.command.as_mut()
     }
 
-    /// Nobody waits for the call any more, but its frames may still come. How many such calls there are.
+    /// Marks a call as abandoned: its driver has left, but its frames may still come. Returns the number of abandoned calls.
     pub(super) fn abandon(&mut self, id: u64) -> usize {
         if let Some(entry) = self.calls.get_mut(&id) {
             entry.abandoned = true;
@@ -190,17 +189,17 @@ impl Table {
         self.calls.values().filter(|entry| entry.abandoned).count()
     }
 
-    /// A ping is about to be sent.
+    /// Records that a ping is about to be sent.
     pub(super) fn ping(&mut self) {
         self.pings += 1;
     }
 
-    /// Forgets all calls: their drivers see that the stream is gone.
+    /// Forgets all calls. Their drivers notice that the stream is gone.
     pub(super) fn clear_all(&mut self) {
         self.calls.clear();
     }
 
-    /// Takes a frame, if it may come now.
+    /// Handles a frame, if it is permitted now.
     pub(super) fn accept(&mut self, frame: FromWorker) -> Result<Accepted, Violation> {
         let bytes = frame.encoded_len() as u64;
         let body = match frame.body.ok_or(Violation::Empty)? {
@@ -274,7 +273,7 @@ impl Entry {
         }
     }
 
-    /// Whether the call may end like this now.
+    /// Returns true if the call may end with this outcome now.
     fn may_end(&self, outcome: &Outcome) -> bool {
         match (outcome, &self.command) {
             (Err(_), None) => true,
@@ -305,7 +304,7 @@ impl Entry {
         self.tell(Event::Finished(Box::new(finished)));
     }
 
-    /// A driver that went away needs no news.
+    /// Sends an event, unless the driver has left.
     fn tell(&self, event: Event) {
         let _ = self.events.try_send(event);
     }

@@ -1,4 +1,4 @@
-//! The three tasks of a stream. Each ends when the stream is closed, and closes it when it cannot go on.
+//! The three tasks of a stream. Each ends when the stream is closed, and closes it when it cannot continue.
 
 use std::sync::Arc;
 
@@ -33,14 +33,14 @@ pub(super) fn start<W, R>(
     tokio::spawn(until_closed(Arc::clone(shared), |shared| async move { heartbeat(&shared).await }));
 }
 
-/// Keeps the stream over which a worker was started, while its calls go over a direct channel.
+/// Keeps the stream over which a worker was started open while its calls use a direct channel.
 pub(super) fn hold<W, R>(shared: &Arc<Shared>, output: W, mut input: R)
 where
     W: AsyncWrite + Send + Unpin + 'static,
     R: AsyncRead + Send + Unpin + 'static,
 {
     tokio::spawn(until_closed(Arc::clone(shared), |_| async move {
-        // Not written to any more; its end tells the worker to end.
+        // Unused from now on; closing it tells the worker to end.
         let _output = output;
         match input.read(&mut [0; 1]).await {
             Ok(0) => CloseReason::Eof,
@@ -69,7 +69,7 @@ async fn read(shared: &Shared, mut input: impl AsyncRead + Unpin, mut buffer: Fr
                     Ok(Accepted::Call) => {}
                     Ok(Accepted::Pong) => {
                         shared.pong.notify_one();
-                        // They come every few seconds, and alone when the run is idle.
+                        // Pongs come every few seconds, and are the only frames when the run is idle.
                         buffer.rest();
                     }
                     Err(violation) => return violation.into(),
@@ -87,7 +87,7 @@ async fn read(shared: &Shared, mut input: impl AsyncRead + Unpin, mut buffer: Fr
     }
 }
 
-/// Dropping `output` at the end is what tells the worker to end.
+/// Writes the queued frames. Dropping `output` at the end tells the worker to end.
 async fn write(
     outbound: &Outbound,
     mut frames: mpsc::Receiver<Vec<u8>>,

@@ -1,8 +1,8 @@
-//! A command with a terminal, for as long as somebody sits at it.
+//! A command with a terminal.
 //!
-//! It is a call like any other to the worker, with places of its own: it may last for hours, and must not take those
-//! of calls that last for milliseconds. Input has a window like output has: what the terminal has not taken yet stays
-//! here, and whoever types faster than the program reads waits.
+//! To the worker it is a call like any other, but it has a separate capacity: it may last for hours and must not block calls that take
+//! milliseconds. Input has a window as output has. Input that the terminal has not taken yet waits here, and so does a client that types
+//! faster than the program reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,24 +23,22 @@ use crate::terminal::{MAX_INPUT, TerminalSignal, TerminalSize};
 
 #[derive(Clone, Copy)]
 pub struct TerminalSpec<'a> {
-    /// The command. Of its fields `stdin` and `timeout` have no meaning here; `TERM` belongs into `env`.
+    /// The command. Its fields `stdin` and `timeout` have no meaning here. `TERM` belongs in `env`.
     pub exec: &'a Exec,
-    /// Run the image's login shell instead of `exec.command` and `exec.args`: `bash -l`, or `sh -l` where there is no
-    /// bash.
+    /// Runs the image's login shell instead of `exec.command` and `exec.args`: `bash -l`, or `sh -l` if there is no bash.
     pub login_shell: bool,
-    /// Within which bounds. `max_spool_bytes` is the most that it may show before it is ended.
+    /// Limits of the session. It is ended after `max_spool_bytes` of output.
     pub bounds: &'a Bounds,
     pub size: TerminalSize,
-    /// Pipes in place of a pty: standard error comes as a stream of its own. Such a command has a place of its own, beside
-    /// those of terminals.
+    /// Uses pipes instead of a pty, with standard error as a separate stream. Such commands have a separate capacity, besides terminals.
     pub pipes: bool,
-    /// How long the session may last; 24 hours at most.
+    /// Longest duration of the session, 24 hours at most.
     pub deadline: Duration,
-    /// Gets what the terminal shows, as standard output.
+    /// Sink for the terminal's output, as standard output.
     pub output: &'a Arc<dyn OutputSink>,
 }
 
-/// An open terminal. Dropping it ends the session, and everything that was started in it.
+/// An open terminal. Dropping it ends the session, and all processes started in it.
 #[derive(Debug)]
 pub struct Terminal {
     keyboard: Keyboard,
@@ -48,7 +46,7 @@ pub struct Terminal {
     _dropped: DropGuard,
 }
 
-/// The way in to a terminal. One at a time should write: what two write at once is mixed.
+/// Input of a terminal. Concurrent writes are mixed, so there should be only one writer at a time.
 #[derive(Debug, Clone)]
 pub struct Keyboard {
     shared: Arc<Shared>,
@@ -56,7 +54,7 @@ pub struct Keyboard {
     line: Arc<Line>,
 }
 
-/// There is nothing to type at any more.
+/// Error: the session no longer takes input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the session is over")]
 pub struct SessionOver;
@@ -64,8 +62,8 @@ pub struct SessionOver;
 impl Client {
     /// Opens a terminal. `placement` and `cancel` are as with [`Client::call`].
     ///
-    /// Nothing of the command is known yet when this returns: one that cannot be run ends as [`Terminal::finished`]
-    /// says. Fails with [`LaneError::Busy`] when as many terminals are open as may be.
+    /// This returns before the command has started. [`Terminal::finished`] reports if it cannot be run. Fails with [`LaneError::Busy`] if
+    /// the maximum number of terminals is open.
     pub fn terminal(
         &self,
         spec: TerminalSpec<'_>,
@@ -111,17 +109,18 @@ impl Terminal {
         self.keyboard.clone()
     }
 
-    /// Waits for the end: of the command, of its time, of the stream, or by cancellation. Nothing of the command is
-    /// left then, as the evidence in the outcome says; the outcome is that of an `exec` without its output. Dropping
-    /// the future ends the session.
+    /// Waits for the end of the command, its deadline, the end of the stream, or a cancellation.
+    ///
+    /// After that no process of the command is left, as the evidence in the outcome shows. The outcome is that of an `exec` without its
+    /// output. Dropping the future ends the session.
     pub async fn finished(self) -> Result<Finished, LaneError> {
-        // A driver does not panic; if its runtime ends, the stream does.
+        // A driver does not panic. If its runtime ends, the stream does, too.
         self.driver.await.unwrap_or_else(|_| Err(self.keyboard.shared.lost()))
     }
 }
 
 impl Keyboard {
-    /// Types, and waits for room as long as the terminal takes nothing. When dropped, a part of `bytes` has been typed.
+    /// Types the bytes, and waits for room while the terminal takes none. If the future is dropped, a part of `bytes` may have been typed.
     pub async fn write(&self, bytes: &[u8]) -> Result<(), SessionOver> {
         for chunk in bytes.chunks(MAX_INPUT) {
             self.type_chunk(chunk).await?;
@@ -129,7 +128,7 @@ impl Keyboard {
         Ok(())
     }
 
-    /// Gives the terminal another size.
+    /// Changes the terminal's size.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), SessionOver> {
         self.say(Body::Resize(size.into())).await
     }
@@ -149,7 +148,7 @@ impl Keyboard {
         let body = Body::Input(v1::Input { data: chunk.to_vec() });
         let frame = encode(&ToWorker { id: self.id, body: Some(body) }).map_err(|_| SessionOver)?;
         let place = self.shared.place().await.map_err(|_| SessionOver)?;
-        // From here on without a wait: whoever drops this future has either used the room or given it back.
+        // No await from here on, so that dropping this future either uses the room or gives it back.
         if !self.shared.table(|table| table.typed(self.id, chunk.len())) {
             return Err(SessionOver);
         }

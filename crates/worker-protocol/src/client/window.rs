@@ -1,10 +1,10 @@
-//! How much output a worker may send for a call before it is given more credit.
+//! Limits the output that a worker may send for a call until it gets more credit.
 
 use std::collections::VecDeque;
 
-/// Bytes that may be under way: sent by the worker, and not taken here.
+/// Bytes that the worker may have sent and the sink has not taken.
 pub(super) const WINDOW: u64 = 1024 * 1024;
-/// Credit is given back in pieces of at least this, so that short output costs no frame.
+/// Smallest amount of credit that is given back, so that short output costs no frame.
 pub(super) const CREDIT: u64 = WINDOW / 2;
 
 /// The account of one call.
@@ -12,8 +12,9 @@ pub(super) const CREDIT: u64 = WINDOW / 2;
 pub(super) struct Window {
     granted: u64,
     used: u64,
-    /// What was granted altogether, after each credit that the worker may not have reached yet. Few: credit follows
-    /// upon use.
+    /// Total granted after each credit that the worker may not have reached yet.
+    ///
+    /// There are few, because credit is only given after use.
     marks: VecDeque<u64>,
 }
 
@@ -22,7 +23,7 @@ impl Window {
         Self { granted: WINDOW, used: 0, marks: VecDeque::from([WINDOW]) }
     }
 
-    /// Bytes came; `false` when they were more than there was credit for.
+    /// Spends credit for received bytes. Returns false if they exceed it.
     pub(super) fn spend(&mut self, bytes: u64) -> bool {
         if bytes > self.granted - self.used {
             return false;
@@ -34,13 +35,13 @@ impl Window {
         true
     }
 
-    /// More credit is about to be sent, for bytes that came and were taken.
+    /// Adds credit that is about to be sent, for bytes that were received and taken.
     pub(super) fn grant(&mut self, bytes: u64) {
         self.granted += bytes;
         self.marks.push_back(self.granted);
     }
 
-    /// Whether the worker may be without credit now, as far as it can know: the last credit may still be on its way.
+    /// Returns true if the worker may have no credit left, as far as it knows: the last credit may still be on its way.
     pub(super) fn may_be_used_up(&self) -> bool {
         self.marks.contains(&self.used)
     }

@@ -1,4 +1,4 @@
-//! The files and the state that a consent is bound to, worker → daemon.
+//! The files and the state to which a consent is bound, worker → daemon.
 
 use ops::{Bound, FileState, Preview, ToolFailure};
 use wire::v1;
@@ -25,7 +25,7 @@ fn bound_to_wire(bound: Bound) -> worker::Bound {
     }
 }
 
-/// A file as reviewers see it.
+/// Converts a file to the form that reviewers see.
 pub fn file_to_wire(path: String, state: FileState) -> v1::BoundFile {
     let (sha256, unreadable) = match state {
         FileState::Absent => (String::new(), String::new()),

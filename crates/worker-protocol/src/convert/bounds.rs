@@ -1,11 +1,11 @@
-//! Bounds of a call, daemon → worker. Both ends are ours in this direction.
+//! Bounds of a call, daemon → worker. The sender is trusted in this direction.
 
 use jail::SandboxPath;
 use ops::deny::DenyList;
 use ops::{Bounds, Held, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths};
 use wire::worker::v1;
 
-/// As the worker gets them.
+/// Converts the bounds for the worker.
 pub fn bounds_to_wire(bounds: &Bounds) -> v1::Bounds {
     v1::Bounds {
         max_read_bytes: bounds.max_read_bytes,
@@ -27,7 +27,7 @@ pub fn bounds_to_wire(bounds: &Bounds) -> v1::Bounds {
     }
 }
 
-/// In the worker. A frame without bounds gets the strict defaults.
+/// Parses the bounds in the worker. A frame without bounds gets the strict defaults.
 pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
     let Some(bounds) = bounds else { return Bounds::default() };
     let consented = bounds.consented.iter().filter_map(|path| SandboxPath::parse_anywhere(path).ok());
@@ -44,7 +44,7 @@ pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
         keep_background: bounds.keep_background,
         author_name: bounds.author_name,
         author_email: bounds.author_email,
-        // One of ours can be read again.
+        // A path that the daemon has written always parses.
         reads: bounds.reads.iter().filter_map(|path| SandboxPath::parse(path).ok()).collect(),
         path_rules: PathRules {
             rules: bounds.path_rules.into_iter().map(rule_from_wire).collect(),
@@ -66,7 +66,7 @@ fn rule_to_wire(PathRule { paths, asks }: &PathRule) -> v1::PathRule {
 }
 
 fn rule_from_wire(rule: v1::PathRule) -> PathRule {
-    // Each of the daemon's own can be read again.
+    // A pattern that the daemon has written always parses.
     let patterns =
         |texts: Vec<String>| texts.iter().filter_map(|text| PathPattern::parse(text).ok()).collect();
     let access = match (rule.not_reads, rule.not_writes) {

@@ -1,5 +1,6 @@
-//! Messages of the worker protocol ⇄ domain types, each direction once. Operations and results are the API's own messages:
-//! [`ops::Operation`] parses and makes them.
+//! Converts between messages of the worker protocol and domain types, each direction once.
+//!
+//! Operations and results are the API's own messages: [`ops::Operation`] parses and makes them.
 
 mod bound;
 mod bounds;

@@ -1,7 +1,7 @@
-//! [`Outcome`] ⇄ the message that a worker sends.
+//! Converts between [`Outcome`] and the message that a worker sends.
 //!
-//! Trust boundary: the container lane's worker lives beside an attacker. A message that is not a possible outcome is
-//! malformed, and the stream that carried it is closed. Sizes were capped with the frame.
+//! Trust boundary: the container lane's worker runs beside an attacker. A message that is not a possible outcome is malformed, and the
+//! stream that carried it is closed. The frame has limited the sizes already.
 
 use ops::{Hint, Malformed, Outcome, Reason, ToolFailure, check_answer};
 use prost::Message as _;
@@ -10,7 +10,7 @@ use wire::worker::v1 as worker;
 
 use crate::frame::MAX_FRAME;
 
-/// Most bytes of an outcome; the rest of its frame is for the id of the call.
+/// Most bytes of an outcome. The rest of its frame is for the id of the call.
 pub const MAX_OUTCOME: usize = MAX_FRAME - 1024;
 const MAX_DETAILS: usize = 64;
 const MAX_HINTS: usize = 8;
@@ -28,7 +28,7 @@ pub fn outcome_to_wire(outcome: Outcome) -> worker::Outcome {
     worker::Outcome { kind: Some(kind), usage: None, bound: None, hints }
 }
 
-/// Returns the outcome, or a failure in its place where no frame holds it: that costs its call, and never the worker.
+/// Returns the outcome, or a failure if it does not fit into a frame. So an outcome that is too large fails its call and not the worker.
 pub fn carried(outcome: worker::Outcome) -> worker::Outcome {
     let bytes = outcome.encoded_len();
     if bytes <= MAX_OUTCOME {
@@ -41,7 +41,7 @@ pub fn carried(outcome: worker::Outcome) -> worker::Outcome {
     outcome_to_wire(Err(ToolFailure::new(Reason::ReadLimit, message)))
 }
 
-/// In the daemon: parses and validates.
+/// Parses and validates an outcome in the daemon.
 pub fn outcome_from_wire(outcome: worker::Outcome) -> Result<Outcome, Malformed> {
     use worker::outcome::Kind;
     match outcome.kind {
@@ -55,7 +55,7 @@ pub fn outcome_from_wire(outcome: worker::Outcome) -> Result<Outcome, Malformed>
     }
 }
 
-/// In the daemon: a failure by itself.
+/// Parses and validates a failure without its outcome in the daemon.
 pub fn failure_from_wire(failure: v1::ToolFailure) -> Result<ToolFailure, Malformed> {
     failure_from(failure, &[])
 }

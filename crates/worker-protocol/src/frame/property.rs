@@ -8,7 +8,7 @@ use wire::worker::v1::{self as w, FromWorker, ToWorker};
 
 use super::{FrameBuffer, FrameError, MAX_FRAME, encode};
 
-/// What came out, and how it ended: whether nothing of a frame is left, or the fault.
+/// The messages read, and the end: true if no bytes of a frame are left, or the fault.
 type Read<M> = (Vec<M>, Result<bool, FrameError>);
 
 fn read<'s, M: prost::Message + Default>(reads: impl IntoIterator<Item = &'s [u8]>) -> Read<M> {

@@ -24,7 +24,7 @@ use crate::client::{CallSpec, Violation};
 use crate::terminal::MAX_UNTAKEN;
 
 const CHUNK: usize = 64 * 1024;
-/// What is kept of a stream for the result.
+/// Bytes of a stream that are kept for the result.
 const KEPT: u64 = 10;
 const FOUND: &str = "found here";
 
@@ -177,7 +177,7 @@ impl Call {
         !matches!(self.stage, Stage::Begun | Stage::Spawned)
     }
 
-    /// Whether this may be said of the call now.
+    /// Checks that the worker may send this about the call now.
     fn permits(&self, what: &What) -> Result<(), Violation> {
         let held = |holds: bool, violation| if holds { Ok(()) } else { Err(violation) };
         let command = self.is_command();
