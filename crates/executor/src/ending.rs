@@ -1,4 +1,4 @@
-//! Ending what is in a command's leaf: asked first when it is ended before its time, then killed.
+//! Ends the processes in a command's leaf. If the command is ended early, they are asked first and then killed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,28 +9,30 @@ use refusal::chain;
 
 use store::micros;
 
-/// Between SIGTERM and SIGKILL when a command is ended before its time.
+/// Time between SIGTERM and SIGKILL when a command is ended early.
 const GRACE: Duration = Duration::from_secs(5);
-/// After SIGKILL, for one more process to be gone.
+/// Time after SIGKILL until at least one more process has to be gone.
 const WITHIN: Duration = Duration::from_secs(1);
-/// Between looks whether a terminated command has gone.
+/// Interval between two checks whether a terminated command has gone.
 const LOOK: Duration = Duration::from_millis(20);
-/// A command that ends makes a few processes for that, such as those of a shell's trap. One that makes more is not ending.
+/// Processes that a command may start while it ends, such as those of a shell's trap. A command that starts more is not ending.
 const LAST_FORKS: usize = 64;
 
-/// Of a leaf in which nothing had to be ended.
+/// Returns the evidence of a leaf in which no process had to be ended.
 pub(crate) fn nothing_left() -> KillEvidence {
     KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() }
 }
 
-/// Ends what is left. Says also the peak memory of the largest process that was still there, bytes; 0 without one.
+/// Ends the remaining processes.
+///
+/// It also returns the peak memory in bytes of the largest one that was still there, or 0 if there was none.
 pub(crate) fn end(leaf: &Leaf, container: &ContainerCgroup, forced: bool) -> (KillEvidence, u64) {
     let began = Instant::now();
     let mut asked = 0;
     let mut peak = leaf.peak_memory();
     if forced {
         asked = ask(leaf, container);
-        // It may have grown meanwhile.
+        // The peak may have grown meanwhile.
         peak = peak.max(leaf.peak_memory());
     }
     let killed = leaf.kill_all(WITHIN);
@@ -57,13 +59,13 @@ pub(crate) fn end(leaf: &Leaf, container: &ContainerCgroup, forced: bool) -> (Ki
     (evidence, peak)
 }
 
-/// Asks all processes to end and gives them time for it: how many were asked. A command that multiplies instead has no time.
+/// Asks all processes to end, waits for it, and returns how many were asked. A command that keeps starting processes gets no time.
 fn ask(leaf: &Leaf, container: &ContainerCgroup) -> u32 {
     let refused = container.limit_events().forks_refused;
     let asked: BTreeSet<u32> = leaf.terminate_all().unwrap_or_default().into_iter().collect();
     let deadline = Instant::now() + GRACE;
     let mut others = BTreeSet::new();
-    // What stands still does not hear.
+    // Frozen processes do not handle the signal.
     while !leaf.stands_still() && Instant::now() < deadline {
         match leaf.pids() {
             Ok(pids) if !pids.is_empty() => {

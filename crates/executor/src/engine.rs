@@ -1,10 +1,10 @@
-//! An engine that failed, as the client of a call or a run is told.
+//! Errors of the engine, as the client of a call or a run sees them.
 
 use containers::EngineError;
 use ops::Reason;
 use refusal::{Refusal, chain};
 
-/// What an engine's failure means for a client.
+/// Converts an error of the engine to a refusal for a client.
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` asks for
 pub fn engine_refusal(error: EngineError) -> Refusal {
     tracing::error!(error = %chain(&error), "the engine failed");

@@ -1,9 +1,9 @@
-//! A lane that gave no outcome.
+//! Failures of calls for which a lane gave no outcome.
 
 use ops::{Reason, ToolFailure};
 use worker_protocol::client::{CloseReason, LaneError};
 
-/// A lane that gave no outcome, as the model sees it. How the worker of a container was lost is for `loss` to say.
+/// Converts the error of a lane to a failure for the model. [`crate::Loss`] explains how a container's worker was lost.
 pub fn failure(error: &LaneError) -> ToolFailure {
     match error {
         LaneError::Lost(CloseReason::Shutdown) => ToolFailure::new(

@@ -1,7 +1,7 @@
 //! The container lane: `coffer-guest` in the run's container, reached through one attached exec.
 //!
-//! The worker may be stopped or killed by what runs beside it. That costs only its own run: the loss is noticed, the
-//! calls in flight fail, and it is started again for the next ones. Calls that only look are made once more by themselves.
+//! Processes beside the worker may stop or kill it. That affects only its own run. The daemon notices the loss, the calls in flight fail,
+//! and the worker is started again for the next calls. Calls that only read are retried once automatically.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,35 +27,35 @@ use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
 use crate::relay::{self, Relayed};
 
-/// For a lost worker that was killed to be gone, and for what it had started.
+/// Time that a lost worker has to be gone after SIGKILL, and the processes that it started.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// For all processes of a container to be gone after its first one was killed.
+/// Time that all processes of a container have to be gone after its first one was killed.
 const ALL_GONE: Duration = Duration::from_secs(2);
-/// For the engine to say how a worker ended whose stream is closed.
+/// Time that the engine has to report how a worker ended whose stream is closed.
 const AUTOPSY: Duration = Duration::from_secs(10);
-/// The number of a container's first process there.
+/// Pid of a container's first process inside the container.
 const FIRST: u32 = 1;
-/// For another worker to be started in place of a lost one.
+/// Time in which another worker has to start in place of a lost one.
 const RESTART: Duration = Duration::from_secs(30);
 
-/// The worker that serves now.
+/// The present worker.
 #[derive(Clone)]
 pub(crate) struct Serving {
     client: Client,
     exec: ExecId,
     host_pid: u32,
-    /// Absent where the engine's processes are not this host's.
+    /// `None` if the engine's processes are not this host's.
     process: Option<Arc<HostProcess>>,
-    /// The container's first process. Absent likewise.
+    /// The container's first process. `None` in the same case.
     first: Option<Arc<HostProcess>>,
     cgroup: Option<ContainerCgroup>,
-    /// The limits that the container had met before.
+    /// Counts of limit events when the worker started.
     events: LimitEvents,
-    /// A process for the next command.
+    /// Processes that wait for the next commands.
     prefork: Arc<Prefork>,
-    /// How it was lost, once it was: the same for all that ask.
+    /// Cause of the worker's loss, determined once for all that ask.
     loss: Arc<OnceCell<Loss>>,
-    /// Set once it repeats a call under which the worker before it was lost: its own loss is then no second one.
+    /// True once it repeats a call during which the previous worker was lost. Its own loss is then not counted as a second one.
     repeats: Arc<AtomicBool>,
 }
 
@@ -64,13 +64,13 @@ pub struct GuestLane {
     engine: Arc<dyn Engine>,
     container: ContainerId,
     user: RunUser,
-    /// Variables of the run.
+    /// Environment variables of the run.
     environment: Environment,
     boundary: Boundary,
     /// Changes when another worker was started in place of a lost one.
     serving: watch::Sender<Serving>,
     losses: Mutex<Losses>,
-    /// The run is over: no other worker will be started.
+    /// Cancelled when the run is over, so that no other worker is started.
     ended: CancellationToken,
 }
 
@@ -92,8 +92,9 @@ impl GuestLane {
         Ok(lane)
     }
 
-    /// Waits while another worker is started in place of a lost one, which a call can of which nothing has left yet: whether
-    /// one serves.
+    /// Waits while another worker is started in place of a lost one. Returns true if a worker serves.
+    ///
+    /// Only calls of which no frame was sent yet may wait like this.
     pub(crate) async fn restarted(&self) -> bool {
         let mut changes = self.serving.subscribe();
         let serves = timeout(RESTART, changes.wait_for(|serving| !serving.client.is_closed()));
@@ -111,7 +112,7 @@ impl GuestLane {
         self.told(&serving, done).await
     }
 
-    /// The same for a command, in a process that waited for it.
+    /// Executes a command like [`Self::call`], in a process that waited for it.
     pub(crate) async fn call_prepared(
         &self,
         serving: &Serving,
@@ -123,7 +124,7 @@ impl GuestLane {
         self.told(serving, done).await
     }
 
-    /// The same for an operation that only looks: when the worker is lost under it, it is done once more by the next one.
+    /// Executes an operation that only reads. If the worker is lost meanwhile, the next one executes it once more.
     pub(crate) async fn look(
         &self,
         spec: CallSpec<'_>,
@@ -148,7 +149,7 @@ impl GuestLane {
         self.told(&serving, done).await
     }
 
-    /// What a model is told of a call that this worker was asked for.
+    /// Converts the result of a call to this worker for the model.
     async fn told(
         &self,
         serving: &Serving,
@@ -162,7 +163,7 @@ impl GuestLane {
         }
     }
 
-    /// Resolves when the worker is lost: how.
+    /// Waits until the worker is lost, and returns the cause.
     pub async fn lost(&self) -> Loss {
         let serving = self.serving();
         let reason = serving.client.closed().await;
@@ -190,7 +191,7 @@ impl GuestLane {
             CloseReason::Eof | CloseReason::Io(_) => {}
             CloseReason::Shutdown | CloseReason::Protocol(_) => return Cause::Stream(reason),
         }
-        // First, because the first process takes all others along, which is not to be blamed on a command.
+        // Awaited first: when the container's first process ends, all others end with it, which is not a command's fault.
         let ended = timeout(AUTOPSY, self.engine.exec_ended(&serving.exec)).await;
         if serving.first.as_ref().is_some_and(|first| !first.is_alive()) || self.sandbox_ended(serving).await
         {
@@ -201,7 +202,9 @@ impl GuestLane {
         Cause::exited(code, events.since(serving.events).oom_kills > 0)
     }
 
-    /// Whether the sandbox of a container with a kernel of its own is over, or is within moments: its streams end before it does.
+    /// Returns true if the sandbox of a container with its own kernel is over, or is over within moments.
+    ///
+    /// Its streams end before the sandbox does.
     async fn sandbox_ended(&self, serving: &Serving) -> bool {
         let Some(sandbox) = serving.first.clone().filter(|_| self.boundary == Boundary::OwnKernel) else {
             return false;
@@ -209,8 +212,10 @@ impl GuestLane {
         tokio::task::spawn_blocking(move || sandbox.ends(GOODBYE)).await.unwrap_or(false)
     }
 
-    /// Starts a new worker in place of a lost one. Whatever else is in the container is ended first: the lost one, which would stay
-    /// if it was stopped, and what it had started, which could end the next one as well.
+    /// Starts a new worker in place of a lost one.
+    ///
+    /// All other processes of the container are ended first. The lost worker would stay if it was stopped, and the processes that it had
+    /// started could end the next one as well.
     pub async fn restart(&self) -> Result<(), Loss> {
         if !self.empty().await {
             tracing::warn!(container = %self.container, "a lost guest, or what it had started, could not be ended; it goes with its container");
@@ -222,7 +227,7 @@ impl GuestLane {
                 self.refill();
                 Ok(())
             }
-            // One that is ended while it comes up counts as lost once more.
+            // A worker that is ended during its start counts as another loss.
             Err(refusal) => {
                 let ended = self.sandbox_ended(&self.serving()).await;
                 let cause = if ended { Cause::Container } else { Cause::NotStarted(refusal.message) };
@@ -231,7 +236,7 @@ impl GuestLane {
         }
     }
 
-    /// Ends everything but the container's first process: whether nothing else is left.
+    /// Ends all processes except the container's first one. Returns true if none is left.
     async fn empty(&self) -> bool {
         if self.boundary == Boundary::OwnKernel {
             return relay::sweep(self.engine.as_ref(), &self.container, self.user).await;
@@ -247,33 +252,34 @@ impl GuestLane {
         emptied.await.unwrap_or(false)
     }
 
-    /// Ends every command of a container with a kernel of its own, where no cgroup tells them from the worker: it ends, too,
-    /// and is started again. Does nothing elsewhere.
+    /// Ends every command of a container with its own kernel. Does nothing for other containers.
+    ///
+    /// No cgroup separates these commands from the worker, so the worker ends as well and is started again.
     pub async fn sweep(&self) {
         if self.boundary == Boundary::OwnKernel && !self.empty().await {
             tracing::error!(container = %self.container, "the commands of a run could not be ended");
         }
     }
 
-    /// The worker's pid on this host; `None` where the engine's processes are not this host's.
+    /// Returns the worker's pid on this host, or `None` if the engine's processes are not this host's.
     pub fn host_pid(&self) -> Option<u32> {
         let serving = self.serving();
         serving.process.map(|_| serving.host_pid)
     }
 
-    /// Where commands get their leaves, and the worker's pid on the host.
+    /// Returns the cgroup for the leaves of commands, and the worker's pid on the host.
     pub(crate) fn cgroup(&self) -> Option<(ContainerCgroup, u32)> {
         let serving = self.serving();
         serving.cgroup.map(|cgroup| (cgroup, serving.host_pid))
     }
 
-    /// A process that waits for a command, and its worker.
+    /// Returns a process that waits for a command, and its worker.
     pub(crate) fn prefork(&self) -> Option<(Serving, Ready)> {
         let serving = self.serving();
         serving.prefork.take().map(|ready| (serving, ready))
     }
 
-    /// Has a process made that waits for the next command.
+    /// Starts to make the processes that wait for the next commands.
     pub(crate) fn refill(&self) {
         let Serving { client, host_pid, cgroup, prefork, .. } = self.serving();
         if let Some(cgroup) = cgroup {
@@ -281,41 +287,42 @@ impl GuestLane {
         }
     }
 
-    /// Where programs of the container are started.
+    /// Returns the engine, container and user with which programs are started.
     pub(crate) fn place(&self) -> (&dyn Engine, &ContainerId, RunUser) {
         (self.engine.as_ref(), &self.container, self.user)
     }
 
-    /// Variables of the run.
+    /// Returns the environment variables of the run.
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
     }
 
-    /// The stream to the worker that serves now.
+    /// Returns the client of the present worker.
     pub(crate) fn client(&self) -> Client {
         self.serving().client
     }
 
-    /// Kills the container's first process, and with it every process of its pid namespace: the kernel ends the first
-    /// one only after all others are gone (`pid_namespaces(7)`). Tells whether none is left after at most 2 s; never
-    /// where the container's processes are not this host's.
+    /// Kills the container's first process, and with it every process of its pid namespace.
+    ///
+    /// The kernel ends the first process only after all others are gone (`pid_namespaces(7)`). Returns true if none is left after at most
+    /// two seconds, and always false if the container's processes are not this host's.
     pub async fn end_container(&self) -> bool {
         let first = self.serving().first.filter(|_| self.boundary == Boundary::HostKernel);
         let Some(first) = first else { return false };
         tokio::task::spawn_blocking(move || first.kill(ALL_GONE)).await.unwrap_or(false)
     }
 
-    /// Returns whether the run is over, as far as this lane knows.
+    /// Returns true if the run is over, as far as this lane knows.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
     }
 
-    /// Whether the worker serves, as far as is known.
+    /// Returns true if the worker is known to serve.
     pub fn is_connected(&self) -> bool {
         !self.serving().client.is_closed()
     }
 
-    /// Ends the worker, and starts no other.
+    /// Ends the worker, and prevents the start of another.
     pub async fn shutdown(&self) {
         self.ended.cancel();
         let client = self.serving().client;
@@ -350,7 +357,7 @@ async fn start(
     let greeted = greeted.map_err(&not_up)?;
     let host_pid = engine.exec_pid(&stream.exec).await.map_err(engine_refusal)?;
     let cgroup = cgroup_of(host_pid, container);
-    // The cgroup is this container's, so the pid is one of this host's, and the guest's.
+    // The cgroup is this container's, so the pid belongs to this host and to the guest.
     let process = cgroup.as_ref().and_then(|_| HostProcess::of_engine(host_pid).ok()).map(Arc::new);
     if let Some(process) = &process {
         process.comes_first();
@@ -375,7 +382,7 @@ async fn start(
     })
 }
 
-/// The same where the container has a kernel of its own. Nothing of it is a process of this host.
+/// Starts a worker like [`start`] in a container with its own kernel. None of its processes is a process of this host.
 async fn start_relayed(
     engine: &dyn Engine,
     container: &ContainerId,
@@ -409,11 +416,12 @@ fn not_up(container: &ContainerId, error: &ConnectError, said: &ErrorTail) -> Re
     )
 }
 
-/// Our end of the guest's direct channel, where it is a process of this host. Without one calls go through the engine:
-/// slower, and the same.
+/// Takes the daemon's end of the guest's direct channel, if the guest is a process of this host.
+///
+/// Without a channel, calls go through the engine, which is slower.
 async fn channel(process: Option<&Arc<HostProcess>>, peer: Peer) -> Option<Channel> {
     let process = Arc::clone(process.filter(|_| peer.channel != 0)?);
-    // What it names may be any open file; even closing one may block.
+    // The descriptor may be any open file, and even closing it may block.
     let taken = tokio::task::spawn_blocking(move || process.descriptor(peer.channel)).await.ok()?;
     let taken = taken.map_err(|error| chain(&error));
     match taken.and_then(|fd| Channel::new(fd).map_err(|error| chain(&error))) {
@@ -425,7 +433,7 @@ async fn channel(process: Option<&Arc<HostProcess>>, peer: Peer) -> Option<Chann
     }
 }
 
-/// The container's cgroup, when commands can have leaves in it.
+/// Returns the container's cgroup if commands can have leaves in it.
 fn cgroup_of(host_pid: u32, container: &ContainerId) -> Option<ContainerCgroup> {
     match ContainerCgroup::of_pid(host_pid, container) {
         Ok(cgroup) => Some(cgroup),

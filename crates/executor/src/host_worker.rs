@@ -1,4 +1,4 @@
-//! The host lane: `coffer-host-worker`, started when a run first needs it, again when it died, and ended with the run.
+//! The host lane: `coffer-host-worker`. It is started when a run first needs it and again after a loss, and ends with the run.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use worker_protocol::client::{CallSpec, Client, CloseReason, ConnectOptions, Fin
 use crate::directory::{Directory, LinkedRepository};
 use crate::launcher::launcher;
 
-/// Until a clone has to be there.
+/// Time limit of a clone.
 const CLONE: Duration = Duration::from_secs(120);
-/// For a host worker whose channel was closed to be gone, with all that it left put right.
+/// Time that a host worker has to exit and clean up after its channel was closed.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// For putting right what a host worker left that was killed.
+/// Time for the recovery after a host worker was killed.
 const RECOVERY: Duration = Duration::from_secs(30);
-/// Host workers whose loss waits to be recorded.
+/// Number of lost host workers that can wait to be recorded.
 const LOSSES: usize = 8;
 
 /// The directories that a host worker may see.
@@ -33,7 +33,7 @@ struct Directories {
     state: OwnedFd,
     pkg: Option<OwnedFd>,
     private: OwnedFd,
-    /// Repository of the linked work tree that the workspace is, with the tree's name there.
+    /// Repository if the workspace is a linked work tree, and the tree's name in it.
     repository: Option<(OwnedFd, String)>,
     owner_uid: u32,
     owner_gid: u32,
@@ -48,14 +48,14 @@ enum State {
     /// Not needed so far, or lost.
     Absent,
     Serves(Serving),
-    /// The run is over: a call that comes late finds no host worker, and starts none.
+    /// The run is over. A late call finds no host worker and starts none.
     Ended,
 }
 
 pub struct HostWorkerLane {
     directories: Directories,
     state: Mutex<State>,
-    /// Why host workers were lost, for the record.
+    /// Reasons why host workers were lost, for the record.
     losses: (mpsc::Sender<CloseReason>, Mutex<mpsc::Receiver<CloseReason>>),
 }
 
@@ -97,24 +97,24 @@ impl HostWorkerLane {
             None => client.call(spec, None, cancel).await,
         };
         if matches!(ended, Err(LaneError::Lost(_))) {
-            // Whoever asks next finds files that are old or new. After the lane's end its own recovery has come first.
+            // Ensures that the next caller finds files that are old or new. After the lane's end its own recovery has come first.
             let mut state = self.state.lock().await;
             self.clear(&mut state).await;
         }
         ended
     }
 
-    /// Resolves when a host worker was lost: why. One that was not needed so far is not lost.
+    /// Waits until a host worker is lost, and returns the reason. One that was not needed so far does not count as lost.
     pub async fn lost(&self) -> CloseReason {
         match self.losses.1.lock().await.recv().await {
             Some(why) => why,
-            // The other end is here.
+            // Unreachable, because `self` holds the other end.
             None => std::future::pending().await,
         }
     }
 
     pub(crate) async fn shutdown(&self) {
-        // Held to the end: a call that the shutdown ends is answered when nothing of it is left.
+        // Held to the end, so that a call which the shutdown ends is answered only after all its effects are settled.
         let mut state = self.state.lock().await;
         if let State::Serves(serving) = std::mem::replace(&mut *state, State::Ended) {
             serving.client.shutdown().await;
@@ -123,7 +123,7 @@ impl HostWorkerLane {
         self.put_right().await;
     }
 
-    /// Waits until a host worker that was lost is gone, and puts right what it left.
+    /// Waits until a lost host worker is gone, and repairs its unfinished operations.
     async fn clear(&self, state: &mut State) {
         let is_lost = |state: &State| matches!(state, State::Serves(host_worker) if host_worker.client.closed().now_or_never().is_some());
         if is_lost(state)
@@ -150,7 +150,7 @@ impl HostWorkerLane {
         }
     }
 
-    /// What a host worker left that could not see to it itself. No host worker may live.
+    /// Repairs the operations that a killed host worker left unfinished, and returns a description. No host worker may be running.
     pub async fn recover(&self) -> Result<String, String> {
         if self.left_nothing().map_err(|error| chain(&error))? {
             return Ok(String::new());
@@ -160,11 +160,12 @@ impl HostWorkerLane {
         recovered.map_err(|error| chain(&error))?.map_err(|error| chain(&error))
     }
 
-    /// Whether nothing is noted and nobody is left who could still note anything: a process that was killed may be in its last
-    /// system call when its parent is gone, and holds the lock until then.
+    /// Returns true if no unfinished operation is noted, and no process is left that could note one.
+    ///
+    /// A killed process may still be in its last system call when its parent is gone, and holds the lock until then.
     fn left_nothing(&self) -> std::io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // A description of its own: locks belong to those.
+        // Opened anew, because locks belong to open file descriptions.
         let private = openat(&self.directories.private, ".", flags, Mode::empty())?;
         match flock(&private, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) => return Ok(false),
@@ -236,8 +237,9 @@ impl HostWorkerLane {
     }
 }
 
-/// Clones a local repository into a new workspace, in a jail that sees nothing but the two. `work_tree` is the name of the
-/// linked work tree that is cloned, where the source is its repository.
+/// Clones a local repository into a new workspace, in a jail that sees only these two.
+///
+/// `work_tree` is the name of the linked work tree to clone, if the source is its repository.
 pub async fn clone_repository(
     source: &Directory,
     workspace: &Directory,

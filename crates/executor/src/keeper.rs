@@ -1,12 +1,12 @@
-//! Processes that stay: how one is started, and found again by the next daemon.
+//! Starts processes that outlive their calls, and finds them again in the next daemon.
 //!
 //! ```text
 //!  engine's exec ─► keeper ─► its cgroup ─► stream through its door ─► process, stopped ─► its cgroup ─► go
 //!  next daemon:     its cgroup ─► the one process in it ─► stream through its door ─► where the process is
 //! ```
 //!
-//! A keeper is known by its cgroup, which nothing in the container can enter, and spoken with over a stream that only it
-//! and this daemon have. So nothing that a command can do makes another process pass for a keeper or its process.
+//! A keeper is identified by its cgroup, which no process in the container can enter. Only the keeper and this daemon have the stream
+//! between them. So a command cannot make another process pass for a keeper or its process.
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,27 +39,28 @@ use crate::ending::{end, nothing_left};
 use crate::lanes::Lanes;
 use crate::metered::Metered;
 
-/// Keepers that come up at the same time, in all runs. Each takes the engine several processes: fifty at once on two slow
-/// processors take longer than any one of them may, and four at a time do not.
+/// Limits the keepers that start at the same time, in all runs.
+///
+/// Each takes the engine several processes. On two slow processors, fifty at once exceed the time limit of each, and four at a time do not.
 static STARTS: Semaphore = Semaphore::const_new(4);
-/// Keepers that are started, one after the other, before a start fails.
+/// Keepers that are started in turn before a start fails.
 const ATTEMPTS: u32 = 3;
-/// For a keeper to answer. It does nothing else meanwhile, but for a start, which looks at files.
+/// Time that a keeper has to answer. It does nothing else meanwhile, except during a start, which looks at files.
 const ANSWER: Duration = Duration::from_secs(30);
 const START: Duration = Duration::from_secs(60);
-/// For a program to take the place of the keeper's copy. One that stands still does so later.
+/// Time that the program has to replace the keeper's copy. A frozen one does so later.
 const BEGIN: Duration = Duration::from_millis(500);
-/// For a keeper that was killed to be gone.
+/// Time that a killed keeper has to be gone.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// A process that stays, with its keeper. Dropped, both stay, for the next daemon.
+/// A process that outlives its call, with its keeper. Dropping the value leaves both running for the next daemon.
 pub struct Kept {
     pub link: Link,
     pub state: KeeperState,
     held: Held,
 }
 
-/// What is known of them on the host. Ends them.
+/// The host's handles on a process and its keeper, by which they are ended.
 pub struct Held {
     cgroup: ContainerCgroup,
     keeper: HostProcess,
@@ -72,11 +73,11 @@ pub struct Link {
     input: OwnedReadHalf,
     output: OwnedWriteHalf,
     frames: FrameBuffer,
-    /// What came while something else was waited for.
+    /// Messages that came while another one was awaited.
     pending: VecDeque<from_keeper::Body>,
 }
 
-/// A keeper that is gone, or says what no keeper says.
+/// Error: the keeper is gone, or sent a message that no keeper sends.
 #[derive(Debug, thiserror::Error)]
 pub enum KeeperLost {
     #[error("the stream to it broke")]
@@ -90,7 +91,7 @@ pub enum KeeperLost {
 }
 
 impl Link {
-    /// The next thing that the keeper says. May be dropped at any time.
+    /// Returns the next message of the keeper. The future may be dropped at any time.
     pub async fn next(&mut self) -> Result<from_keeper::Body, KeeperLost> {
         match self.pending.pop_front() {
             Some(body) => Ok(body),
@@ -104,7 +105,7 @@ impl Link {
             if let Some(FromKeeper { body }) = popped {
                 return body.ok_or(KeeperLost::Malformed("an empty frame"));
             }
-            // It may say nothing for hours.
+            // It may send no message for hours.
             self.frames.rest();
             if self.input.read_buf(self.frames.room()).await? == 0 {
                 return Err(KeeperLost::Ended);
@@ -112,14 +113,16 @@ impl Link {
         }
     }
 
-    /// Says something. Must be awaited to its end.
+    /// Sends a message. The future must be awaited to its end.
     pub async fn say(&mut self, body: to_keeper::Body) -> Result<(), KeeperLost> {
         let frame = encode(&ToKeeper { body: Some(body) }).map_err(io::Error::other)?;
         timeout(ANSWER, self.output.write_all(&frame)).await.map_err(|_| KeeperLost::Silent)??;
         Ok(())
     }
 
-    /// The state that the keeper says next, or why it could not start anything. What it says before stays for [`Self::next`].
+    /// Waits for the keeper's next state, or for the reason why it could not start the process.
+    ///
+    /// Messages that come before are kept for [`Self::next`].
     async fn state(&mut self, within: Duration) -> Result<Result<KeeperState, ToolFailure>, KeeperLost> {
         let wait = async {
             loop {
@@ -139,19 +142,19 @@ impl Link {
 }
 
 impl Held {
-    /// Ends everything of the process; asks first where it is `forced`. Blocks.
+    /// Ends all processes of the kept process. With `forced` they are asked first. Blocks.
     pub fn end(&mut self, forced: bool) -> (KillEvidence, Metered) {
         let Some(leaf) = &self.leaf else { return (nothing_left(), Metered::default()) };
         let (evidence, peak_memory_bytes) = end(leaf, &self.cgroup, forced);
         (evidence, Metered { cpu_time: leaf.cpu_time(), peak_memory_bytes })
     }
 
-    /// Returns how many processes of the container the kernel has killed for want of memory. Reads one small file.
+    /// Returns how many processes of the container the kernel has killed for lack of memory. Reads one small file.
     pub fn oom_kills(&self) -> u64 {
         self.cgroup.limit_events().oom_kills
     }
 
-    /// Waits for the keeper to go, and ends it where it does not. Blocks.
+    /// Waits for the keeper to exit, and kills it if it does not. Blocks.
     pub fn close(self) {
         if !self.keeper.ends(GOODBYE) {
             self.keeper.kill(GOODBYE);
@@ -161,16 +164,16 @@ impl Held {
 }
 
 impl Kept {
-    /// The two parts, which are used at the same time.
+    /// Splits the value into parts that are used at the same time.
     pub fn into_parts(self) -> (Link, KeeperState, Held) {
         (self.link, self.state, self.held)
     }
 }
 
 impl Lanes {
-    /// Starts a process that stays, under this name. It runs when this returns, or did not begin.
+    /// Starts a process that outlives this call, under this name. When this returns, it runs or did not begin.
     ///
-    /// Starts take turns, and wait for theirs. A keeper that is lost before its process was let run is started again.
+    /// Starts take turns. A keeper that is lost before its process was let run is started again.
     pub async fn keep(
         &self,
         name: &str,
@@ -184,9 +187,9 @@ impl Lanes {
         };
         let mut attempt = 1;
         let (mut link, state, held) = loop {
-            // Never closed. Without a turn it is as it was without turns.
+            // The semaphore is never closed. If it were, the start would go on without a turn.
             let turn = STARTS.acquire().await.ok();
-            // A process started while a lost worker is replaced would be ended with those that the lost one had started.
+            // If a lost worker is being replaced, a process started now would be ended with those of the lost one.
             self.guest.restarted().await;
             let (cgroup, _) = self.guest.cgroup().ok_or_else(no_cgroup)?;
             let started = self.start(name, &cgroup, &request).await;
@@ -218,7 +221,7 @@ impl Lanes {
         }
     }
 
-    /// Starts a keeper, and its process. After an error nothing of either is left, and the process never ran.
+    /// Starts a keeper and its process. After an error neither is left, and the process never ran.
     async fn start(
         &self,
         name: &str,
@@ -247,7 +250,7 @@ impl Lanes {
         let greeted = Greeted::greet(stream.input, stream.output, ConnectOptions::default()).await;
         let greeted = greeted.map_err(|error| format!("{}: {}", chain(&error), stream.errors.text()))?;
         let pid = engine.exec_pid(&stream.exec).await.map_err(|error| chain(&error))?;
-        // The cgroup is this container's, so the pid is one of this host's, and the keeper's.
+        // The cgroup is this container's, so the pid belongs to this host and to the keeper.
         ContainerCgroup::of_pid(pid, container).map_err(|error| chain(&error))?;
         let keeper = HostProcess::of_engine(pid).map_err(|error| chain(&error))?;
         let mut leaf = cgroup.keeper(name).map_err(|error| chain(&error))?;
@@ -263,8 +266,9 @@ impl Lanes {
         }
     }
 
-    /// Finds a process again that a former daemon has started. `attach` is what there is of its output. Where there is no such
-    /// process any more, what is left of it is ended: the evidence of that.
+    /// Finds a process that an earlier daemon started. `attach` describes the output that exists already.
+    ///
+    /// If the process is gone, the rest of it is ended, and the error contains the evidence.
     pub async fn keep_on(&self, name: &str, attach: Attach) -> Result<Kept, (KeeperLost, KillEvidence)> {
         let Some((cgroup, _)) = self.guest.cgroup() else { return Err((KeeperLost::Ended, nothing_left())) };
         let (leaf, keeper_leaf) = cgroup.former_process(name).unwrap_or_default();
@@ -289,15 +293,15 @@ impl Lanes {
     }
 }
 
-/// Why a process did not begin.
+/// Reason why a process did not begin.
 enum NotStarted {
-    /// Its keeper was lost, or did not come up. Another one may.
+    /// Its keeper was lost, or did not start. Another one may succeed.
     Lost(String),
-    /// It cannot be started, by whichever keeper.
+    /// The process cannot be started by any keeper.
     Refused(ToolFailure),
 }
 
-/// Ends a keeper, and the process that it made.
+/// Ends a keeper and the process that it made.
 async fn end_start(mut held: Held) {
     let ended = tokio::task::spawn_blocking(move || {
         let _ = held.end(false);
@@ -330,7 +334,7 @@ async fn start(
     if state.phase() != Phase::Waiting {
         return Err(KeeperLost::Malformed("a process that does not wait"));
     }
-    // What the keeper says of its child is not needed: it has one, and nobody else can be there.
+    // The keeper's statement about its child is not needed: it has one, and no other process can be in its leaf.
     let child = held.keeper_leaf.as_ref().and_then(|leaf| leaf.other(&held.keeper));
     let child = child.ok_or(KeeperLost::Malformed("there is no process beside it"))?;
     let placed = held.cgroup.leaf(Group::Processes, name).and_then(|mut leaf| {
@@ -347,7 +351,7 @@ async fn start(
             return Ok(Err(ToolFailure::new(Reason::Internal, message)));
         }
     }
-    // From here on it may run: it is not started again.
+    // The process may run from here on, so it is not started again.
     Ok(link
         .say(to_keeper::Body::Go(Go { evidence: None }))
         .await
@@ -355,7 +359,7 @@ async fn start(
         .map_err(|lost| not_kept(&lost)))
 }
 
-/// Waits for the word that its program runs, or cannot be run.
+/// Waits for the message that the program runs, or cannot be run.
 async fn has_begun(link: &mut Link, state: KeeperState) -> Result<KeeperState, ToolFailure> {
     match link.state(BEGIN).await {
         Ok(Err(failure)) => Err(failure),
@@ -368,7 +372,7 @@ async fn has_begun(link: &mut Link, state: KeeperState) -> Result<KeeperState, T
 async fn end_leaves(cgroup: ContainerCgroup, leaves: [Option<Leaf>; 2]) -> KillEvidence {
     let ended = tokio::task::spawn_blocking(move || {
         let [process, keeper] = leaves;
-        // Without its keeper a process gets no further output anywhere.
+        // Without its keeper, a process's output is lost.
         if let Some(leaf) = &keeper {
             let _ = end(leaf, &cgroup, false);
         }
@@ -400,7 +404,7 @@ fn pass(door: &OwnedFd, stream: &Pair) -> io::Result<()> {
     Ok(())
 }
 
-/// The last word to a keeper.
+/// Returns the last message to a keeper.
 pub fn leave() -> to_keeper::Body {
     to_keeper::Body::Leave(Leave {})
 }

@@ -1,4 +1,4 @@
-//! Asking the host worker about directories that no run uses: an overlay's changes, and what a workspace takes.
+//! Operations of the host worker on directories that no run uses: an overlay's changes, and the size of a workspace.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use wire::v1::{AcceptRunResponse, DiffRunResponse};
 use crate::directory::Directory;
 use crate::launcher::launcher;
 
-/// For a look at all changes.
+/// Time limit for reading all changes.
 const DIFF: Duration = Duration::from_secs(60);
-/// For applying all of them.
+/// Time limit for applying all changes.
 const ACCEPT: Duration = Duration::from_secs(600);
-/// How long measuring one workspace may take.
+/// Time limit for measuring one workspace.
 const MEASURE: Duration = Duration::from_secs(10);
 
 pub async fn diff(layer: LayerSpec, most: u32) -> Result<DiffRunResponse, Refusal> {
@@ -26,7 +26,7 @@ pub async fn accept(layer: LayerSpec, force: bool) -> Result<AcceptRunResponse, 
     blocking("applying the changes", move || launcher().accept(&layer, force, ACCEPT)).await
 }
 
-/// The length of all files in a directory, bytes.
+/// Returns the total length of all files in a directory, in bytes.
 pub async fn measure(directory: &Directory) -> Result<u64, Refusal> {
     let owner = (directory.owner.uid, directory.owner.gid);
     let handle: OwnedFd =
@@ -34,7 +34,7 @@ pub async fn measure(directory: &Directory) -> Result<u64, Refusal> {
     blocking("measuring a workspace", move || launcher().measure(handle.as_fd(), owner, MEASURE)).await
 }
 
-/// The content of a small file beneath a directory, read as its owner and through no link.
+/// Returns the content of a small file beneath a directory. It is read as the directory's owner, and no link is followed.
 pub async fn read(directory: &Directory, path: &str) -> Result<Vec<u8>, Refusal> {
     let (owner, path) = ((directory.owner.uid, directory.owner.gid), path.to_owned());
     let handle: OwnedFd =
@@ -42,7 +42,7 @@ pub async fn read(directory: &Directory, path: &str) -> Result<Vec<u8>, Refusal>
     blocking("reading a file", move || launcher().read(handle.as_fd(), &path, owner, MEASURE)).await
 }
 
-/// Makes the directory for reflogs in a git directory where there is none, as its owner.
+/// Makes the directory for reflogs in a git directory if it is missing, as the git directory's owner.
 pub async fn make_logs(directory: &Directory) -> Result<(), Refusal> {
     let owner = (directory.owner.uid, directory.owner.gid);
     let handle: OwnedFd = directory

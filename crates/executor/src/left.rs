@@ -1,7 +1,7 @@
-//! Processes that a command left running, where its profile keeps them.
+//! Background processes that a command left running, if its profile keeps them.
 //!
-//! They are moved to a leaf among the processes that stay before anything is said of the command's end. From then on they are
-//! spared by the end of a worker and of a daemon, and ended by their leaf.
+//! They are moved to a leaf among the processes that outlive their calls before the command's end is reported. From then on, the end of a
+//! worker or of a daemon spares them, and they are ended through their leaf.
 
 use std::io;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use wire::v1::operation::Kind;
 use crate::ending::{end, nothing_left};
 use crate::metered::Metered;
 
-/// For all of them to be moved.
+/// Time in which all of them have to be moved.
 const MOVING: Duration = Duration::from_secs(2);
-/// Between two looks whether any is there, each of which reads one small file. cgroup v1 has nothing to wait on.
+/// Interval between two checks whether any is left, each of which reads one small file. cgroup v1 offers nothing to wait on.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// All processes that one command left running. Dropped, they stay, for the next daemon.
+/// All background processes of one command. Dropping the value leaves them running for the next daemon.
 pub struct Left {
     cgroup: ContainerCgroup,
     leaf: Option<Leaf>,
@@ -35,7 +35,7 @@ impl Left {
         Self { cgroup, leaf, processes }
     }
 
-    /// Moves all processes of a command's leaf; returns `None` if there are none.
+    /// Moves all processes of a command's leaf, or returns `None` if there are none.
     ///
     /// After an error all of them have been ended, except those that are still in the command's leaf. Blocks.
     pub(crate) fn take(
@@ -54,12 +54,12 @@ impl Left {
         }
     }
 
-    /// Adds the process that reads what they write.
+    /// Adds the process that reads their output.
     pub(crate) fn add(&mut self, reader: &HostProcess) -> Result<(), CgroupError> {
         self.leaf.as_mut().map_or(Ok(()), |leaf| leaf.add(reader))
     }
 
-    /// Waits until none of them is there.
+    /// Waits until none of them is left.
     pub async fn over(&self) {
         let Some(leaf) = &self.leaf else { return };
         while leaf.pids().is_ok_and(|pids| !pids.is_empty()) {
@@ -81,12 +81,12 @@ impl Left {
     }
 }
 
-/// The name of the leaf in which what a call left is kept.
+/// Returns the name of the leaf for a call's background processes.
 pub(crate) fn name(call: &str) -> String {
     format!("process-{call}")
 }
 
-/// The command as the list of processes shows it.
+/// Returns the command in the form of the list of processes.
 pub fn request_of(operation: &Operation) -> ProcessRequest {
     match operation.message().kind {
         Some(Kind::Exec(exec)) => ProcessRequest {
@@ -102,7 +102,7 @@ pub fn request_of(operation: &Operation) -> ProcessRequest {
     }
 }
 
-/// Says in the log why what a command left is ended after all.
+/// Logs why background processes of a command are ended after all.
 pub(crate) fn not_kept(error: &CgroupError) {
     tracing::warn!(error = %chain(error), "what a command left running could not be kept and is ended");
 }

@@ -1,19 +1,20 @@
-//! What ended a command before its time, and which limits it met: from what the daemon has seen itself. The worker
-//! knows no more than a signal, and lives beside the command.
+//! Determines what ended a command early, and which limits it hit, from the daemon's own observations.
+//!
+//! The worker only knows a signal, and runs beside the command.
 
 use containers::LimitEvents;
 use ops::{EndedBy, ExecResult, Limit};
 
-/// What is known of a command besides its result.
+/// Observations of a command besides its result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evidence {
-    /// What the kernel has counted for the container while the command ran.
+    /// Limit events that the kernel counted for the container while the command ran.
     pub(crate) events: LimitEvents,
-    /// Bytes that it may write.
+    /// Limit on its output in bytes.
     pub(crate) output_limit: u64,
-    /// Somebody asked to end it.
+    /// True if a client asked to end it.
     pub(crate) cancelled: bool,
-    /// It was ended, and did not end by itself. Not known of one without a cgroup of its own.
+    /// True if it was ended and did not end by itself. Always false for a command without a cgroup.
     pub(crate) forced: bool,
 }
 
@@ -22,7 +23,7 @@ pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
     let too_much = result.stdout_bytes.saturating_add(result.stderr_bytes) > output_limit;
     let limit = EndedBy::of_limits(result.exit_code, result.signal, false, events.oom_kills > 0);
     let too_large = limit == Some(EndedBy::FileSizeLimit);
-    // The order says which signals were ours.
+    // The order determines which signals came from the daemon.
     let ended_by = if result.timed_out {
         Some(EndedBy::Timeout)
     } else if too_much {

@@ -1,7 +1,7 @@
-//! How the worker of a container was lost: in words for the model, for the record, and for the state of the run.
+//! The loss of a container's worker, described for the model, for the record, and for the state of the run.
 //!
-//! The worker shares its uid with the commands of the run. It ignores every signal that a process can ignore, so that a command
-//! can end it with SIGKILL, or stop it with SIGSTOP, and by using up the run's memory.
+//! The worker shares its uid with the commands of the run. It ignores every signal that a process can ignore. A command can still end it
+//! with SIGKILL or by using up the run's memory, or stop it with SIGSTOP.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use ops::{Reason, ToolFailure};
 use worker_protocol::client::CloseReason;
 
-/// Losses within [`WINDOW`] before no other worker is started.
+/// Number of losses within [`WINDOW`] after which one more ends the run.
 const MOST: usize = 3;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// When workers of a run were lost, lately.
+/// Times of the recent losses of a run's workers.
 #[derive(Debug, Default)]
 pub(crate) struct Losses(VecDeque<Instant>);
 
@@ -24,7 +24,7 @@ impl Losses {
         self.again(cause, now)
     }
 
-    /// Judges a loss that has been counted before: the same call has cost the worker before this one.
+    /// Judges a loss without counting it, because the same call has already cost the previous worker.
     pub(crate) fn again(&mut self, cause: Cause, now: Instant) -> Loss {
         self.0.retain(|at| now.saturating_duration_since(*at) < WINDOW);
         Loss { is_last: self.0.len() > MOST || cause == Cause::Container, times: self.0.len(), cause }
@@ -40,22 +40,22 @@ pub struct Loss {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// A signal ended it; the run was out of memory meanwhile, or was not.
+    /// A signal ended it. The flag is true if the run was out of memory meanwhile.
     Signal { number: i64, out_of_memory: bool },
     /// It ended by itself.
     Exited(i64),
     /// It answers no pings.
     Silent,
-    /// All of the container is gone.
+    /// The whole container is gone.
     Container,
-    /// No more than how its stream ended.
+    /// Only the end of its stream is known.
     Stream(CloseReason),
-    /// It was ended while it came up, or could not be started.
+    /// It was ended during its start, or could not be started.
     NotStarted(String),
 }
 
 impl Cause {
-    /// From the exit code that the engine tells.
+    /// Derives the cause from the exit code that the engine reports.
     pub(crate) fn exited(code: i64, out_of_memory: bool) -> Self {
         match code - 128 {
             number @ 1..=64 => Self::Signal { number, out_of_memory },
@@ -88,7 +88,7 @@ impl fmt::Display for Cause {
 }
 
 impl Loss {
-    /// Why the run ends with it, if it does.
+    /// Returns the reason for which the run ends with this loss, if it does.
     pub fn fatal(&self) -> Option<String> {
         self.is_last.then(|| match self.times {
             1 => format!("its worker was {}", self.cause),
@@ -102,7 +102,7 @@ impl Loss {
         self.cause.to_string()
     }
 
-    /// For a call that was under way.
+    /// Returns the failure of a call that was in flight.
     pub(crate) fn failure(&self) -> ToolFailure {
         let cause = &self.cause;
         if let Some(why) = self.fatal() {

@@ -1,26 +1,27 @@
-//! What a command used, as the kernel counted it for its leaf cgroup.
+//! Resources that a command used, as the kernel counted them for its leaf cgroup.
 //!
-//! The worker says what `wait4(2)` told it of the command and of the children that it waited for. Hostile code runs as the
-//! same user and may make it say anything; and what left its parent is not in there. What is counted here is in the daemon's
-//! own view of the kernel, and stands over what the worker says.
+//! The worker reports the values of `wait4(2)` for the command and the children that it waited for. Hostile code runs as the same user and
+//! may falsify them, and they do not include processes that left their parent. The values here come from the kernel directly, and take
+//! precedence over the worker's.
 
 use std::time::Duration;
 
 use ops::OpResult;
 use worker_protocol::client::{Finished, Usage};
 
-/// Of one command and all that it started.
+/// Resources of one command and all processes that it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Metered {
-    /// Processor time, user and system. `None` where no cgroup counts it: then the worker's figure stands.
+    /// Processor time, user and system. `None` if no cgroup counts it; then the worker's value is used.
     pub(crate) cpu_time: Option<Duration>,
-    /// Peak resident memory of the largest process that was still there when the command was ended, bytes; 0 when there
-    /// was none. What ended before is in the worker's figure, if its parent waited for it.
+    /// Peak resident memory of the largest process that was still there when the command was ended, in bytes, or 0 if there was none.
+    ///
+    /// Processes that ended before are in the worker's value, if their parent waited for them.
     pub(crate) peak_memory_bytes: u64,
 }
 
 impl Metered {
-    /// Puts it over what the worker said.
+    /// Combines the worker's values with the measured ones: the measured processor time, if there is one, and the larger peak of memory.
     pub fn over(self, said: Usage) -> Usage {
         let cpu_time_us = self.cpu_time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         let peak_memory_bytes = match (said.peak_memory_bytes, self.peak_memory_bytes) {
@@ -30,7 +31,7 @@ impl Metered {
         Usage { cpu_time_us: cpu_time_us.or(said.cpu_time_us), peak_memory_bytes }
     }
 
-    /// The same for a call, and for the result in it: what the record says is what the caller sees.
+    /// Updates the values of a call and of its result, so that the caller sees the same values as the record.
     pub(crate) fn settle(self, finished: &mut Finished) {
         finished.usage = self.over(finished.usage);
         if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {

@@ -1,7 +1,7 @@
-//! Processes that wait, each in a leaf of its own, for the run's next commands.
+//! Processes that wait for the run's next commands, each in a separate leaf.
 //!
-//! Making one and putting it there is the larger part of what a short command costs. So they are made ahead of time, when
-//! nobody waits. A command that comes while none is there gets a process of its own as ever.
+//! Making and placing a process is the larger part of the cost of a short command. So they are made in advance. A command that finds none
+//! waiting gets a new process.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +12,12 @@ use worker_protocol::client::{Client, Prepared};
 
 use crate::placement::{LeafPlacement, unique};
 
-/// As many wait: one for the next command, and one for who does not wait for that to end.
+/// Number of waiting processes: one for the next command, and one for a client that does not wait for its end.
 const WAITING: usize = 2;
 
-/// Processes that the container must have room for before one is made ahead. One that the kernel refused would look like the
-/// doing of the command that runs meanwhile.
+/// Number of processes for which the container must have room before one is made in advance.
+///
+/// Otherwise the kernel might refuse the process, and the refusal would be attributed to the command that runs meanwhile.
 const LEFT_FREE: u64 = 4;
 
 /// A process that waits.
@@ -25,26 +26,26 @@ pub(crate) struct Ready {
     pub(crate) leaf: Arc<LeafPlacement>,
 }
 
-/// The place for them. One for each worker: they go with it.
+/// The waiting processes of one worker. They are dropped with it.
 #[derive(Default)]
 pub(crate) struct Prefork {
     ready: Mutex<VecDeque<Ready>>,
-    /// Some are being made.
+    /// True while processes are being made.
     making: AtomicBool,
 }
 
 impl Prefork {
-    /// Takes the one that has waited longest, if there is one.
+    /// Takes the process that has waited longest, if there is one.
     pub(crate) fn take(&self) -> Option<Ready> {
         self.ready().pop_front()
     }
 
-    /// Has those made that are missing, unless that is being done.
+    /// Makes the missing processes in a task, unless one does so already.
     pub(crate) fn refill(self: &Arc<Self>, client: Client, cgroup: ContainerCgroup, guest_host_pid: u32) {
         if self.ready().len() >= WAITING || self.making.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Ends by itself within seconds, and sooner with the worker.
+        // The task ends by itself within seconds, and sooner with the worker.
         let place = Arc::downgrade(self);
         tokio::spawn(async move {
             let is_wanted =
@@ -56,7 +57,7 @@ impl Prefork {
                 let Some(prefork) = place.upgrade() else { return };
                 match made {
                     Ok(prepared) => prefork.ready().push_back(Ready { prepared, leaf }),
-                    // The next command does without.
+                    // The next command gets a new process instead.
                     Err(error) => {
                         tracing::debug!(%error, "no process waits for the next command");
                         break;

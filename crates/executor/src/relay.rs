@@ -1,5 +1,6 @@
-//! A guest whose kernel lets commands open what processes of their user have open: its streams are held by a relay with a
-//! user of its own, and what commands have left is swept up from inside. See [`worker_protocol::relay`].
+//! Starts a guest whose kernel lets commands open the files of other processes of their user.
+//!
+//! A relay with a separate user holds its streams, and processes that commands left are ended from inside. See [`worker_protocol::relay`].
 
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use worker_protocol::relay::{Key, LISTENS};
 
 use crate::engine::engine_refusal;
 
-/// For a relay to listen.
+/// Time in which a relay has to listen.
 const LISTENING: Duration = Duration::from_secs(30);
-/// For a sweep, which takes two seconds at most, to end.
+/// Time in which a sweep has to end. It takes two seconds at most.
 const SWEEPING: Duration = Duration::from_secs(30);
-/// A command can end a sweep; not often before it is ended itself.
+/// Number of sweeps. A command can end a sweep, but it is soon ended itself.
 const SWEEPS: u32 = 5;
 
 /// A guest that has been started: its streams, and its exec.
@@ -26,7 +27,7 @@ pub(crate) struct Relayed {
     pub(crate) guest: ExecId,
 }
 
-/// Starts a relay, and a guest that speaks through it.
+/// Starts a relay, and a guest that communicates through it.
 pub(crate) async fn start(
     engine: &dyn Engine,
     container: &ContainerId,
@@ -78,7 +79,7 @@ fn not_up(container: &ContainerId, stream: &ExecStream, why: &str) -> Refusal {
     )
 }
 
-/// Reads what the guest's exec says until it ends: nothing, but for the engine's complaints and the guest's last words.
+/// Reads the output of the guest's exec until it ends. It consists only of the engine's errors and the guest's last messages.
 async fn listen(container: ContainerId, mut guest: ExecStream) {
     let mut bytes = [0; 1024];
     while guest.output.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
@@ -88,13 +89,13 @@ async fn listen(container: ContainerId, mut guest: ExecStream) {
     }
 }
 
-/// Ends every process of the run's user in the container: whether none is left.
+/// Ends every process of the run's user in the container. Returns true if none is left.
 pub async fn sweep(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> bool {
     let argv = [GUEST_PATH.to_owned(), "sweep".to_owned()];
     for _ in 0..SWEEPS {
         let swept = async {
             let mut stream = engine.attach_exec(container, &argv, user).await?;
-            // To its end, so that it can be asked for.
+            // Read to its end, so that the engine knows the exit code.
             let mut bytes = [0; 1024];
             while stream.output.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
             engine.exec_ended(&stream.exec).await

@@ -1,7 +1,7 @@
-//! A program in the container that is spoken with over its standard streams, for as long as it runs: an MCP server.
+//! A program in the container with which the daemon communicates over its standard streams while it runs: an MCP server.
 //!
-//! The one thing that is begun here without a permit of its own. Which program it is says the operator's policy and nobody
-//! else; what leads here is the permit of a call to it, or the question of an agent that may call it which tools it has.
+//! It is the only thing that is started here without a separate permit. Only the operator's policy determines the program. It is started
+//! for a permitted call to it, or for an agent that may call it and asks for its tools.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, Ter
 use crate::lanes::Lanes;
 use crate::placement::unique;
 
-/// Longest that a server runs; the next call starts another.
+/// Longest time that a server runs. The next call starts another.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most bytes that it may write in that time.
 const MOST: u64 = 64 << 30;
 
-/// What the program writes.
+/// Sink for the program's output.
 struct Ear(mpsc::Sender<Output>);
 
 impl OutputSink for Ear {
@@ -37,13 +37,13 @@ impl OutputSink for Ear {
             OutputStream::Stdout => Output::Stdout(data),
             OutputStream::Stderr => Output::Stderr(data),
         };
-        // Where nobody hears it any more, the program is about to end.
+        // An error means that the receiver is gone, and the program is about to end.
         Box::pin(async move { drop(self.0.send(output).await) })
     }
 }
 
 impl Lanes {
-    /// Starts a server's program, in the workspace and in a leaf cgroup called after `name`.
+    /// Starts a server's program in the workspace, and in a leaf cgroup named after `name`.
     pub fn speak(&self, name: &str, program: &McpStdio, pipes: Pipes) -> Result<(), Fault> {
         let Pipes { mut input, output, end } = pipes;
         let (Some((command, args)), Ok(cwd), Some(size)) =
@@ -58,7 +58,7 @@ impl Lanes {
             env: program.env.clone(),
             stdin: Vec::new(),
             stdin_file: None,
-            // Has no meaning for what is spoken with, and must be one.
+            // Required, but without a meaning for a program with pipes.
             timeout: Duration::from_secs(120),
             only_reads: false,
         };
@@ -83,7 +83,7 @@ impl Lanes {
                         break;
                     }
                 }
-                // The program's end says why.
+                // The program's end gives the reason.
                 std::future::pending().await
             };
             let finished = tokio::select! {

@@ -81,7 +81,7 @@ impl AsyncRead for Incoming {
             let received = self.0.try_io(Interest::READABLE, || {
                 let (_, count) = recv(&*self.0, &mut *space, RecvFlags::DONTWAIT)?;
                 if (1..space.len()).contains(&count) {
-                    // The socket is empty now. Telling the runtime so saves a call of the kernel.
+                    // The socket is empty now. Telling the runtime so saves a system call.
                     last = Some(count);
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
