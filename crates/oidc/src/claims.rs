@@ -1,4 +1,4 @@
-//! What is checked of a token's claims beside its signature, its audience and its time.
+//! Checks a token's claims besides its signature, audience and expiry.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,10 +8,10 @@ use crate::grant::Claims;
 use crate::issuer::Issuer;
 use crate::refused::Refused;
 
-/// Bytes of the longest subject.
+/// Longest subject in bytes.
 const MAX_SUBJECT: usize = 256;
 
-/// Seconds since 1970, RFC 7519, 2: `NumericDate`.
+/// Returns a claim in seconds since 1970 (RFC 7519, 2: `NumericDate`).
 fn date(claims: &Claims, name: &str) -> Option<u64> {
     let number = claims.get(name)?.as_number()?;
     number.as_u64().or_else(|| {
@@ -21,7 +21,7 @@ fn date(claims: &Claims, name: &str) -> Option<u64> {
     })
 }
 
-/// How long a token counts from now on, with the leeway of clocks.
+/// Returns for how long the token is valid from now on, including the leeway for clocks.
 pub(crate) fn left(claims: &Claims, issuer: &Issuer, now: SystemTime) -> Result<Duration, Refused> {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (Some(begins), Some(ends)) = (date(claims, "iat"), date(claims, "exp")) else {
@@ -36,12 +36,12 @@ pub(crate) fn left(claims: &Claims, issuer: &Issuer, now: SystemTime) -> Result<
     (Duration::from_secs(ends) + issuer.leeway).checked_sub(now).ok_or(Refused::Expired)
 }
 
-/// Whom the token names.
+/// Returns the subject that the token names.
 pub(crate) fn subject<'a>(claims: &'a Claims, claim: &str) -> Result<&'a str, Refused> {
     let is_plain = |name: &&str| {
         !name.is_empty() && name.len() <= MAX_SUBJECT && name.bytes().all(|byte| byte.is_ascii_graphic())
     };
-    // Who may choose an address without showing that it is theirs chooses whom to be.
+    // A user who can choose an unverified address could choose another user's identity.
     let is_shown = claim != "email" || claims.get("email_verified") == Some(&Value::Bool(true));
     claims.get(claim).and_then(Value::as_str).filter(is_plain).filter(|_| is_shown).ok_or(Refused::Unnamed)
 }

@@ -1,23 +1,23 @@
-//! What an operator wants to know of an issuer's keys.
+//! Condition of an issuer's keys, for the operator.
 
 use std::time::Duration;
 
-/// Whether an issuer's keys can be had.
+/// Availability of an issuer's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// The issuer's name in the configuration.
+    /// Name of the issuer in the configuration.
     pub issuer: String,
-    /// The keys in force. Without them every token is refused.
+    /// Keys in force. Without them every token is refused.
     pub held: Option<Held>,
-    /// Why the last look at the keys failed.
+    /// Reason why the last refresh of the keys failed.
     pub wrong: Option<String>,
 }
 
 /// Keys in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
-    /// How many there are.
+    /// Number of keys.
     pub keys: usize,
-    /// After this time they are too old, unless they are fetched again. Those of a file never are.
+    /// Time until they are too old, unless they are fetched again. `None` for keys from a file, which never expire.
     pub left: Option<Duration>,
 }

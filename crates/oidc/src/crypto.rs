@@ -1,4 +1,4 @@
-//! Signatures for `jsonwebtoken`: those of ring, of four algorithms, and no way to sign.
+//! Signature verification for `jsonwebtoken` with ring. It supports four algorithms and cannot sign.
 
 use std::sync::Once;
 
@@ -11,7 +11,7 @@ use ring::signature::{
     RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 
-/// What a token may be signed with.
+/// Algorithms with which a token may be signed.
 pub(crate) const ALGORITHMS: [Algorithm; 4] =
     [Algorithm::RS256, Algorithm::PS256, Algorithm::ES256, Algorithm::EdDSA];
 
@@ -19,13 +19,13 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |_, _| Err(unsupported()),
     verifier_factory: |algorithm, key| {
         let algorithm = *algorithm;
-        // What cannot be checked is refused here, before anything of the token is.
+        // Unsupported algorithms are refused here, before any check of the token.
         if !ALGORITHMS.contains(&algorithm) || algorithm.family() != key.family() {
             return Err(unsupported());
         }
         Ok(Box::new(Signature { algorithm, key: key.clone() }))
     },
-    // For making JWKs, which nobody does here.
+    // Only needed to make JWKs, which this crate does not do.
     key_utils: KeyUtils {
         rsa_pub_components_from_private_key: |_| Err(unsupported()),
         rsa_pub_components_from_public_key: |_| Err(unsupported()),
@@ -35,7 +35,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     },
 };
 
-/// Makes it the provider of this process, once.
+/// Installs the provider in this process, once.
 pub(crate) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -1,24 +1,24 @@
-//! What the claims of a token are worth here.
+//! Maps the claims of a token to roles.
 
 use std::sync::Arc;
 
 use identity::{NOBODY, Principal, Roles, Scope};
 use serde_json::{Map, Value};
 
-/// The claims of a token whose signature holds.
+/// The claims of a token whose signature is valid.
 pub(crate) type Claims = Map<String, Value>;
 
-/// Who has `value` among those of a claim has these roles.
+/// Roles for the holders of tokens in which a claim contains `value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// The way to the claim: its name, or the names of the objects around it, the outermost first.
+    /// Path of the claim: its name, or the names of the enclosing objects, outermost first.
     pub claim: Vec<String>,
-    /// The claim is this text, or a list with it.
+    /// Text that the claim is, or that its list contains.
     pub value: String,
     pub roles: Roles,
-    /// Only runs of these profiles; empty: of any.
+    /// Profiles whose runs the grant covers. Empty for all.
     pub profiles: Vec<String>,
-    /// Whose rights its holder has on the host's files.
+    /// User and group whose rights on the host's files the holder has.
     pub user: Option<(u32, u32)>,
 }
 
@@ -39,8 +39,9 @@ impl Grant {
     }
 }
 
-/// The holder of a token with these claims, under this name. The first grant that fits counts, and no other: what two of them give
-/// together, nobody has written down.
+/// Returns the principal of a token with these claims, under this name.
+///
+/// Only the first matching grant applies. Grants are not combined, because no operator has written down the sum of two.
 pub(crate) fn principal(name: String, grants: &[Grant], claims: &Claims) -> Principal {
     let nobody = Principal { name, ..Principal::anonymous() };
     let Some(grant) = grants.iter().find(|grant| grant.fits(claims)) else { return nobody };

@@ -1,25 +1,25 @@
-//! What the configuration says of an issuer.
+//! The configuration of an issuer.
 
 use std::time::Duration;
 
 use crate::grant::Grant;
 use crate::source::Source;
 
-/// An issuer, as the configuration has it.
+/// An issuer in the configuration.
 #[derive(Debug, Clone)]
 pub struct Issuer {
-    /// Its tokens' holders are the principals `oidc:NAME:SUBJECT`.
+    /// Name of the issuer. Holders of its tokens are the principals `oidc:NAME:SUBJECT`.
     pub name: String,
-    /// The claim `iss` of its tokens.
+    /// Value of the claim `iss` in its tokens.
     pub issuer: String,
-    /// One of them is in the claim `aud`.
+    /// Accepted audiences. The claim `aud` has to contain one of them.
     pub audiences: Vec<String>,
     pub keys: Source,
-    /// The claim with the subject.
+    /// Name of the claim with the subject.
     pub principal_claim: String,
-    /// By how much its clock and this host's may differ.
+    /// Largest difference between its clock and this host's.
     pub leeway: Duration,
-    /// From `iat` to `exp`.
+    /// Longest time from `iat` to `exp`.
     pub max_lifetime: Duration,
     pub grants: Vec<Grant>,
 }

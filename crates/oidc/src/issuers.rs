@@ -1,4 +1,4 @@
-//! The issuers of the configuration, and whether a token is of one of them.
+//! The issuers of the configuration, and the check of a token against them.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -21,29 +21,29 @@ use crate::refused::Refused;
 use crate::source::KeySource;
 use crate::{claims, keys};
 
-/// Bytes of the longest token.
+/// Longest token in bytes.
 const MAX_BYTES: usize = 8 * 1_024;
-/// Bytes of the longest id of a key.
+/// Longest id of a key in bytes.
 const MAX_KEY_ID: usize = 256;
-/// For looks at keys that an operator asks for, all together.
+/// Time limit for refreshing all keys when an operator asks for their condition.
 const LOOK: Duration = Duration::from_secs(5);
-/// What a token says it is, RFC 7519, 5.1, and RFC 9068, 2.1. A token for something else is not taken for one of these.
+/// Accepted types of a token (RFC 7519, 5.1, and RFC 9068, 2.1). A token of another type is refused.
 const TYPES: [&str; 2] = ["JWT", "at+jwt"];
 
-/// Who shows a token that counts.
+/// Holder of a valid token.
 #[derive(Debug)]
 pub struct Holder {
     pub principal: Principal,
-    /// Until it no longer counts.
+    /// Time until the token is no longer valid.
     pub left: Duration,
 }
 
-/// Whether a bearer token has the form of one of an issuer. No API token and no run's token has.
+/// Returns true if a bearer token has the form of an issuer's token. API tokens and run tokens do not have it.
 pub fn looks_like_one(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
-/// The issuers whose tokens count.
+/// The issuers whose tokens are accepted.
 #[derive(Debug, Default)]
 pub struct Issuers(Vec<Arc<Known>>);
 
@@ -51,18 +51,18 @@ pub struct Issuers(Vec<Arc<Known>>);
 struct Known {
     issuer: Issuer,
     keys: KeySource,
-    /// What `jsonwebtoken` checks, all but the algorithm.
+    /// Checks that `jsonwebtoken` does, without the algorithm.
     validation: Validation,
 }
 
-/// What is read before the signature is checked: whose keys to look in.
+/// Claim that is read before the signature is checked, to find the issuer's keys.
 #[derive(Deserialize)]
 struct Unverified {
     iss: String,
 }
 
 impl Issuers {
-    /// Reads the keys that are in files. The error names the issuer by its place, and says what is wrong with its keys.
+    /// Reads the keys that are in files. The error contains the issuer's index and the problem with its keys.
     pub fn open(issuers: Vec<Issuer>) -> Result<Self, (usize, String)> {
         crypto::install();
         let open = |(index, issuer): (usize, Issuer)| {
@@ -79,12 +79,12 @@ impl Issuers {
         issuers.into_iter().enumerate().map(open).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no issuers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Keeps the keys of all issuers fresh until `stop`.
+    /// Refreshes the keys of all issuers until `stop`.
     pub fn keep_fresh(&self, tls: &Tls, stop: &CancellationToken) {
         for known in &self.0 {
             let (known, tls, stop) = (known.clone(), tls.clone(), stop.clone());
@@ -94,7 +94,7 @@ impl Issuers {
         }
     }
 
-    /// Looks once at the keys of each issuer; what is wrong, by the issuer's place.
+    /// Refreshes the keys of each issuer once. Returns the problems with the issuers' indexes.
     pub async fn look(&self, tls: &Tls) -> Vec<(usize, String)> {
         let mut wrong = Vec::new();
         for (index, known) in self.0.iter().enumerate() {
@@ -103,19 +103,20 @@ impl Issuers {
         wrong
     }
 
-    /// What is known of each issuer's keys, after a look at those that were not looked at in the last ten seconds. Needs
-    /// [`Self::keep_fresh`], which looks. Takes five seconds at most.
+    /// Returns the condition of each issuer's keys. Keys that were not refreshed in the last ten seconds are refreshed first.
+    ///
+    /// [`Self::keep_fresh`] must be running, because it does the refresh. Takes five seconds at most.
     pub async fn examine(&self) -> Vec<Condition> {
         let until = Instant::now() + LOOK;
         let looks: Vec<_> = self.0.iter().filter_map(|known| known.keys.ask()).collect();
         for mut look in looks {
-            // A look that takes longer is told as one without an answer.
+            // A refresh that takes longer is reported as one without an answer.
             let _ = timeout_at(until, look.changed()).await;
         }
         self.0.iter().map(|known| known.keys.condition()).collect()
     }
 
-    /// The holder of a token that is shown at an address, or on the Unix socket.
+    /// Checks a token that a client presents from an address, or on the Unix socket, and returns its holder.
     pub fn check(&self, token: &str, address: Option<IpAddr>, now: SystemTime) -> Result<Holder, Refused> {
         let header = header(token).ok_or(Refused::Wrong)?;
         let Unverified { iss } = dangerous::insecure_decode_claims(token).map_err(|_| Refused::Wrong)?;
@@ -130,7 +131,7 @@ impl Issuers {
 }
 
 impl Known {
-    /// The claims of a token whose signature, issuer, audience and time hold.
+    /// Returns the claims of a token whose signature, issuer, audience and time are valid.
     fn verify(&self, token: &str, header: &Header) -> Result<Claims, Refused> {
         let keys: Arc<keys::Keys> = self.keys.current().ok_or(Refused::NoKeys)?;
         let Some(key) = keys.pick(header.kid.as_deref(), header.alg) else {
@@ -146,14 +147,14 @@ impl Known {
             ErrorKind::InvalidClaimFormat(_) => Refused::Undated,
             _ => Refused::Wrong,
         })?;
-        // A list of issuers is not one.
+        // `jsonwebtoken` also accepts a list of issuers here; it is refused.
         let is_own =
             decoded.claims.get("iss").and_then(|issuer| issuer.as_str()) == Some(&self.issuer.issuer);
         if is_own { Ok(decoded.claims) } else { Err(Refused::Wrong) }
     }
 }
 
-/// A header that may be one: nothing in it has to be understood that is not understood here.
+/// Decodes a header. `None` if it is malformed, or requires a feature that is not supported here.
 fn header(token: &str) -> Option<Header> {
     if token.len() > MAX_BYTES || !looks_like_one(token) {
         return None;

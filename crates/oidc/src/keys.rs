@@ -1,22 +1,22 @@
-//! An issuer's keys: a JWK Set (RFC 7517, 5), of which only what can check a signature here is taken.
+//! An issuer's keys: a JWK Set (RFC 7517, 5). Only keys that can verify a supported signature are used.
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 use serde::Deserialize;
 
-/// Keys that a set may have.
+/// Largest number of keys in a set.
 const MAX_KEYS: usize = 64;
-/// Bytes of an RSA modulus: 2,048 to 8,192 bits, as ring takes it.
+/// Length of an RSA modulus in bytes: 2,048 to 8,192 bits, the range that ring supports.
 const MODULUS: std::ops::RangeInclusive<usize> = 256..=1_024;
 
-/// The keys that an issuer signs with.
+/// The keys with which an issuer signs.
 #[derive(Debug)]
 pub(crate) struct Keys(Vec<Key>);
 
 #[derive(Debug)]
 pub(crate) struct Key {
     id: Option<String>,
-    /// What may be signed with it.
+    /// Algorithms for which the key may be used.
     algorithms: Vec<Algorithm>,
     material: DecodingKey,
 }
@@ -27,7 +27,9 @@ struct Set {
 }
 
 impl Keys {
-    /// Takes the keys of a set that are fit. A key that is not is no error (RFC 7517, 5), a set without one is.
+    /// Parses a set and keeps the usable keys.
+    ///
+    /// An unusable key is no error (RFC 7517, 5), but a set without a usable key is.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let Set { keys } = serde_json::from_slice(bytes)
             .map_err(|_| "holds no JWK Set: a JSON object with `keys`".to_owned())?;
@@ -45,7 +47,7 @@ impl Keys {
         self.0.len()
     }
 
-    /// The key for a token with this header. Without an id there must be no choice.
+    /// Returns the key for a token with this header. A token without a key id is only accepted if the set has exactly one key.
     pub(crate) fn pick(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&DecodingKey> {
         let named = match (id, &self.0[..]) {
             (Some(id), keys) => keys
@@ -69,7 +71,7 @@ impl Key {
         }
         let key = Self::of(&jwk.algorithm)?;
         let algorithms = key.1.iter().copied();
-        // A key that names its algorithm is for no other.
+        // A key that names its algorithm is used for no other.
         let algorithms: Vec<_> = match jwk.common.key_algorithm {
             Some(own) => algorithms.filter(|algorithm| KeyAlgorithm::from(*algorithm) == own).collect(),
             None => algorithms.collect(),
@@ -77,7 +79,7 @@ impl Key {
         (!algorithms.is_empty()).then_some(Self { id: jwk.common.key_id, algorithms, material: key.0 })
     }
 
-    /// The key, and what its type is for.
+    /// Returns the key, and the algorithms of its type.
     fn of(parameters: &AlgorithmParameters) -> Option<(DecodingKey, &'static [Algorithm])> {
         let (key, algorithms): (_, &[Algorithm]) = match parameters {
             AlgorithmParameters::RSA(rsa) => {
@@ -90,7 +92,7 @@ impl Key {
             AlgorithmParameters::OctetKeyPair(pair) if pair.curve == EllipticCurve::Ed25519 => {
                 (DecodingKey::from_ed_components(&pair.x).ok()?, &[Algorithm::EdDSA])
             }
-            // Above all no `oct`: a secret that both sides know.
+            // In particular no `oct`, which is a secret shared by both sides.
             _ => return None,
         };
         let is_whole = match (parameters, key.kind()) {

@@ -1,26 +1,26 @@
-//! Why a token is refused, and what its holder is told.
+//! Reasons why a token is refused, and the messages to its holder.
 
-/// Why a token is refused. Before its signature holds, nothing else is told.
+/// Reason why a token is refused. Details are only given to a holder whose token has a valid signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// It is malformed, of no issuer here, or not signed by it.
+    /// It is malformed, not from a configured issuer, or not signed by it.
     Wrong,
-    /// The issuer has no such key, as far as is known; it is asked again.
+    /// The issuer has no such key as far as is known. Its keys are fetched again.
     UnknownKey,
-    /// None of the issuer's keys could be had, or only old ones.
+    /// None of the issuer's keys are available, or only old ones.
     NoKeys,
     Expired,
     NotYet,
-    /// It is for others.
+    /// It is for another audience.
     Audience,
-    /// It has no time at which it was issued or ends.
+    /// It does not state when it was issued or when it expires.
     Undated,
     TooLong,
     Unnamed,
 }
 
 impl Refused {
-    /// For its holder.
+    /// Returns the message to its holder.
     pub fn message(self) -> &'static str {
         match self {
             Self::Wrong => {

@@ -1,4 +1,4 @@
-//! Where an issuer's keys come from, and which are in force.
+//! Sources of an issuer's keys, and the keys in force.
 //!
 //! ```text
 //!  file (every 5 s) ─┐            ┌─► in force ─► too old (of a URL, after `max_age`)
@@ -23,27 +23,27 @@ use webhook::{Target, Tls, fetch};
 use crate::condition::{Condition, Held};
 use crate::keys::Keys;
 
-/// Bytes of the largest set of keys.
+/// Largest set of keys in bytes.
 const MAX_SET: usize = 256 << 10;
-/// For one fetch, all of it.
+/// Time limit for a whole fetch.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between looks at a file.
+/// Interval between two reads of a file.
 const LOOK: Duration = Duration::from_secs(5);
-/// Between looks because of unknown keys.
+/// Shortest interval between two refreshes that were requested, for example because of unknown keys.
 const ASK: Duration = Duration::from_secs(10);
-/// After a fetch that failed, the shortest and the longest wait.
+/// Shortest and longest wait after a failed fetch.
 const RETRY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
-/// Where keys are.
+/// Source of an issuer's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     File(PathBuf),
     Url {
-        /// `https`.
+        /// URL that begins with `https`.
         url: String,
-        /// Between fetches.
+        /// Interval between fetches.
         refresh: Duration,
-        /// After the last fetch that succeeded; then no token counts.
+        /// Time after the last successful fetch until the keys expire. Then every token is refused.
         max_age: Duration,
     },
 }
@@ -51,12 +51,12 @@ pub enum Source {
 /// The keys of an issuer.
 #[derive(Debug)]
 pub(crate) struct KeySource {
-    /// The issuer's, for the log.
+    /// Name of the issuer, for the log.
     name: String,
     place: Place,
     state: Mutex<State>,
     asked: Notify,
-    /// Changes after each look.
+    /// Changes after each refresh.
     looks: watch::Sender<()>,
 }
 
@@ -68,18 +68,20 @@ enum Place {
 
 #[derive(Debug, Default)]
 struct State {
-    /// In force, and since when.
+    /// Keys in force, and the time since when.
     keys: Option<(Arc<Keys>, Instant)>,
-    /// The last look.
+    /// Time of the last refresh.
     looked: Option<Instant>,
-    /// What was wrong then.
+    /// Error of the last refresh.
     wrong: Option<String>,
-    /// A look was asked for, and has not been yet.
+    /// True if a refresh was requested and has not ended yet.
     is_asked: bool,
 }
 
 impl KeySource {
-    /// Reads a file at once. A URL waits for the first look, so that an issuer that is down keeps no daemon from starting.
+    /// Opens the source. A file is read at once.
+    ///
+    /// A URL is not fetched before the first refresh, so that an unavailable issuer does not prevent the daemon's start.
     pub(crate) fn open(name: String, source: Source) -> Result<Self, String> {
         let (place, keys) = match source {
             Source::File(path) => {
@@ -94,12 +96,12 @@ impl KeySource {
         Ok(Self { name, place, state, asked: Notify::new(), looks: watch::Sender::default() })
     }
 
-    /// Those in force.
+    /// Returns the keys in force.
     pub(crate) fn current(&self) -> Option<Arc<Keys>> {
         self.held(&self.lock()).map(|(keys, _)| keys)
     }
 
-    /// Those in force, and for how long; a file's have no end.
+    /// Returns the keys in force, and their remaining time. Keys from a file do not expire.
     fn held(&self, state: &State) -> Option<(Arc<Keys>, Option<Duration>)> {
         let (keys, since) = state.keys.as_ref()?;
         let left = match &self.place {
@@ -109,7 +111,7 @@ impl KeySource {
         Some((keys.clone(), left))
     }
 
-    /// What is known of the keys.
+    /// Returns the condition of the keys.
     pub(crate) fn condition(&self) -> Condition {
         let state = self.lock();
         let held = self.held(&state).map(|(keys, left)| Held { keys: keys.count(), left });
@@ -117,13 +119,13 @@ impl KeySource {
         Condition { issuer: self.name.clone(), held, wrong: state.wrong.clone().or_else(unanswered) }
     }
 
-    /// Asks as [`Self::ask_again`] does. The receiver changes with the next look; none if none is to come.
+    /// Requests a refresh like [`Self::ask_again`]. The receiver changes after the next refresh. `None` if none is due.
     pub(crate) fn ask(&self) -> Option<watch::Receiver<()>> {
         let looks = self.looks.subscribe();
         self.ask_again().then_some(looks)
     }
 
-    /// Asks for a look, unless there was one lately. Whether one is to come.
+    /// Requests a refresh, unless there was one recently. Returns true if a refresh is due.
     pub(crate) fn ask_again(&self) -> bool {
         let mut state = self.lock();
         if !state.is_asked && state.looked.is_none_or(|looked| looked.elapsed() >= ASK) {
@@ -133,7 +135,7 @@ impl KeySource {
         state.is_asked
     }
 
-    /// Looks at the place again and again.
+    /// Refreshes the keys repeatedly.
     pub(crate) async fn keep_fresh(&self, tls: &Tls) {
         let (mut said, mut failures) = (None, 0);
         loop {
@@ -165,7 +167,7 @@ impl KeySource {
         }
     }
 
-    /// Takes what is there now. What is wrong with it changes nothing.
+    /// Refreshes the keys. An error leaves the keys in force unchanged.
     pub(crate) async fn look(&self, tls: &Tls) -> Result<(), String> {
         let found = match &self.place {
             Place::File(path) => {
@@ -196,7 +198,7 @@ impl KeySource {
     }
 }
 
-/// Keys over plain http would be whose who answers first.
+/// Parses the URL. It must be https, because over plain http any machine on the way could supply the keys.
 fn target(url: &str) -> Result<Target, String> {
     if !url.starts_with("https://") {
         return Err("must begin with https://".to_owned());
