@@ -1,31 +1,32 @@
-//! Where something is posted, and when it is tried again.
+//! Endpoints of webhooks, and the wait between attempts.
 
 use std::time::Duration;
 
 use crate::sign::Secret;
 use crate::target::Target;
 
-/// Longest between two attempts.
+/// Longest wait between two attempts.
 pub const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Where something is posted, ready to be used.
+/// An endpoint to which messages are posted.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    /// Names it in logs, which never show where it is.
+    /// Name in logs, which never show the URL.
     pub name: String,
     pub target: Target,
-    /// Signs what is posted.
+    /// Secret that signs the messages.
     pub secret: Secret,
-    /// For one attempt, all of it.
+    /// Time limit for a whole attempt.
     pub timeout: Duration,
-    /// Attempts before a message is given up.
+    /// Number of attempts before a message is given up.
     pub attempts: u32,
-    /// Between the first and the second; doubled each time.
+    /// Wait between the first and the second attempt. It is doubled each time.
     pub first_retry: Duration,
 }
 
-/// The wait after so many attempts: twice as long each time, from half of that to all of it, so that many senders do not
-/// come back together.
+/// Returns the wait after this number of attempts. It doubles each time.
+///
+/// The result is random between half of that and all of it, so that many senders do not retry at the same time.
 pub fn backoff(first: Duration, attempts: u32, random: u128) -> Duration {
     let whole = first.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1))).min(MAX_WAIT);
     let half = whole / 2;

@@ -1,5 +1,7 @@
-//! One request and its answer, over TCP or TLS. No redirect is followed, no proxy of the environment is used, and no connection is
-//! kept. The head of an answer is bounded; what reads its body bounds that.
+//! Sends one request over TCP or TLS and receives its answer.
+//!
+//! No redirect is followed, no proxy of the environment is used, and no connection is kept. The head of an answer is bounded here. The
+//! reader of its body has to bound the body.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -15,16 +17,16 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use crate::target::Target;
 use crate::tls::Tls;
 
-/// Bytes that the head of an answer may have.
+/// Longest head of an answer in bytes.
 const MAX_HEAD: usize = 16 * 1024;
 
-/// What is said of an answer that does not come, or is none.
+/// Returns the message for an answer that is missing or invalid.
 #[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
 pub(crate) fn no_answer(error: hyper::Error) -> String {
     format!("no answer: {error}")
 }
 
-/// Sends a request to `target`, and gives what `take` makes of the answer. Messages do not have the URL's path.
+/// Sends a request to `target`, and returns the result of `take` for the answer. Messages do not contain the URL's path.
 pub(crate) async fn exchange<T>(
     tls: &Tls,
     target: &Target,
@@ -50,7 +52,7 @@ async fn over<T>(
 ) -> Result<T, String> {
     let connected = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = connected.map_err(no_answer)?;
-    // Both end with this function: neither is awaited longer than the answer takes.
+    // Both end with this function. Neither is awaited longer than the answer takes.
     let mut connection = std::pin::pin!(connection);
     let mut answer =
         std::pin::pin!(async { take(sender.send_request(request).await.map_err(no_answer)?).await });

@@ -1,4 +1,4 @@
-//! Reads a document: one GET.
+//! Fetches a document with one GET.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::exchange::exchange;
 use crate::target::Target;
 use crate::tls::Tls;
 
-/// Fetches at most `most` bytes within `patience`. Only 200 is an answer. Messages do not have the URL's path.
+/// Fetches at most `most` bytes within `patience`. Any status but 200 is an error. Messages do not contain the URL's path.
 pub async fn fetch(tls: &Tls, target: &Target, most: usize, patience: Duration) -> Result<Bytes, String> {
     let request = Request::get(&target.path)
         .header("host", &target.authority)

@@ -1,4 +1,4 @@
-//! One attempt: one POST, and the status of its answer. No body is read.
+//! One delivery attempt: one POST, and the status of its answer. The body of the answer is not read.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -10,12 +10,12 @@ use crate::endpoint::Endpoint;
 use crate::exchange::exchange;
 use crate::tls::Tls;
 
-/// Posts. One for the daemon.
+/// Client that posts webhooks. There is one for the daemon.
 #[derive(Debug, Clone)]
 pub struct Sender(Tls);
 
 impl Sender {
-    /// Trusts what this host trusts.
+    /// Makes a sender that trusts the certificates of this host.
     pub fn new() -> Result<Self, String> {
         Tls::new().map(Self)
     }
@@ -27,7 +27,7 @@ impl Sender {
         Tls::trusting(certificates).map(Self)
     }
 
-    /// Sends a body, once. Why it failed is said without a word of the URL's path.
+    /// Sends a body once. The error does not contain the URL's path.
     pub async fn post(
         &self,
         endpoint: &Endpoint,
@@ -64,7 +64,7 @@ impl Sender {
             .map_err(Failed::retry)?
         {
             status if status.is_success() => Ok(()),
-            // The specification's way of saying that nothing more is wanted.
+            // By the specification, this status means that no further messages are wanted.
             StatusCode::GONE => {
                 Err(Failed { message: "answered 410: it is not wanted there".to_owned(), for_good: true })
             }
@@ -73,12 +73,12 @@ impl Sender {
     }
 }
 
-/// Why an attempt failed.
+/// Error of a failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Why, without a word of the URL's path.
+    /// Reason, without the URL's path.
     pub message: String,
-    /// Trying again is of no use.
+    /// True if another attempt would be useless.
     pub for_good: bool,
 }
 

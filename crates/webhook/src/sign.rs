@@ -12,14 +12,14 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// How secrets begin, so that scanners know them.
+/// Prefix of secrets, by which scanners recognise them.
 const PREFIX: &str = "whsec_";
-/// Bytes that a secret may have, by the specification.
+/// Length of a secret in bytes, by the specification.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// Largest file that may hold one.
+/// Largest file that may contain a secret, in bytes.
 const MAX_FILE: u64 = 1024;
 
-/// A webhook's secret. It is shown nowhere.
+/// A webhook's secret. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
@@ -52,9 +52,9 @@ impl Secret {
         BYTES.contains(&bytes.len()).then_some(Self(bytes))
     }
 
-    /// The value of the header `webhook-signature`.
+    /// Returns the value of the header `webhook-signature`.
     pub(crate) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
-        // Takes keys of any length.
+        // HMAC accepts keys of any length, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
         mac.update(format!("{id}.{timestamp}.").as_bytes());
         mac.update(body);

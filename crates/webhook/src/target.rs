@@ -1,24 +1,24 @@
-//! Where a webhook is: an `https` URL, or an `http` one on this host.
+//! The URL of a webhook: `https`, or `http` on this host.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use hyper::Uri;
 
-/// A URL that may be posted to. Its path may be a secret of its own, so it is not shown.
+/// A URL to which a message may be posted. Its path may be secret, so it is not shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     pub(crate) tls: bool,
-    /// Without brackets, as it is resolved and as a certificate names it.
+    /// Host without brackets, as it is resolved and as a certificate names it.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// As the `host` header has it.
+    /// Authority, as in the `host` header.
     pub(crate) authority: String,
     pub(crate) path: String,
 }
 
 impl Target {
-    /// Parses a URL. Plain `http` is for this host alone unless `allow_http`.
+    /// Parses a URL. Plain `http` is only accepted for this host, unless `allow_http`.
     pub fn parse(url: &str, allow_http: bool) -> Result<Self, String> {
         let uri: Uri =
             url.parse().map_err(|_| "is not a URL, such as https://alerts.example.org/cofferdam")?;
@@ -54,7 +54,7 @@ impl Target {
         Ok(Self { tls, host, port, authority: authority.as_str().to_owned(), path: path.to_owned() })
     }
 
-    /// Scheme and host: the rest may be secret.
+    /// Returns scheme and authority. The rest may be secret.
     pub fn shown(&self) -> String {
         format!("{}://{}/REDACTED", if self.tls { "https" } else { "http" }, self.authority)
     }

@@ -1,4 +1,4 @@
-//! TLS of the daemon as a client: rustls with ring, and the certificates that this host trusts.
+//! The daemon's TLS as a client: rustls with ring, and the certificates that this host trusts.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// How servers prove who they are. Cheap to clone.
+/// Configuration by which servers are authenticated. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Trusts what this host trusts: its certificate store, or `SSL_CERT_FILE`.
+    /// Trusts the certificates of this host: its certificate store, or `SSL_CERT_FILE`.
     pub fn new() -> Result<Self, String> {
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {
