@@ -12,7 +12,7 @@ use crate::ids::RunUser;
 /// Path of the list of users in a container.
 pub const PASSWD_PATH: &str = "/etc/passwd";
 pub const GROUP_PATH: &str = "/etc/group";
-/// Host name of every container. A preforked container gets it before its run is known.
+/// Host name of every container. A warm container gets it before its run is known.
 pub(crate) const HOSTNAME: &str = "cofferdam";
 
 /// Name of the run's user.

@@ -1,9 +1,9 @@
 //! Hardening: a pure function from a profile and the facts of a run to a container's specification.
 //!
-//! Invariants of every container: no network, no capability, no new privileges, no root of the host, our seccomp profile, and a read-only
-//! root file system from the engine. The only writable places are the run's own mounts and small file systems in memory at `/tmp` and
-//! `/dev/shm`. A writable root consists of directories of the run's layer, mounted over those of the image. Weakening this requires a
-//! change of this file and of the snapshot beside it.
+//! Invariants of every container: no network, no new privileges, no root of the host, our seccomp profile, and a read-only root file system
+//! from the engine. There is no capability either, except those that [`RunAs::MappedRoot`] has in its user namespace. The only writable
+//! places are the run's own mounts and small file systems in memory at `/tmp` and `/dev/shm`. A writable root consists of directories of
+//! the run's layer, mounted over those of the image. Weakening this requires a change of this file and of the snapshot beside it.
 
 mod paths;
 

@@ -2,8 +2,8 @@
 //!
 //! To find the ids of a container's user, the engine opens the image's `/etc/passwd` and `/etc/group`: as root, outside of the container,
 //! and without checking their types. It would wait forever for the other end of a FIFO. Meanwhile it would hold the container's lock, so
-//! that the container could not be removed before the engine is restarted. A device would be one of the host's. So before a container of an
-//! image is started, another one is made that is never started, and each of these paths is checked in it.
+//! that the container could not be removed before the engine is restarted. A device would be one of the host's. So each of these paths is
+//! checked in another container of the image, which is never started.
 
 use std::path::Path;
 

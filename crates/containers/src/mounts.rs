@@ -149,7 +149,7 @@ impl MountSlot {
 
     /// Returns the slot that an earlier instance of this daemon prepared at `slot`.
     ///
-    /// `None` unless exactly one mount is there, because then it is not the one that was left.
+    /// `None` unless exactly one mount is there. With several mounts it is not the slot that was left.
     pub fn former(slot: &Path) -> Result<Option<Self>, MountError> {
         Self::former_with(slot, 1)
     }

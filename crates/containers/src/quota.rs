@@ -1,7 +1,7 @@
 //! Measures a run's use of the disk, and limits it through the kernel where possible.
 //!
 //! There are two mechanisms. ext4 and xfs, mounted with `prjquota`, have project quotas ([`ProjectQuotas`]). There each run's directories
-//! belong to a separate project, which all files in them inherit, and the kernel refuses any byte or file beyond the limit. On other file
+//! belong to a separate project, which all files in them inherit. The kernel refuses any byte or file beyond the limit. On other file
 //! systems [`measure`] adds up what exists, and the daemon reacts to it.
 //!
 //! ```text

@@ -28,8 +28,8 @@ pub(crate) const MS_SHARED: u64 = 1 << 20;
 /// Changes the attributes of a mount that no process sees yet.
 pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, attr: &MountAttr) -> io::Result<()> {
     let flags = libc::AT_EMPTY_PATH.cast_unsigned();
-    // SAFETY: the path is a NUL-terminated constant, `attr` is a live `struct mount_attr` whose exact size is passed,
-    // the descriptor is borrowed for the call, and the kernel only reads what it is given.
+    // SAFETY: the path is a NUL-terminated constant. `attr` is a live `struct mount_attr` whose exact size is passed. The descriptor is
+    // borrowed for the call, and the kernel only reads its arguments.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

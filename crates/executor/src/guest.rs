@@ -304,8 +304,8 @@ impl GuestLane {
 
     /// Kills the container's first process, and with it every process of its pid namespace.
     ///
-    /// The kernel ends the first process only after all others are gone (`pid_namespaces(7)`). Returns true if none is left after at most 2
-    /// s, and always false if the container's processes are not this host's.
+    /// The kernel ends the first process only after all others are gone (`pid_namespaces(7)`). Returns true if none is left after at most
+    /// two seconds, and always false if the container's processes are not this host's.
     pub async fn end_container(&self) -> bool {
         let first = self.serving().first.filter(|_| self.boundary == Boundary::HostKernel);
         let Some(first) = first else { return false };

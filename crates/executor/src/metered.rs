@@ -1,8 +1,8 @@
 //! Resources that a command used, as the kernel counted them for its leaf cgroup.
 //!
 //! The worker reports the values of `wait4(2)` for the command and the children that it waited for. Hostile code runs as the same user and
-//! may falsify them, and they do not include processes that left their parent. The values here come from the kernel directly, and replace
-//! the worker's.
+//! may falsify them, and they do not include processes that left their parent. The values here come from the kernel directly, and take
+//! precedence over the worker's.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// Replaces the worker's values by the measured ones.
+    /// Combines the worker's values with the measured ones: the measured processor time, if there is one, and the larger peak of memory.
     pub fn over(self, said: Usage) -> Usage {
         let cpu_time_us = self.cpu_time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         let peak_memory_bytes = match (said.peak_memory_bytes, self.peak_memory_bytes) {
@@ -31,7 +31,7 @@ impl Metered {
         Usage { cpu_time_us: cpu_time_us.or(said.cpu_time_us), peak_memory_bytes }
     }
 
-    /// Replaces the values of a call and of its result, so that the caller sees the same values as the record.
+    /// Updates the values of a call and of its result, so that the caller sees the same values as the record.
     pub(crate) fn settle(self, finished: &mut Finished) {
         finished.usage = self.over(finished.usage);
         if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {

@@ -61,8 +61,8 @@ impl Commands {
 
     /// Ends all commands, then thaws them, so that none runs in between.
     ///
-    /// Used when a container or its worker ends; on v1 the processes of a frozen container could not be killed otherwise. Waits until they
-    /// are gone, and gives up when no process has ended for `within`.
+    /// Used when a container or its worker ends, because on v1 frozen processes cannot be killed. Waits until they are gone, and gives up
+    /// when no process has ended for `within`.
     pub fn end(&self, within: Duration) -> Result<KillEvidence, CgroupError> {
         let mut ending = Ending::begin(self.hierarchy, &self.dir, 1);
         if self.dir.exists() {

@@ -93,8 +93,7 @@ impl Leaf {
     /// Moves every process to another leaf, and returns how many there were.
     ///
     /// A frozen process cannot fork, so the list is complete once all are frozen. The other leaf is frozen as well, so that a moved process
-    /// is still there to be counted, even if it would fork and end at once. After an error the processes may be in either leaf. Blocks for
-    /// `within` at most.
+    /// cannot fork and end before it is counted. After an error the processes may be in either leaf. Blocks for `within` at most.
     pub fn move_all(&self, to: &mut Self, within: Duration) -> Result<u32, CgroupError> {
         let deadline = Instant::now() + within;
         if self.stands_still() {
@@ -383,7 +382,7 @@ pub(super) mod tests {
         fs::write(file("cgroup.procs"), "4000001\n").unwrap();
         fs::write(file("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
         assert!(Command::new("mkfifo").arg(file("cgroup.kill")).status().unwrap().success());
-        // Open at both ends, so that nobody waits for the other one.
+        // Open at both ends, so that neither open waits for the other.
         let mut kills = fs::File::options().read(true).write(true).open(file("cgroup.kill")).unwrap();
         let leaf = Leaf::former(Hierarchy::Unified, dir.path().to_owned());
         let evidence = std::thread::scope(|scope| {

@@ -73,7 +73,7 @@ impl Meters {
             .ok()
     }
 
-    /// Removes the meters that an earlier instance of this daemon left. A meter that is not empty is removed with their container.
+    /// Removes the meters that an earlier instance of this daemon left. A meter that is not empty is removed with its container.
     pub(super) fn remove_former(&self) {
         let Self::Beside(commands) = self else { return };
         let Ok(entries) = fs::read_dir(commands) else { return };

@@ -68,7 +68,7 @@ pub(super) const MASKED: &[&str] = &[
 /// Paths that can be read and never written.
 pub(super) const READ_ONLY: &[&str] = &["/proc/sys", "/proc/tty"];
 
-/// Further read-only paths for a root of a user namespace, to whom the runtime gives them.
+/// Further read-only paths for a root of a user namespace. The runtime makes that root their owner.
 ///
 /// `/dev` would be one more writable place. For such a root the engine mounts cgroups writable, and on cgroup v2 with systemd runc gives it
 /// the container's own cgroup. A command could then leave the cgroup by which it is ended.

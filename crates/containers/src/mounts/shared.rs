@@ -1,7 +1,7 @@
 //! Slots that a container binds before their content is mounted.
 //!
 //! Such a slot is an empty directory, mounted read-only on itself as a shared mount. A container that has bound it as `rslave` sees the
-//! mounts that the host later makes on it, with all their attributes, and cannot change them:
+//! mounts that the host later makes on it. It cannot change their attributes:
 //!
 //! ```text
 //! before the container:  mkdir ─► open_tree(CLONE) ─► mount_setattr(RDONLY, …) ─► move_mount(slot) ─► shared

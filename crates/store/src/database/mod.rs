@@ -1,9 +1,9 @@
 //! State that has to outlive the daemon, besides the audit log: runs, calls that wait for a reviewer, and outcomes of calls. SQLite in WAL
 //! mode.
 //!
-//! All functions block on the disk. Async code calls them through [`Store::with`], in the store's thread. There is only one connection, so
-//! more threads would only wait for it, for example a hundred of them when a hundred runs are made at once. Each table's functions have a
-//! separate file; the tables are made in `schema.rs`.
+//! All functions block on the disk. Async code calls them through [`Store::with`], in the store's thread. There is only one connection.
+//! More threads would only wait for it, for example a hundred of them when a hundred runs are made. Each table's functions have a separate
+//! file; the tables are made in `schema.rs`.
 
 mod alerts;
 mod approvals;

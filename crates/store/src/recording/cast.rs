@@ -2,7 +2,7 @@
 //!
 //! A header is followed by one line for each event: `[seconds, "o", "text"]` for output, `"i"` for input, `"r"` for a new size and `"m"`, a
 //! marker, for a signal. The format contains text, but a terminal has bytes. A character that is cut by the end of an event is moved to the
-//! next event of the same direction, and invalid UTF-8 becomes U+FFFD. The audit log has the true number of bytes.
+//! next event of the same direction. Invalid UTF-8 becomes U+FFFD. The audit log has the true number of bytes.
 
 use std::time::Duration;
 

@@ -33,7 +33,7 @@ pub struct LaunchFingerprint {
     /// Writable root, if the run has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<Place>,
-    /// Id under which a preforked container was made. Its slots and its label have this name.
+    /// Id under which a warm container was made, before it was this run's. Its slots and its label have this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm: Option<RunId>,
     /// Repository of a workspace that is a linked work tree, if git operations use it.

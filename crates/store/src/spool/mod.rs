@@ -14,7 +14,7 @@
 //! The spool contains the output as commands wrote it, including secrets. So it is sealed and accessible only to root. Clients that may use
 //! the call can read it through the API.
 //!
-//! All disk access happens on blocking threads, only a few at a time, so that a hanging disk does not use up the threads of other work.
+//! All disk access uses a few blocking threads at a time. So a hanging disk does not use up the threads of other work.
 
 mod files;
 mod ledger;

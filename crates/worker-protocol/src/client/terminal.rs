@@ -23,7 +23,7 @@ use crate::terminal::{MAX_INPUT, TerminalSignal, TerminalSize};
 
 #[derive(Clone, Copy)]
 pub struct TerminalSpec<'a> {
-    /// The command. Its fields `stdin` and `timeout` have no meaning here. `TERM` belongs into `env`.
+    /// The command. Its fields `stdin` and `timeout` have no meaning here. `TERM` belongs in `env`.
     pub exec: &'a Exec,
     /// Runs the image's login shell instead of `exec.command` and `exec.args`: `bash -l`, or `sh -l` if there is no bash.
     pub login_shell: bool,
