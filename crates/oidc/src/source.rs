@@ -209,14 +209,15 @@ fn target(url: &str) -> Result<Target, String> {
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("{shown} cannot be read: {error}");
-    let file = File::open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?;
+    // Before it is opened, which waits for the other end of a FIFO.
+    let found = std::fs::metadata(path).map_err(failed)?;
     if !found.is_file() || found.len() > MAX_SET as u64 {
         return Err(format!("{shown} is not a file of at most {MAX_SET} bytes"));
     }
     if found.permissions().mode() & 0o022 != 0 {
         return Err(format!("others can change {shown}, and be whoever they like: chmod go-w {shown}"));
     }
+    let file = File::open(path).map_err(failed)?;
     let mut contents = Vec::new();
     file.take(MAX_SET as u64).read_to_end(&mut contents).map_err(failed)?;
     Ok(contents)

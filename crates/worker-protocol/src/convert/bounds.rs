@@ -65,15 +65,20 @@ fn rule_to_wire(PathRule { paths, asks }: &PathRule) -> v1::PathRule {
     }
 }
 
+/// Patterns that match every path of a run together.
+const EVERYWHERE: [&str; 4] = ["@project/**", "@pkg/**", "@state/**", "/**"];
+
 fn rule_from_wire(rule: v1::PathRule) -> PathRule {
-    // A pattern that the daemon has written always parses.
-    let patterns =
-        |texts: Vec<String>| texts.iter().filter_map(|text| PathPattern::parse(text).ok()).collect();
+    // A pattern that a newer daemon has written may not parse here: the rule then holds for every path, and has one exception less.
+    let parse = |text: &str| PathPattern::parse(text).ok();
+    let path: Option<Vec<_>> = rule.path.iter().map(|text| parse(text)).collect();
+    let path = path.unwrap_or_else(|| EVERYWHERE.into_iter().filter_map(parse).collect());
+    let except = rule.except.iter().filter_map(|text| parse(text)).collect();
     let access = match (rule.not_reads, rule.not_writes) {
         (true, _) => RuledAccess::Write,
         (false, true) => RuledAccess::Read,
         (false, false) => RuledAccess::Any,
     };
-    let paths = RuledPaths { path: patterns(rule.path), except: patterns(rule.except), access };
+    let paths = RuledPaths { path, except, access };
     PathRule { paths, asks: rule.asks }
 }

@@ -67,3 +67,29 @@ fn an_outcome_that_no_frame_holds_fails_its_call() {
         assert_eq!(failure.reason, Reason::ReadLimit);
     }
 }
+
+#[test]
+fn a_rule_for_paths_that_does_not_parse_holds_for_every_path() {
+    let rule = |path: &str, except: &str| worker::Bounds {
+        path_rules: vec![worker::PathRule {
+            path: vec![path.to_owned()],
+            except: vec![except.to_owned()],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let shown = |bounds| {
+        let rules = super::bounds_from_wire(Some(bounds)).path_rules.rules;
+        let texts =
+            |patterns: &[ops::PathPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+        (texts(&rules[0].paths.path), texts(&rules[0].paths.except))
+    };
+    assert_eq!(
+        shown(rule("secrets/**", "secrets/a")),
+        (vec!["@project/secrets/**".to_owned()], vec!["@project/secrets/a".to_owned()])
+    );
+    assert_eq!(
+        shown(rule("../[", "../[")),
+        (["@project/**", "@pkg/**", "@state/**", "/**"].map(str::to_owned).into(), Vec::new())
+    );
+}
