@@ -12,9 +12,9 @@
 //!
 //! A leaf also tells what was used in it, [`Leaf::cpu_time`] and [`Leaf::peak_memory`], by whatever was in there.
 //!
-//! All leaves of a container are in one of two cgroups of its own below the container's, [`Commands`]: what freezes that one
-//! freezes every command in it, those that are still to come included, and not the guest. There are two so that one command
-//! can run while all others stand still ([`Group::Alone`]).
+//! All leaves of a container are in one of several cgroups of its own below the container's, [`Commands`]: what freezes that one
+//! freezes every command in it, those that are still to come included, and not the guest. There are several so that one command
+//! can run while all others stand still ([`Group::Alone`], [`Group::Terminal`]).
 //!
 //! Everything here is blocking file input and output in `/proc` and `/sys`, microseconds each; [`Leaf::kill_all`] may
 //! wait until its deadline and belongs on a blocking thread.
@@ -53,6 +53,8 @@ const LEAF: &str = "cofferdam-";
 const COMMANDS: &str = "cofferdam-commands";
 /// The same for those that go on while the others stand still.
 const ALONE: &str = "cofferdam-alone";
+/// The same for a terminal during which everything else of the run is frozen.
+const TERMINAL: &str = "cofferdam-terminal";
 /// The same for processes that outlive their calls. The guest knows them by this name.
 const PROCESSES: &str = "cofferdam-processes";
 /// The same for what keeps such processes, which is never frozen.
@@ -91,19 +93,22 @@ pub enum Group {
     Ordinary,
     /// What runs while the ordinary ones stand still.
     Alone,
+    /// A terminal during which all the others are frozen.
+    Terminal,
     /// Processes that outlive their calls, and a worker and a daemon as well.
     Processes,
 }
 
 impl Group {
-    pub const ALL: [Self; 3] = [Self::Ordinary, Self::Alone, Self::Processes];
+    pub const ALL: [Self; 4] = [Self::Ordinary, Self::Alone, Self::Terminal, Self::Processes];
     /// Those that end with the worker that has started them.
-    const OF_WORKER: [Self; 2] = [Self::Ordinary, Self::Alone];
+    const OF_WORKER: [Self; 3] = [Self::Ordinary, Self::Alone, Self::Terminal];
 
     fn name(self) -> &'static str {
         match self {
             Self::Ordinary => COMMANDS,
             Self::Alone => ALONE,
+            Self::Terminal => TERMINAL,
             Self::Processes => PROCESSES,
         }
     }

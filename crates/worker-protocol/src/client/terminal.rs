@@ -26,7 +26,7 @@ pub struct TerminalSpec<'a> {
     /// The command. Of its fields `stdin` and `timeout` have no meaning here; `TERM` belongs into `env`.
     pub exec: &'a Exec,
     /// Run the image's login shell instead of `exec.command` and `exec.args`: `bash -l`, or `sh -l` where there is no
-    /// bash.
+    /// bash. If `exec.args` is empty: that shell without `-l`, and without a startup file.
     pub login_shell: bool,
     /// Within which bounds. `max_spool_bytes` is the most that it may show before it is ended.
     pub bounds: &'a Bounds,
