@@ -1,6 +1,7 @@
 //! A run's life with its daemon, and what it cannot have.
 
 use harness::{RunHandle, calls, reason, v1};
+use wire::v1::terminal_service_client::TerminalServiceClient;
 
 use crate::inside::{Inside, exec};
 use crate::{IDLE, enter, processes};
@@ -34,6 +35,13 @@ async fn v5_what_cannot_be_had_is_refused() {
     let run_id = inside.run.id().to_owned();
     let paused = inside.run.clients.runs.pause_run(v1::PauseRunRequest { run_id }).await.unwrap_err();
     assert_eq!(reason(&paused), "PRECONDITION_FAILED", "{paused}");
+    // A terminal that is to be alone is not opened beside what goes on.
+    let start = v1::TerminalStart { run_id: inside.run.id().to_owned(), paused: true, ..Default::default() };
+    let start = v1::open_terminal_request::Event::Start(start);
+    let requests = tokio_stream::iter([v1::OpenTerminalRequest { event: Some(start) }]);
+    let mut terminals = TerminalServiceClient::new(inside.run.clients.channel.clone());
+    let refused = terminals.open_terminal(requests).await.unwrap_err();
+    assert_eq!(reason(&refused), "PRECONDITION_FAILED", "{refused}");
     let Inside { run, .. } = &mut inside;
     let process = harness::process::command(&["sleep", "9"]);
     run.try_start(process).await.unwrap_err();

@@ -11,9 +11,9 @@
 //!
 //! A leaf also reports the processor time and memory used by any process in it: [`Leaf::cpu_time`] and [`Leaf::peak_memory`].
 //!
-//! The leaves of commands are in one of two cgroups below the container's, [`Commands`]. Freezing one of these freezes every command in it,
-//! including commands that start later, but not the guest. With two of them, one command can run while all others are frozen
-//! ([`Group::Alone`]).
+//! The leaves of commands are in one of several cgroups below the container's, [`Commands`]. Freezing one of these freezes every command
+//! in it, including commands that start later, but not the guest. With several of them, one command can run while all others are frozen
+//! ([`Group::Alone`], [`Group::Terminal`]).
 //!
 //! All functions here do blocking file I/O in `/proc` and `/sys` that takes microseconds. [`Leaf::kill_all`] may wait until its deadline
 //! and belongs on a blocking thread.
@@ -52,6 +52,8 @@ const LEAF: &str = "cofferdam-";
 const COMMANDS: &str = "cofferdam-commands";
 /// Cgroup for commands that run while the ordinary ones are frozen.
 const ALONE: &str = "cofferdam-alone";
+/// Cgroup for a terminal during which everything else of the run is frozen.
+const TERMINAL: &str = "cofferdam-terminal";
 /// Cgroup for processes that outlive their calls. The guest knows it by this name.
 const PROCESSES: &str = "cofferdam-processes";
 /// Cgroup for the keepers of such processes. It is never frozen.
@@ -90,19 +92,22 @@ pub enum Group {
     Ordinary,
     /// Commands that run while the ordinary ones are frozen.
     Alone,
+    /// A terminal during which all the others are frozen.
+    Terminal,
     /// Processes that outlive their calls, and also a worker and a daemon.
     Processes,
 }
 
 impl Group {
-    pub const ALL: [Self; 3] = [Self::Ordinary, Self::Alone, Self::Processes];
+    pub const ALL: [Self; 4] = [Self::Ordinary, Self::Alone, Self::Terminal, Self::Processes];
     /// Groups that end with the worker that started them.
-    const OF_WORKER: [Self; 2] = [Self::Ordinary, Self::Alone];
+    const OF_WORKER: [Self; 3] = [Self::Ordinary, Self::Alone, Self::Terminal];
 
     fn name(self) -> &'static str {
         match self {
             Self::Ordinary => COMMANDS,
             Self::Alone => ALONE,
+            Self::Terminal => TERMINAL,
             Self::Processes => PROCESSES,
         }
     }

@@ -166,8 +166,11 @@ impl Lanes {
             }
             (self.guest.call_prepared(&serving, spec, prepared, cancel).await, Some(leaf))
         } else {
-            let leaf =
-                self.guest.leaf(call).map(|leaf| if alone { leaf.alone() } else { leaf }).map(Arc::new);
+            let leaf = self
+                .guest
+                .leaf(call)
+                .map(|leaf| if alone { leaf.among(Group::Alone) } else { leaf })
+                .map(Arc::new);
             if let Some(leaf) = leaf.as_ref().filter(|_| spec.bounds.keep_background) {
                 leaf.keep(left::name(call));
             }

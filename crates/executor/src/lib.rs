@@ -34,3 +34,4 @@ pub use left::{Left, request_of};
 pub use loss::Loss;
 pub use metered::Metered;
 pub use relay::sweep;
+pub use terminal::Opening;

@@ -72,8 +72,8 @@ impl LeafPlacement {
     }
 
     /// For one that runs while the others stand still.
-    pub(crate) fn alone(self) -> Self {
-        Self { group: Group::Alone, ..self }
+    pub(crate) fn among(self, group: Group) -> Self {
+        Self { group, ..self }
     }
 
     /// Has the processes that the command leaves running kept under this name.

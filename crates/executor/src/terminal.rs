@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use containers::Group;
 use gateway::{SessionParts, SessionPermit};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{LaneError, OutputSink, Terminal, TerminalSize, TerminalSpec};
@@ -10,6 +11,16 @@ use worker_protocol::client::{LaneError, OutputSink, Terminal, TerminalSize, Ter
 use crate::lanes::Lanes;
 use crate::metered::Metered;
 use crate::placement::LeafPlacement;
+
+/// How a terminal is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening {
+    pub size: TerminalSize,
+    /// Time after which everything on it ends.
+    pub limit: Duration,
+    /// Its run is paused, but for the terminal.
+    pub paused: bool,
+}
 
 /// Counts what runs on a terminal.
 pub struct Meter(Option<Arc<LeafPlacement>>);
@@ -22,13 +33,12 @@ impl Meter {
 }
 
 impl Lanes {
-    /// Opens the terminal that the permit allows. What is shown goes to `output`; `cancel`, or the end of `limit`, ends
+    /// Opens the terminal that the permit allows. What is shown goes to `output`; `cancel`, or the end of its time, ends
     /// everything that was started on it.
     pub async fn terminal(
         &self,
         permit: SessionPermit,
-        size: TerminalSize,
-        limit: Duration,
+        opening: Opening,
         output: &Arc<dyn OutputSink>,
         cancel: &CancellationToken,
     ) -> Result<(Terminal, Meter), LaneError> {
@@ -37,13 +47,21 @@ impl Lanes {
             exec: &request.command.exec,
             login_shell: request.command.login_shell,
             bounds: &bounds,
-            size,
+            size: opening.size,
             pipes: false,
-            deadline: limit,
+            deadline: opening.limit,
             output,
         };
         cancel.run_until_cancelled(self.guest.restarted()).await;
-        let leaf = self.guest.leaf(&request.session_id).map(Arc::new);
+        let leaf = self.guest.leaf(&request.session_id);
+        let leaf = if opening.paused {
+            // Outside of a cgroup of its own it would be frozen, or nothing would be.
+            let leaf = leaf.ok_or_else(|| LaneError::NotPlaced("no cgroup for the terminal".to_owned()))?;
+            Some(leaf.among(Group::Terminal))
+        } else {
+            leaf
+        };
+        let leaf = leaf.map(Arc::new);
         let placement = leaf.clone().map(|leaf| leaf as _);
         let terminal = self.guest.client().terminal(spec, placement, cancel)?;
         Ok((terminal, Meter(leaf)))

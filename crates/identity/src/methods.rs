@@ -188,6 +188,15 @@ mod tests {
         }
     }
 
+    /// A terminal may pause its run (`paused`), which asks for no role of its own.
+    #[test]
+    fn who_opens_a_terminal_may_pause_its_run() {
+        let row = |name: &str| method(&format!("/cofferdam.v1.{name}")).unwrap();
+        let (opens, pauses) = (row("TerminalService/OpenTerminal"), row("RunService/PauseRun"));
+        assert!(opens.roles.iter().all(|role| pauses.roles.contains(role)));
+        assert!(opens.credentials.iter().all(|credential| pauses.credentials.contains(credential)));
+    }
+
     /// A method that waits, streams or executes would use up the part that is kept for stopping it.
     #[test]
     fn the_methods_that_steer_neither_wait_nor_execute() {

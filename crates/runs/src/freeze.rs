@@ -2,9 +2,9 @@
 //!
 //! What is frozen is the cgroup above all leaves of the container ([`Commands`]): every process that a call or a terminal
 //! has started, and every one that is still to begin. While only approvals hold the run, a command that was approved goes on
-//! among them, by itself ([`Group::Alone`]). The guest and PID 1, which are ours, go on: so the guest's heartbeat
-//! goes on, and a reviewer's previews and hashes can be made of files that nothing changes. A file operation that the
-//! host lane has begun comes to its end; the next one waits, or is refused.
+//! among them, by itself ([`Group::Alone`]). A terminal for which the run is paused goes on likewise ([`Group::Terminal`]). The
+//! guest and PID 1, which are ours, go on: so the guest's heartbeat goes on, and a reviewer's previews and hashes can be made of
+//! files that nothing changes. A file operation that the host lane has begun comes to its end; the next one waits, or is refused.
 //!
 //! Each hold ends with its own cause, and the run goes on with the end of the last. Holds are in the run's record before
 //! anything is frozen and leave it after it was thawed, so that a daemon that takes the run over finds at least as many as
@@ -23,6 +23,7 @@ use refusal::{Refusal, chain};
 use store::Timestamp;
 use store::run::{Held, Hold, Record, State};
 
+use crate::held::takes_no_call;
 use crate::registry::Runs;
 use crate::run::{Change, Command, Freeze};
 use crate::shared::Shared;
@@ -82,6 +83,9 @@ impl Shared {
         if before.iter().any(|other| other.hold == held.hold) {
             return Ok(());
         }
+        if before.iter().any(|other| held.hold.is_refused_beside(&other.hold)) {
+            return Err(takes_no_call(&self.record.borrow()));
+        }
         if before.len() >= MOST {
             return Err(Refusal::new(Reason::Overloaded, format!("{MOST} causes hold the run already")));
         }
@@ -93,23 +97,32 @@ impl Shared {
         }
         self.record.send_modify(|record| record.holds.push(held.clone()));
         self.enter(State::Paused, None).await;
-        match self.apply(lanes).await {
-            Ok(still) => {
-                if !still {
-                    let run = self.record.borrow().id;
-                    tracing::warn!(%run, "a paused run has a process that waits in the kernel; it freezes after that");
-                }
-                Ok(())
+        let refusal = match self.apply(lanes).await {
+            Ok(true) => return Ok(()),
+            // An operator types secrets on the word that everything else is frozen.
+            Ok(false) if matches!(held.hold, Hold::Terminal(_)) => Refusal::new(
+                Reason::PreconditionFailed,
+                format!(
+                    "a process of the run waits in the kernel and was not frozen within {WITHIN:?}, so the terminal was not opened: try \
+                     again, or open it without pausing the run"
+                ),
+            ),
+            Ok(false) => {
+                let run = self.record.borrow().id;
+                tracing::warn!(%run, "a paused run has a process that waits in the kernel; it freezes after that");
+                return Ok(());
             }
-            Err(refusal) => {
-                self.record.send_modify(|record| record.holds.retain(|other| other.hold != held.hold));
-                let _ = self.apply(lanes).await;
-                if before.is_empty() {
-                    self.enter(State::Ready, None).await;
-                }
-                Err(refusal)
-            }
+            Err(refusal) => refusal,
+        };
+        self.record.send_modify(|record| record.holds.retain(|other| other.hold != held.hold));
+        if let Err(error) = self.apply(lanes).await {
+            // A run with so much to do already is not ended for it, and is frozen until somebody stops it.
+            let _ = self.run.commands.try_send(Command::Fail(error.message));
         }
+        if before.is_empty() {
+            self.enter(State::Ready, None).await;
+        }
+        Err(refusal)
     }
 
     async fn release(
@@ -123,6 +136,10 @@ impl Shared {
             return Ok(());
         }
         let ends = left.is_empty();
+        let of_terminal = |held: &&Held| matches!(held.hold, Hold::Terminal(_));
+        if before.iter().filter(of_terminal).count() > left.iter().filter(of_terminal).count() {
+            end_terminal(lanes).await?;
+        }
         self.record.send_modify(|record| record.holds = left);
         if let Err(refusal) = self.apply(lanes).await {
             self.record.send_modify(|record| record.holds = before);
@@ -165,6 +182,13 @@ impl Shared {
         }
     }
 
+    /// Ends the holds of terminals that a former daemon had open, and fails the run if that cannot be done.
+    pub(crate) async fn release_terminals(&mut self, lanes: &Lanes) {
+        if let Err(refusal) = self.release(&|hold| matches!(hold, Hold::Terminal(_)), lanes).await {
+            self.run.fail(refusal.message).await;
+        }
+    }
+
     /// Ends all commands, also those that stand still. What holds the run holds what begins after that.
     pub(crate) async fn end_commands(&self, lanes: &Lanes) {
         end_frozen(lanes).await;
@@ -190,6 +214,18 @@ pub(crate) async fn end_frozen(lanes: &Lanes) {
             tracing::error!(why = refusal.message, "the commands of a paused run could not be ended");
         }
     }
+}
+
+/// Ends what is left of a terminal for which the run was paused, before those go on that must not read it.
+async fn end_terminal(lanes: &Lanes) -> Result<(), Refusal> {
+    let Some(commands) = lanes.commands(Group::Terminal) else { return Ok(()) };
+    let evidence = with(commands, |commands| commands.end(WITHIN)).await?;
+    if evidence.left == 0 {
+        return Ok(());
+    }
+    let message =
+        format!("{} processes of a terminal for which the run was paused could not be ended", evidence.left);
+    Err(Refusal::new(Reason::PreconditionFailed, message))
 }
 
 /// Ends what stands still in a container that an earlier daemon has left, so that it can be removed.

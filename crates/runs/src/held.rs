@@ -6,7 +6,7 @@ use store::run::{Held, Hold, Record, State};
 
 /// Refuses a call to a run as its record shows it.
 ///
-/// A pause and an alert come before approvals, which are settled without the caller.
+/// A pause, an alert and a terminal come before approvals, which are settled without the caller.
 pub(crate) fn takes_no_call(record: &Record) -> Refusal {
     // A hold is there before the run is PAUSED.
     let state = if record.state == State::Ready { State::Paused } else { record.state };
@@ -32,6 +32,12 @@ pub(crate) fn takes_no_call(record: &Record) -> Refusal {
                  `coffer run resume --lift-alerts`)"
             ),
             "ALERT",
+        ),
+        Hold::Terminal(session) => (
+            format!(
+                "{principal} has a terminal open in it for which it is paused (session {session}). It goes on when that terminal ends"
+            ),
+            "TERMINAL",
         ),
         Hold::Approval(approval) => {
             let message =
@@ -63,6 +69,7 @@ mod tests {
         let operator = || held(Hold::Operator, Some("uid:7"));
         let alert = || held(Hold::Alert("a1".to_owned()), None);
         let approval = || held(Hold::Approval("p1".to_owned()), None);
+        let terminal = || held(Hold::Terminal("s1".to_owned()), Some("uid:7"));
         for (state, holds, reason, parts) in [
             (State::Stopped, vec![], Reason::RunNotReady, &["STOPPED"][..]),
             (State::Paused, vec![], Reason::RunNotReady, &["PAUSED"]),
@@ -73,6 +80,7 @@ mod tests {
                 &["PAUSED", "uid:7", "ResumeRun"],
             ),
             (State::Paused, vec![approval(), alert()], Reason::RunNotReady, &["alert a1", "lift_alerts"]),
+            (State::Paused, vec![terminal()], Reason::RunNotReady, &["PAUSED", "uid:7", "session s1"]),
             (State::Paused, vec![approval()], Reason::AwaitingApproval, &["approval p1"]),
         ] {
             let refused = takes_no_call(&Record { state, holds, ..store::testing::record() });

@@ -260,7 +260,7 @@ impl Runs {
         self.enter_recordings(&run, record.id).await;
         *run.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
         self.living().insert(record.id, run.clone());
-        let shared = Shared {
+        let mut shared = Shared {
             runs: self.clone(),
             lanes: run.lanes.clone(),
             run,
@@ -268,6 +268,7 @@ impl Runs {
             commands: command_receiver,
         };
         shared.adopted(evidence(&ended)).await;
+        shared.release_terminals(&lanes).await;
         self.tasks.spawn(task::go_on(shared, lanes, resources));
     }
 

@@ -202,6 +202,8 @@ impl Shared {
         let was_paused = self.let_go() || self.run.stands_still.load(Ordering::SeqCst);
         self.enter(State::Stopping, None).await;
         if was_paused {
+            // First, so that a terminal's end is the run's and not its command's.
+            self.run.ended.cancel();
             end_frozen(lanes).await;
         }
         self.close(lanes).await;

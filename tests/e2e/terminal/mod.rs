@@ -1,6 +1,7 @@
 //! An operator at a terminal in a run: through the API, and with `coffer` at a real pseudo-terminal.
 
 mod ending;
+mod paused;
 mod refused;
 mod session;
 mod shell;

@@ -171,6 +171,22 @@ async fn coffer_ends_with_the_exit_code_of_the_shell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn coffer_says_that_the_run_is_paused_for_its_terminal() {
+    let daemon = Daemon::start().await;
+    let mut run = run(&daemon).await;
+    let mut desk = Desk::sit(&daemon, &[run.id(), "--paused"]);
+    desk.sees("the rest of the run is frozen").await;
+    // A shell that reads no startup file has a plain prompt.
+    desk.types("echo $((6*7)):$HISTFILE:$INPUTRC\r").await;
+    desk.sees("42::/dev/null").await;
+    let shown = run.show().await;
+    assert_eq!((shown.state(), shown.holds.len()), (v1::run::State::Paused, 1));
+    desk.types("exit 7\r").await;
+    assert_eq!(desk.ends(&plain()).await, 7);
+    assert_eq!(run.show().await.state(), v1::run::State::Ready);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn there_is_a_way_out_of_every_program() {
     let daemon = Daemon::start().await;
     let run = run(&daemon).await;

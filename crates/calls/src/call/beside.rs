@@ -184,7 +184,7 @@ pub fn awaiting(gateway: &Gateway, run: &Run, why: &str) -> Refusal {
         .into_iter()
         .filter_map(|held| match held.hold {
             Hold::Approval(id) => Some(id),
-            Hold::Operator | Hold::Alert(_) => None,
+            Hold::Operator | Hold::Alert(_) | Hold::Terminal(_) => None,
         })
         .collect();
     let of = |id: &String| gateway.approval(id);

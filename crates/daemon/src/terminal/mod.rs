@@ -6,6 +6,8 @@
 //!             └──────────┴────────┴───────────┴─── refused    └──────────── closed, on record ◄─────┘
 //! ```
 //!
+//! A terminal may ask that the run is paused from its permit to its end (`pause.rs`).
+//!
 //! What is typed at a terminal passes no policy: it is a person's, who has the role for it. In place of a decision on each
 //! word stands the record: the audit log has the beginning before the first byte and the end with the recording's
 //! digest, and what cannot be recorded does not happen ([`store::recording`]).
@@ -16,6 +18,7 @@
 
 mod hands;
 mod leftovers;
+mod pause;
 mod record;
 mod session;
 mod slots;
@@ -25,7 +28,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use audit_service::AuditLog;
-use executor::{Metered, failure};
+use executor::{Metered, Opening, failure};
 use futures_util::{Stream, StreamExt as _};
 use gateway::{Gateway, SessionPermit, SessionRequest};
 use identity::{Principal, Role, SessionId};
@@ -41,6 +44,7 @@ use tonic::Status;
 use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker_protocol::client::LaneError;
 
+use pause::Pause;
 use record::Chapter;
 use session::{Cause, End, GOODBYE, Response, Session, Sink};
 use slots::SessionSlot;
@@ -116,9 +120,9 @@ async fn run_session<R>(
         Err(refusal) => return drop(answer.send(Err(refusal))),
     };
     // Both are kept until everything of it has ended.
-    let Begun { run, permit, recording, mut chapter, place: _place, busy: _busy } = begun;
+    let Begun { run, permit, pause, recording, mut chapter, place: _place, busy: _busy } = begun;
     let (screen, shown) = mpsc::channel(SCREEN);
-    let opened = v1::TerminalOpened { session_id: chapter.session.to_string() };
+    let opened = v1::TerminalOpened { session_id: chapter.session.to_string(), paused: pause.is_some() };
     let _ = screen.try_send(Ok(v1::OpenTerminalResponse { event: Some(Shown::Opened(opened)) }));
     let _ = answer.send(Ok(shown));
 
@@ -140,6 +144,9 @@ async fn run_session<R>(
         // As with any command: nothing may run on unseen.
         run.fail(format!("{left} processes of a session could not be ended")).await;
     }
+    if let Some(pause) = pause {
+        chapter.paused_until = Some(pause.end().await);
+    }
     // The stream of requests stays open until the last message is on its way.
     let Session { recorder, screen, typed, shown, requests: _requests, .. } = session;
     match recorder.finish().await {
@@ -157,6 +164,8 @@ async fn run_session<R>(
 struct Begun {
     run: Arc<Run>,
     permit: SessionPermit,
+    /// Until everything of it has ended, if its run is paused for it.
+    pause: Option<Pause>,
     recording: Recording,
     chapter: Chapter,
     place: SessionSlot,
@@ -170,12 +179,13 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     let run = terminals.runs.living_run(start.run)?;
     // A run that is idle must not end between this and its terminal.
     let busy = run.busy();
-    run.lanes_resumed().await.map_err(|refused| match refused.reason {
+    let does_not_wait = |refused: Refusal| match refused.reason {
         Reason::AwaitingApproval => {
             calls::awaiting(&terminals.gateway, &run, "a terminal does not wait for that")
         }
         _ => refused,
-    })?;
+    };
+    run.lanes_resumed().await.map_err(does_not_wait)?;
     let place = terminals.sessions.enter(start.run)?;
     let session = SessionId::new();
     let request = SessionRequest {
@@ -187,15 +197,26 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
     };
     let scope = run.scope();
     let permit = terminals.gateway.admit_session(&scope, request)?;
+    let pause = if start.paused {
+        Some(Pause::begin(terminals, start.run, session, principal).await.map_err(does_not_wait)?)
+    } else {
+        None
+    };
     let recording = record_at(terminals, &run, start, session).await?;
-    let chapter = Chapter::new(start.run, session, &principal.name, &scope.image_id);
+    let mut chapter = Chapter::new(start.run, session, &principal.name, &scope.image_id);
+    if let Some(pause) = &pause {
+        chapter = chapter.paused(pause.since);
+    }
     if let Err(unavailable) = terminals.audit.record(chapter.opened(start, permit.decision())).await {
+        if let Some(pause) = pause {
+            chapter.paused_until = Some(pause.end().await);
+        }
         let _ = tokio::task::spawn_blocking(move || recording.discard()).await;
         // The log writes what it took when it can again: then this stands behind it.
         let _ = terminals.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;
         return Err(unavailable.into());
     }
-    Ok(Begun { run, permit, recording, chapter, place, busy })
+    Ok(Begun { run, permit, pause, recording, chapter, place, busy })
 }
 
 /// Begins the recording.
@@ -233,9 +254,12 @@ where
 {
     let (sink, output) = Sink::pair();
     let limit = session.limits.max_length + SLACK;
-    let opened = match run.lanes_resumed().await {
+    let opening = Opening { size: start.size, limit, paused: start.paused };
+    // A run that is paused for this terminal takes no call.
+    let lanes = if start.paused { run.lanes_for_review() } else { run.lanes_resumed().await };
+    let opened = match lanes {
         Ok(lanes) => {
-            let terminal = lanes.terminal(permit, start.size, limit, &sink, &session.cancel).await;
+            let terminal = lanes.terminal(permit, opening, &sink, &session.cancel).await;
             terminal.map_err(|error| failure(&error).into())
         }
         Err(refusal) => Err(refusal),

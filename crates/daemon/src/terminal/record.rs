@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use executor::failure;
+use gateway::UnixMillis;
 use identity::{RunId, SessionId};
 use ops::{ExecResult, OpResult, Reason};
 use refusal::Refusal;
@@ -18,11 +19,16 @@ use super::session::{Cause, End, Response};
 use super::start::Start;
 use store::recording::Digest;
 
+/// Milliseconds since 1970, in the details of both records.
+const PAUSED_SINCE: &str = "paused_since_ms";
+
 /// What both records have in common.
 pub(super) struct Chapter {
     pub(super) session: SessionId,
     /// Once it is finished.
     pub(super) recording: Option<Digest>,
+    /// Moment at which a run that was paused for it could go on.
+    pub(super) paused_until: Option<UnixMillis>,
     common: Event,
     began: Instant,
 }
@@ -47,7 +53,15 @@ impl Chapter {
             .principal(principal)
             .image(image)
             .details(details(session));
-        Self { session, recording: None, common, began: Instant::now() }
+        Self { session, recording: None, paused_until: None, common, began: Instant::now() }
+    }
+
+    /// The run is paused for it since that moment, which both records say.
+    pub(super) fn paused(mut self, since: UnixMillis) -> Self {
+        let mut details = details(self.session);
+        details[PAUSED_SINCE] = since.0.into();
+        self.common = self.common.details(details);
+        self
     }
 
     pub(super) fn opened(&self, start: &Start, decision: &gateway::Decision) -> Event {
@@ -59,7 +73,7 @@ impl Chapter {
             "columns": start.size.columns(),
         });
         if start.command.login_shell {
-            input["login_shell"] = true.into();
+            input["login_shell"] = (!start.paused).into();
         } else {
             // As `exec` has them, so that secrets among the arguments are found.
             input["command"] = json!(exec.command);
@@ -78,6 +92,9 @@ impl Chapter {
         if let Some(command) = command {
             facts["signal"] = json!(command.signal);
             facts["kill"] = json!(command.kill);
+        }
+        if let Some(UnixMillis(until)) = self.paused_until {
+            facts["paused_until_ms"] = json!(until);
         }
         if let Some(Digest { sha256, bytes }) = &self.recording {
             facts["recording"] = json!({ "sha256": sha256, "bytes": bytes });
@@ -175,9 +192,16 @@ impl Closing {
 /// The end of a session whose daemon died.
 pub(super) fn interrupted(opened: &Event, recording: Option<Digest>) -> Event {
     let recording = recording.map(|Digest { sha256, bytes }| json!({ "sha256": sha256, "bytes": bytes }));
+    let was_paused = opened.details.as_ref().is_some_and(|details| details.get(PAUSED_SINCE).is_some());
+    let message = if was_paused {
+        "the daemon ended during the session; its recording is as it was then, and its pause of the run ended with the daemon's next \
+         start"
+    } else {
+        "the daemon ended during the session; its recording is as it was then"
+    };
     let outcome = Outcome::new(Status::Interrupted)
         .reason(Reason::Internal.as_str())
-        .message("the daemon ended during the session; its recording is as it was then")
+        .message(message)
         .facts(json!({ "recording": recording }));
     let mut event = Event::new(Kind::SessionClosed).outcome(outcome);
     event.run_id.clone_from(&opened.run_id);

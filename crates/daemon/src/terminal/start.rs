@@ -23,6 +23,8 @@ pub(super) struct Start {
     pub(super) command: SessionCommand,
     pub(super) term: String,
     pub(super) size: TerminalSize,
+    /// Its run is to be paused for it.
+    pub(super) paused: bool,
 }
 
 /// What comes afterwards.
@@ -43,8 +45,8 @@ impl Start {
         let term = term(start.term)?;
         let (rows, columns) = start.size.map_or(DEFAULT_SIZE, |size| (size.rows, size.columns));
         let size = size("start.size", rows, columns)?;
-        let command = command(start.command, start.cwd, &term)?;
-        Ok(Self { run, command, term, size })
+        let command = command(start.command, start.cwd, &term, start.paused)?;
+        Ok(Self { run, command, term, size, paused: start.paused })
     }
 }
 
@@ -97,14 +99,24 @@ fn size(field: &'static str, rows: u32, columns: u32) -> Result<TerminalSize, Re
 }
 
 /// A command has the bounds that `exec` has; without one it is the image's login shell.
-fn command(words: Vec<String>, cwd: String, term: &str) -> Result<SessionCommand, Refusal> {
+///
+/// A shell for which its run is paused is protected from the run. So it reads no startup file and no settings of its line editor,
+/// which the run can have written, and leaves no history of what was typed.
+fn command(words: Vec<String>, cwd: String, term: &str, paused: bool) -> Result<SessionCommand, Refusal> {
     let login_shell = words.is_empty();
-    let mut words = if login_shell { vec!["sh".to_owned(), "-l".to_owned()] } else { words }.into_iter();
+    let mut env = BTreeMap::from([("TERM".to_owned(), term.to_owned())]);
+    let shell: &[&str] = if paused { &["sh"] } else { &["sh", "-l"] };
+    if login_shell && paused {
+        env.insert("INPUTRC".to_owned(), "/dev/null".to_owned());
+        env.insert("HISTFILE".to_owned(), String::new());
+    }
+    let words = if login_shell { shell.iter().map(ToString::to_string).collect() } else { words };
+    let mut words = words.into_iter();
     let request = v1::ExecRequest {
         command: words.next().unwrap_or_default(),
         args: words.collect(),
         cwd,
-        env: BTreeMap::from([("TERM".to_owned(), term.to_owned())]),
+        env,
         ..Default::default()
     };
     let malformed = |malformed: Malformed| {
@@ -142,12 +154,15 @@ mod tests {
     #[test]
     fn little_has_to_be_said() {
         let parsed = Start::parse(start(TerminalStart::default())).unwrap();
-        assert!(parsed.command.login_shell);
+        assert!(parsed.command.login_shell && !parsed.paused);
         assert_eq!(
             (parsed.size, parsed.term.as_str()),
             (TerminalSize::new(24, 80).unwrap(), "xterm-256color")
         );
         assert_eq!(parsed.command.exec.env["TERM"], "xterm-256color");
+        let alone = Start::parse(start(TerminalStart { paused: true, ..Default::default() })).unwrap();
+        assert!(alone.command.login_shell && alone.paused && alone.command.exec.args.is_empty());
+        assert_eq!(alone.command.exec.env["HISTFILE"], "");
         let command = vec!["ls".to_owned(), "-l".to_owned()];
         let parsed = Start::parse(start(TerminalStart { command, ..Default::default() })).unwrap();
         assert!(!parsed.command.login_shell);

@@ -99,8 +99,9 @@ pub(crate) async fn session(
     mut exec: Exec,
 ) -> Result<ExecResult, ToolFailure> {
     if input.login_shell {
-        program::login_shell()?.clone_into(&mut exec.command);
-        exec.args = vec!["-l".to_owned()];
+        let shell = program::login_shell()?;
+        exec.args = program::terminal_options(shell, &exec.args);
+        shell.clone_into(&mut exec.command);
     }
     let given = if input.pipes { Given::Said(input) } else { Given::Terminal(Pty::open(&input)?, input) };
     conduct(call, lane, exec, None, given).await

@@ -57,6 +57,17 @@ pub(super) fn script_option(home: &str) -> &'static str {
     if planted { "-c" } else { "-lc" }
 }
 
+/// The arguments of that shell on a terminal: it is a login shell unless none are asked for. Without them it reads no startup
+/// file, which a run can write to: bash alone would read one.
+pub(super) fn terminal_options(shell: &str, asked: &[String]) -> Vec<String> {
+    let options: &[&str] = match (asked.is_empty(), shell) {
+        (false, _) => &["-l"],
+        (true, "bash") => &["--norc"],
+        (true, _) => &[],
+    };
+    options.iter().map(ToString::to_string).collect()
+}
+
 /// Returns the path of a program that is named by one, if it is an executable file.
 fn located(exec: &Exec, program: &str) -> Result<PathBuf, ToolFailure> {
     let path = PathBuf::from(program);

@@ -161,6 +161,24 @@ async fn a_shell_has_its_jobs() {
 }
 
 #[tokio::test]
+async fn a_shell_without_arguments_reads_no_startup_file() {
+    let guest = Guest::start().await;
+    let home = tempfile::tempdir().unwrap();
+    for name in [".bashrc", ".bash_profile", ".profile"] {
+        fs::write(home.path().join(name), "echo plan''ted\n").unwrap();
+    }
+    let env = [("HOME".to_owned(), home.path().to_str().unwrap().to_owned())];
+    for (args, planted) in [(vec![], false), (vec!["-l".to_owned()], true)] {
+        let exec = Exec { args, env: env.clone().into(), ..sh("unused") };
+        let session = Session::open_with(&guest, &exec, true, None);
+        session.types("echo o''n; exit 0\n").await;
+        session.shows("on\r\n").await;
+        assert_eq!(session.screen.text().contains("planted"), planted, "{}", session.screen.text());
+        assert_eq!(session.ended().await.exit_code, Some(0));
+    }
+}
+
+#[tokio::test]
 async fn whoever_sat_there_is_hung_up_on() {
     let guest = Guest::start().await;
     for placed in [false, true] {

@@ -3913,7 +3913,8 @@ pub struct TerminalStart {
     /// Required. The run, which must be READY.
     #[prost(string, tag = "1")]
     pub run_id: ::prost::alloc::string::String,
-    /// The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash.
+    /// The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash. With `paused` that shell reads
+    /// no startup file and keeps no history.
     #[prost(string, repeated, tag = "2")]
     pub command: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Working directory. Default: `@project`.
@@ -3925,6 +3926,12 @@ pub struct TerminalStart {
     /// Size at first. Default 24 by 80.
     #[prost(message, optional, tag = "5")]
     pub size: ::core::option::Option<TerminalSize>,
+    /// Pause the run, but for the terminal, from before the command's start until everything of it has ended: no other process
+    /// of the run can read what is typed, or write to the terminal. Default: false, and they can, because they have the
+    /// command's user. Calls are refused meanwhile as after PauseRun. Fails with PRECONDITION_FAILED where PauseRun does, and
+    /// if a process of the run cannot be frozen. Fails with RUN_NOT_READY while another such terminal is open.
+    #[prost(bool, tag = "6")]
+    pub paused: bool,
 }
 impl ::prost::Name for TerminalStart {
     const NAME: &'static str = "TerminalStart";
@@ -4070,6 +4077,9 @@ pub struct TerminalOpened {
     /// UUIDv7; names it in the audit log.
     #[prost(string, tag = "1")]
     pub session_id: ::prost::alloc::string::String,
+    /// The run is paused for it, as `paused` of the start asked. A daemon that does not know that field leaves this false.
+    #[prost(bool, tag = "2")]
+    pub paused: bool,
 }
 impl ::prost::Name for TerminalOpened {
     const NAME: &'static str = "TerminalOpened";
@@ -13851,7 +13861,7 @@ pub struct RunHold {
     /// What it is.
     #[prost(enumeration = "run_hold::Kind", tag = "1")]
     pub kind: i32,
-    /// Id of the approval or the alert.
+    /// Id of the approval, the alert or the terminal's session.
     #[prost(string, tag = "2")]
     pub cause_id: ::prost::alloc::string::String,
     /// Who asked for it; empty: the daemon.
@@ -13885,6 +13895,8 @@ pub mod run_hold {
         Approval = 2,
         /// An alert of anomaly detection; ends with it, or with ResumeRun `lift_alerts`.
         Alert = 3,
+        /// An operator's terminal that was opened with `paused`; ends with it. Only its own processes run.
+        Terminal = 4,
     }
     impl Kind {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -13897,6 +13909,7 @@ pub mod run_hold {
                 Self::Operator => "OPERATOR",
                 Self::Approval => "APPROVAL",
                 Self::Alert => "ALERT",
+                Self::Terminal => "TERMINAL",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -13906,6 +13919,7 @@ pub mod run_hold {
                 "OPERATOR" => Some(Self::Operator),
                 "APPROVAL" => Some(Self::Approval),
                 "ALERT" => Some(Self::Alert),
+                "TERMINAL" => Some(Self::Terminal),
                 _ => None,
             }
         }

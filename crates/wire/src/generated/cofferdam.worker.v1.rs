@@ -571,7 +571,8 @@ pub struct Terminal {
     /// Its size at first.
     #[prost(message, optional, tag = "1")]
     pub size: ::core::option::Option<TerminalSize>,
-    /// Run the image's login shell instead of the operation's command and arguments.
+    /// Run the image's login shell instead of the operation's command and arguments. Without arguments it is no login shell,
+    /// and reads no startup file.
     #[prost(bool, tag = "2")]
     pub login_shell: bool,
     /// Pipes in place of a pty: input goes to standard input, standard error is a stream of its own, and sizes and signals

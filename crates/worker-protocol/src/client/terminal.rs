@@ -25,7 +25,8 @@ use crate::terminal::{MAX_INPUT, TerminalSignal, TerminalSize};
 pub struct TerminalSpec<'a> {
     /// The command. Its fields `stdin` and `timeout` have no meaning here. `TERM` belongs in `env`.
     pub exec: &'a Exec,
-    /// Runs the image's login shell instead of `exec.command` and `exec.args`: `bash -l`, or `sh -l` if there is no bash.
+    /// Runs the image's login shell instead of `exec.command` and `exec.args`: `bash -l`, or `sh -l` if there is no bash. If `exec.args`
+    /// is empty: that shell without `-l`, and without a startup file.
     pub login_shell: bool,
     /// Limits of the session. It is ended after `max_spool_bytes` of output.
     pub bounds: &'a Bounds,

@@ -374,6 +374,8 @@ class RunHold(google.protobuf.message.Message):
         """An approval is being decided on; ends with it."""
         ALERT: RunHold._Kind.ValueType  # 3
         """An alert of anomaly detection; ends with it, or with ResumeRun `lift_alerts`."""
+        TERMINAL: RunHold._Kind.ValueType  # 4
+        """An operator's terminal that was opened with `paused`; ends with it. Only its own processes run."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
         """What it is."""
@@ -386,6 +388,8 @@ class RunHold(google.protobuf.message.Message):
     """An approval is being decided on; ends with it."""
     ALERT: RunHold.Kind.ValueType  # 3
     """An alert of anomaly detection; ends with it, or with ResumeRun `lift_alerts`."""
+    TERMINAL: RunHold.Kind.ValueType  # 4
+    """An operator's terminal that was opened with `paused`; ends with it. Only its own processes run."""
 
     KIND_FIELD_NUMBER: builtins.int
     CAUSE_ID_FIELD_NUMBER: builtins.int
@@ -394,7 +398,7 @@ class RunHold(google.protobuf.message.Message):
     kind: global___RunHold.Kind.ValueType
     """What it is."""
     cause_id: builtins.str
-    """Id of the approval or the alert."""
+    """Id of the approval, the alert or the terminal's session."""
     principal: builtins.str
     """Who asked for it; empty: the daemon."""
     @property

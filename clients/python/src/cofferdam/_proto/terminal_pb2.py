@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63offerdam/v1/terminal.proto\x12\x0c\x63offerdam.v1\"\xbb\x01\n\x13OpenTerminalRequest\x12,\n\x05start\x18\x01 \x01(\x0b\x32\x1b.cofferdam.v1.TerminalStartH\x00\x12\x0f\n\x05input\x18\x02 \x01(\x0cH\x00\x12,\n\x06resize\x18\x03 \x01(\x0b\x32\x1a.cofferdam.v1.TerminalSizeH\x00\x12.\n\x06signal\x18\x04 \x01(\x0b\x32\x1c.cofferdam.v1.TerminalSignalH\x00\x42\x07\n\x05\x65vent\"u\n\rTerminalStart\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x02 \x03(\t\x12\x0b\n\x03\x63wd\x18\x03 \x01(\t\x12\x0c\n\x04term\x18\x04 \x01(\t\x12(\n\x04size\x18\x05 \x01(\x0b\x32\x1a.cofferdam.v1.TerminalSize\"-\n\x0cTerminalSize\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x02 \x01(\r\"\x8f\x01\n\x0eTerminalSignal\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.cofferdam.v1.TerminalSignal.Kind\"L\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x07\n\x03HUP\x10\x01\x12\x07\n\x03INT\x10\x02\x12\x08\n\x04QUIT\x10\x03\x12\x08\n\x04TERM\x10\x04\x12\x08\n\x04KILL\x10\x05\"\x91\x01\n\x14OpenTerminalResponse\x12.\n\x06opened\x18\x01 \x01(\x0b\x32\x1c.cofferdam.v1.TerminalOpenedH\x00\x12\x10\n\x06output\x18\x02 \x01(\x0cH\x00\x12.\n\x06\x63losed\x18\x03 \x01(\x0b\x32\x1c.cofferdam.v1.TerminalClosedH\x00\x42\x07\n\x05\x65vent\"$\n\x0eTerminalOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\"\x87\x02\n\x0eTerminalClosed\x12\x33\n\x06reason\x18\x01 \x01(\x0e\x32#.cofferdam.v1.TerminalClosed.Reason\x12\x16\n\texit_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x03 \x01(\x05H\x01\x88\x01\x01\"z\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\n\n\x06\x45XITED\x10\x01\x12\x10\n\x0c\x44ISCONNECTED\x10\x02\x12\r\n\tRUN_ENDED\x10\x03\x12\r\n\tTIMED_OUT\x10\x04\x12\x12\n\x0eRECORDING_FULL\x10\x05\x12\x08\n\x04LOST\x10\x06\x42\x0c\n\n_exit_codeB\t\n\x07_signal2l\n\x0fTerminalService\x12Y\n\x0cOpenTerminal\x12!.cofferdam.v1.OpenTerminalRequest\x1a\".cofferdam.v1.OpenTerminalResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63offerdam/v1/terminal.proto\x12\x0c\x63offerdam.v1\"\xbb\x01\n\x13OpenTerminalRequest\x12,\n\x05start\x18\x01 \x01(\x0b\x32\x1b.cofferdam.v1.TerminalStartH\x00\x12\x0f\n\x05input\x18\x02 \x01(\x0cH\x00\x12,\n\x06resize\x18\x03 \x01(\x0b\x32\x1a.cofferdam.v1.TerminalSizeH\x00\x12.\n\x06signal\x18\x04 \x01(\x0b\x32\x1c.cofferdam.v1.TerminalSignalH\x00\x42\x07\n\x05\x65vent\"\x85\x01\n\rTerminalStart\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x02 \x03(\t\x12\x0b\n\x03\x63wd\x18\x03 \x01(\t\x12\x0c\n\x04term\x18\x04 \x01(\t\x12(\n\x04size\x18\x05 \x01(\x0b\x32\x1a.cofferdam.v1.TerminalSize\x12\x0e\n\x06paused\x18\x06 \x01(\x08\"-\n\x0cTerminalSize\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x02 \x01(\r\"\x8f\x01\n\x0eTerminalSignal\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.cofferdam.v1.TerminalSignal.Kind\"L\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x07\n\x03HUP\x10\x01\x12\x07\n\x03INT\x10\x02\x12\x08\n\x04QUIT\x10\x03\x12\x08\n\x04TERM\x10\x04\x12\x08\n\x04KILL\x10\x05\"\x91\x01\n\x14OpenTerminalResponse\x12.\n\x06opened\x18\x01 \x01(\x0b\x32\x1c.cofferdam.v1.TerminalOpenedH\x00\x12\x10\n\x06output\x18\x02 \x01(\x0cH\x00\x12.\n\x06\x63losed\x18\x03 \x01(\x0b\x32\x1c.cofferdam.v1.TerminalClosedH\x00\x42\x07\n\x05\x65vent\"4\n\x0eTerminalOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x0e\n\x06paused\x18\x02 \x01(\x08\"\x87\x02\n\x0eTerminalClosed\x12\x33\n\x06reason\x18\x01 \x01(\x0e\x32#.cofferdam.v1.TerminalClosed.Reason\x12\x16\n\texit_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x03 \x01(\x05H\x01\x88\x01\x01\"z\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\n\n\x06\x45XITED\x10\x01\x12\x10\n\x0c\x44ISCONNECTED\x10\x02\x12\r\n\tRUN_ENDED\x10\x03\x12\r\n\tTIMED_OUT\x10\x04\x12\x12\n\x0eRECORDING_FULL\x10\x05\x12\x08\n\x04LOST\x10\x06\x42\x0c\n\n_exit_codeB\t\n\x07_signal2l\n\x0fTerminalService\x12Y\n\x0cOpenTerminal\x12!.cofferdam.v1.OpenTerminalRequest\x1a\".cofferdam.v1.OpenTerminalResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -23,22 +23,22 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_OPENTERMINALREQUEST']._serialized_start=46
   _globals['_OPENTERMINALREQUEST']._serialized_end=233
-  _globals['_TERMINALSTART']._serialized_start=235
-  _globals['_TERMINALSTART']._serialized_end=352
-  _globals['_TERMINALSIZE']._serialized_start=354
-  _globals['_TERMINALSIZE']._serialized_end=399
-  _globals['_TERMINALSIGNAL']._serialized_start=402
-  _globals['_TERMINALSIGNAL']._serialized_end=545
-  _globals['_TERMINALSIGNAL_KIND']._serialized_start=469
-  _globals['_TERMINALSIGNAL_KIND']._serialized_end=545
-  _globals['_OPENTERMINALRESPONSE']._serialized_start=548
-  _globals['_OPENTERMINALRESPONSE']._serialized_end=693
-  _globals['_TERMINALOPENED']._serialized_start=695
-  _globals['_TERMINALOPENED']._serialized_end=731
-  _globals['_TERMINALCLOSED']._serialized_start=734
-  _globals['_TERMINALCLOSED']._serialized_end=997
-  _globals['_TERMINALCLOSED_REASON']._serialized_start=850
-  _globals['_TERMINALCLOSED_REASON']._serialized_end=972
-  _globals['_TERMINALSERVICE']._serialized_start=999
-  _globals['_TERMINALSERVICE']._serialized_end=1107
+  _globals['_TERMINALSTART']._serialized_start=236
+  _globals['_TERMINALSTART']._serialized_end=369
+  _globals['_TERMINALSIZE']._serialized_start=371
+  _globals['_TERMINALSIZE']._serialized_end=416
+  _globals['_TERMINALSIGNAL']._serialized_start=419
+  _globals['_TERMINALSIGNAL']._serialized_end=562
+  _globals['_TERMINALSIGNAL_KIND']._serialized_start=486
+  _globals['_TERMINALSIGNAL_KIND']._serialized_end=562
+  _globals['_OPENTERMINALRESPONSE']._serialized_start=565
+  _globals['_OPENTERMINALRESPONSE']._serialized_end=710
+  _globals['_TERMINALOPENED']._serialized_start=712
+  _globals['_TERMINALOPENED']._serialized_end=764
+  _globals['_TERMINALCLOSED']._serialized_start=767
+  _globals['_TERMINALCLOSED']._serialized_end=1030
+  _globals['_TERMINALCLOSED_REASON']._serialized_start=883
+  _globals['_TERMINALCLOSED_REASON']._serialized_end=1005
+  _globals['_TERMINALSERVICE']._serialized_start=1032
+  _globals['_TERMINALSERVICE']._serialized_end=1140
 # @@protoc_insertion_point(module_scope)

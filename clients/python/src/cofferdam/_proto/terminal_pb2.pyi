@@ -68,15 +68,24 @@ class TerminalStart(google.protobuf.message.Message):
     CWD_FIELD_NUMBER: builtins.int
     TERM_FIELD_NUMBER: builtins.int
     SIZE_FIELD_NUMBER: builtins.int
+    PAUSED_FIELD_NUMBER: builtins.int
     run_id: builtins.str
     """Required. The run, which must be READY."""
     cwd: builtins.str
     """Working directory. Default: `@project`."""
     term: builtins.str
     """Value of TERM. Default `xterm-256color`; letters, digits, `-`, `+`, `.` only, at most 64 characters."""
+    paused: builtins.bool
+    """Pause the run, but for the terminal, from before the command's start until everything of it has ended: no other process
+    of the run can read what is typed, or write to the terminal. Default: false, and they can, because they have the
+    command's user. Calls are refused meanwhile as after PauseRun. Fails with PRECONDITION_FAILED where PauseRun does, and
+    if a process of the run cannot be frozen. Fails with RUN_NOT_READY while another such terminal is open.
+    """
     @property
     def command(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash."""
+        """The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash. With `paused` that shell reads
+        no startup file and keeps no history.
+        """
 
     @property
     def size(self) -> global___TerminalSize:
@@ -90,9 +99,10 @@ class TerminalStart(google.protobuf.message.Message):
         cwd: builtins.str = ...,
         term: builtins.str = ...,
         size: global___TerminalSize | None = ...,
+        paused: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["size", b"size"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["command", b"command", "cwd", b"cwd", "run_id", b"run_id", "size", b"size", "term", b"term"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "cwd", b"cwd", "paused", b"paused", "run_id", b"run_id", "size", b"size", "term", b"term"]) -> None: ...
 
 global___TerminalStart = TerminalStart
 
@@ -210,14 +220,18 @@ class TerminalOpened(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SESSION_ID_FIELD_NUMBER: builtins.int
+    PAUSED_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     """UUIDv7; names it in the audit log."""
+    paused: builtins.bool
+    """The run is paused for it, as `paused` of the start asked. A daemon that does not know that field leaves this false."""
     def __init__(
         self,
         *,
         session_id: builtins.str = ...,
+        paused: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["session_id", b"session_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["paused", b"paused", "session_id", b"session_id"]) -> None: ...
 
 global___TerminalOpened = TerminalOpened
 

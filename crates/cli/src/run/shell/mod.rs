@@ -30,9 +30,9 @@ const MAX_TERM: usize = 64;
 /// Open a terminal in a run. For operators.
 ///
 /// All input and output is recorded, including passwords. Processes of the run have the shell's user: they can read what you type
-/// and draw on the terminal, so type no secret and believe no prompt. `~.` at the beginning of a line leaves the session,
-/// `~?` lists the other escapes. `coffer` exits with the command's exit code, or with 128 plus the number of
-/// the signal that ended it.
+/// and draw on the terminal, so type no secret and believe no prompt. With --paused they are frozen until the session ends.
+/// `~.` at the beginning of a line leaves the session, `~?` lists the other escapes. `coffer` exits with the command's exit
+/// code, or with 128 plus the number of the signal that ended it.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run shell 3f2a9c01")]
 pub(crate) struct Shell {
@@ -42,6 +42,14 @@ pub(crate) struct Shell {
     /// Working directory. Default: @project.
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
+    /// Pause the run, but for the terminal, until the session ends.
+    ///
+    /// All other processes of the run are frozen before the command starts, and calls are refused as after `coffer run pause`.
+    /// Only what runs in the terminal can read what you type; a program that the run has written is no safer than before.
+    /// The default shell reads no startup file and keeps no history. Refused where a run cannot be paused (gVisor, a rootless
+    /// engine), and while it is paused already.
+    #[arg(long)]
+    paused: bool,
     /// The command to run. Default: a login shell.
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<String>,
@@ -58,6 +66,7 @@ impl Shell {
             cwd: self.cwd.unwrap_or_default(),
             term: term(std::env::var("TERM").ok()),
             size: raw::size(),
+            paused: self.paused,
         };
         let (say, said) = mpsc::channel(WAITING);
         // There is room for the first.
@@ -67,7 +76,18 @@ impl Shell {
         let Some(Shown::Opened(opened)) = opened else {
             return Err(Failure::failed("the daemon opened no session"));
         };
-        ui.note(&format!("session {}, recorded; ~. at the beginning of a line leaves it", opened.session_id));
+        if self.paused && !opened.paused {
+            // The session ends with its stream.
+            return Err(Failure::failed(
+                "this daemon cannot pause a run for a terminal; no session was used",
+            )
+            .with_hint("update the daemon, or leave --paused out and type no secret"));
+        }
+        let paused = if opened.paused { "; the rest of the run is frozen until it ends" } else { "" };
+        ui.note(&format!(
+            "session {}, recorded; ~. at the beginning of a line leaves it{paused}",
+            opened.session_id
+        ));
 
         let ended = Session::new(say, shown)?.attend().await;
         match ended? {

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file cofferdam/v1/terminal.proto.
  */
 export const file_cofferdam_v1_terminal: GenFile = /*@__PURE__*/
-  fileDesc("Chtjb2ZmZXJkYW0vdjEvdGVybWluYWwucHJvdG8SDGNvZmZlcmRhbS52MSK7AQoTT3BlblRlcm1pbmFsUmVxdWVzdBIsCgVzdGFydBgBIAEoCzIbLmNvZmZlcmRhbS52MS5UZXJtaW5hbFN0YXJ0SAASDwoFaW5wdXQYAiABKAxIABIsCgZyZXNpemUYAyABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplSAASLgoGc2lnbmFsGAQgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsU2lnbmFsSABCBwoFZXZlbnQidQoNVGVybWluYWxTdGFydBIOCgZydW5faWQYASABKAkSDwoHY29tbWFuZBgCIAMoCRILCgNjd2QYAyABKAkSDAoEdGVybRgEIAEoCRIoCgRzaXplGAUgASgLMhouY29mZmVyZGFtLnYxLlRlcm1pbmFsU2l6ZSItCgxUZXJtaW5hbFNpemUSDAoEcm93cxgBIAEoDRIPCgdjb2x1bW5zGAIgASgNIo8BCg5UZXJtaW5hbFNpZ25hbBIvCgRraW5kGAEgASgOMiEuY29mZmVyZGFtLnYxLlRlcm1pbmFsU2lnbmFsLktpbmQiTAoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASBwoDSFVQEAESBwoDSU5UEAISCAoEUVVJVBADEggKBFRFUk0QBBIICgRLSUxMEAUikQEKFE9wZW5UZXJtaW5hbFJlc3BvbnNlEi4KBm9wZW5lZBgBIAEoCzIcLmNvZmZlcmRhbS52MS5UZXJtaW5hbE9wZW5lZEgAEhAKBm91dHB1dBgCIAEoDEgAEi4KBmNsb3NlZBgDIAEoCzIcLmNvZmZlcmRhbS52MS5UZXJtaW5hbENsb3NlZEgAQgcKBWV2ZW50IiQKDlRlcm1pbmFsT3BlbmVkEhIKCnNlc3Npb25faWQYASABKAkihwIKDlRlcm1pbmFsQ2xvc2VkEjMKBnJlYXNvbhgBIAEoDjIjLmNvZmZlcmRhbS52MS5UZXJtaW5hbENsb3NlZC5SZWFzb24SFgoJZXhpdF9jb2RlGAIgASgFSACIAQESEwoGc2lnbmFsGAMgASgFSAGIAQEiegoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEgoKBkVYSVRFRBABEhAKDERJU0NPTk5FQ1RFRBACEg0KCVJVTl9FTkRFRBADEg0KCVRJTUVEX09VVBAEEhIKDlJFQ09SRElOR19GVUxMEAUSCAoETE9TVBAGQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbDJsCg9UZXJtaW5hbFNlcnZpY2USWQoMT3BlblRlcm1pbmFsEiEuY29mZmVyZGFtLnYxLk9wZW5UZXJtaW5hbFJlcXVlc3QaIi5jb2ZmZXJkYW0udjEuT3BlblRlcm1pbmFsUmVzcG9uc2UoATABYgZwcm90bzM");
+  fileDesc("Chtjb2ZmZXJkYW0vdjEvdGVybWluYWwucHJvdG8SDGNvZmZlcmRhbS52MSK7AQoTT3BlblRlcm1pbmFsUmVxdWVzdBIsCgVzdGFydBgBIAEoCzIbLmNvZmZlcmRhbS52MS5UZXJtaW5hbFN0YXJ0SAASDwoFaW5wdXQYAiABKAxIABIsCgZyZXNpemUYAyABKAsyGi5jb2ZmZXJkYW0udjEuVGVybWluYWxTaXplSAASLgoGc2lnbmFsGAQgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsU2lnbmFsSABCBwoFZXZlbnQihQEKDVRlcm1pbmFsU3RhcnQSDgoGcnVuX2lkGAEgASgJEg8KB2NvbW1hbmQYAiADKAkSCwoDY3dkGAMgASgJEgwKBHRlcm0YBCABKAkSKAoEc2l6ZRgFIAEoCzIaLmNvZmZlcmRhbS52MS5UZXJtaW5hbFNpemUSDgoGcGF1c2VkGAYgASgIIi0KDFRlcm1pbmFsU2l6ZRIMCgRyb3dzGAEgASgNEg8KB2NvbHVtbnMYAiABKA0ijwEKDlRlcm1pbmFsU2lnbmFsEi8KBGtpbmQYASABKA4yIS5jb2ZmZXJkYW0udjEuVGVybWluYWxTaWduYWwuS2luZCJMCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIHCgNIVVAQARIHCgNJTlQQAhIICgRRVUlUEAMSCAoEVEVSTRAEEggKBEtJTEwQBSKRAQoUT3BlblRlcm1pbmFsUmVzcG9uc2USLgoGb3BlbmVkGAEgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsT3BlbmVkSAASEAoGb3V0cHV0GAIgASgMSAASLgoGY2xvc2VkGAMgASgLMhwuY29mZmVyZGFtLnYxLlRlcm1pbmFsQ2xvc2VkSABCBwoFZXZlbnQiNAoOVGVybWluYWxPcGVuZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRIOCgZwYXVzZWQYAiABKAgihwIKDlRlcm1pbmFsQ2xvc2VkEjMKBnJlYXNvbhgBIAEoDjIjLmNvZmZlcmRhbS52MS5UZXJtaW5hbENsb3NlZC5SZWFzb24SFgoJZXhpdF9jb2RlGAIgASgFSACIAQESEwoGc2lnbmFsGAMgASgFSAGIAQEiegoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEgoKBkVYSVRFRBABEhAKDERJU0NPTk5FQ1RFRBACEg0KCVJVTl9FTkRFRBADEg0KCVRJTUVEX09VVBAEEhIKDlJFQ09SRElOR19GVUxMEAUSCAoETE9TVBAGQgwKCl9leGl0X2NvZGVCCQoHX3NpZ25hbDJsCg9UZXJtaW5hbFNlcnZpY2USWQoMT3BlblRlcm1pbmFsEiEuY29mZmVyZGFtLnYxLk9wZW5UZXJtaW5hbFJlcXVlc3QaIi5jb2ZmZXJkYW0udjEuT3BlblRlcm1pbmFsUmVzcG9uc2UoATABYgZwcm90bzM");
 
 /**
  * From the operator.
@@ -81,7 +81,8 @@ export type TerminalStart = Message<"cofferdam.v1.TerminalStart"> & {
   runId: string;
 
   /**
-   * The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash.
+   * The command and its arguments. Default: `bash -l`, or `sh -l` where the image has no bash. With `paused` that shell reads
+   * no startup file and keeps no history.
    *
    * @generated from field: repeated string command = 2;
    */
@@ -107,6 +108,16 @@ export type TerminalStart = Message<"cofferdam.v1.TerminalStart"> & {
    * @generated from field: cofferdam.v1.TerminalSize size = 5;
    */
   size?: TerminalSize | undefined;
+
+  /**
+   * Pause the run, but for the terminal, from before the command's start until everything of it has ended: no other process
+   * of the run can read what is typed, or write to the terminal. Default: false, and they can, because they have the
+   * command's user. Calls are refused meanwhile as after PauseRun. Fails with PRECONDITION_FAILED where PauseRun does, and
+   * if a process of the run cannot be frozen. Fails with RUN_NOT_READY while another such terminal is open.
+   *
+   * @generated from field: bool paused = 6;
+   */
+  paused: boolean;
 };
 
 /**
@@ -277,6 +288,13 @@ export type TerminalOpened = Message<"cofferdam.v1.TerminalOpened"> & {
    * @generated from field: string session_id = 1;
    */
   sessionId: string;
+
+  /**
+   * The run is paused for it, as `paused` of the start asked. A daemon that does not know that field leaves this false.
+   *
+   * @generated from field: bool paused = 2;
+   */
+  paused: boolean;
 };
 
 /**
