@@ -1,6 +1,7 @@
 //! F8, F9: files of the container outside of the run's mounts, as operations reach them where the profile says so.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use harness::process::script;
 use harness::v1::{self, call_response::Status};
@@ -237,4 +238,54 @@ async fn race(inside: &mut Inside) {
     }
     run.send(&id, v1::signal_process_request::Signal::Kill).await.unwrap();
     run.waited(&id).await;
+}
+
+/// Both lanes read files of the same sizes, and what is refused for its size costs no thread its time.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_many_reads_of_a_hole_hold_up_no_other_read() {
+    let daemon = lenient().await;
+    let mut inside = Inside::harness(&daemon, "w", v1::CreateRunRequest::default()).await;
+    let run = &mut inside.run;
+    shell(run, "truncate -s 10G /tmp/hole hole; head -c 100000 /dev/zero | tr '\\0' x | fold >/tmp/plain")
+        .await;
+    let plain = async |run: &mut RunHandle| {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..40 {
+            let begun = Instant::now();
+            assert!(read(run, "/tmp/plain").await.unwrap().starts_with("xxx"));
+            slowest = slowest.max(begun.elapsed());
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        slowest
+    };
+    let alone = plain(run).await;
+
+    let part = |path: &str| v1::ReadRequest { path: path.to_owned(), ..Default::default() };
+    let reads = ["/tmp/hole", "hole"].into_iter().flat_map(|path| {
+        [
+            part(path),
+            v1::ReadRequest { start_line: Some(1), end_line: Some(3), ..part(path) },
+            v1::ReadRequest { offset: Some(9 << 30), limit: Some(10), ..part(path) },
+        ]
+    });
+    let reads: Vec<_> = reads.map(v1::operation::Kind::Read).collect();
+    let waiting: Vec<_> = reads.iter().cycle().take(24).map(|read| run.waits(read.clone())).collect();
+    let beside = plain(run).await;
+    println!("the slowest read alone: {alone:?}, beside {}: {beside:?}", waiting.len());
+    assert!(beside < alone * 20 + Duration::from_secs(1), "{alone:?} alone, {beside:?} beside");
+    for answer in waiting {
+        let error = answer.await.unwrap().unwrap().error.unwrap();
+        assert_eq!(error.reason, "READ_LIMIT", "{error:?}");
+        assert_eq!(error.details["size_bytes"], (10_u64 << 30).to_string());
+    }
+    let of = async |run: &mut RunHandle, operation: fn(&str) -> v1::operation::Kind| {
+        let (reason, outside) = fails(run, operation("/tmp/hole")).await;
+        let inside = fails(run, operation("hole")).await;
+        let outside = outside.replace("/tmp/hole", "@project/hole");
+        assert_eq!((&inside.0, &inside.1), (&reason, &outside), "as in the workspace");
+        reason
+    };
+    assert_eq!(of(run, calls::read).await, "READ_LIMIT");
+    assert_eq!(of(run, |path| calls::write(path, "x")).await, "WRITE_LIMIT");
+    assert_eq!(of(run, |path| calls::replace(path, "a", "b")).await, "WRITE_LIMIT");
 }

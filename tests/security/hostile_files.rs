@@ -22,7 +22,7 @@ fn sha256(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn p2_a_file_of_terabytes_ends_the_look_and_says_how_far_it_came() {
+async fn p2_a_file_of_terabytes_is_refused_and_holds_up_no_look() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("small", "needle\n")]);
     let size = 4 << 40;
@@ -37,9 +37,8 @@ async fn p2_a_file_of_terabytes_ends_the_look_and_says_how_far_it_came() {
     ];
     for part in parts {
         let failure = look_for(run, Duration::from_secs(3), Operation::Read(part.clone())).await.unwrap_err();
-        assert_eq!(failure.reason, "TIMED_OUT", "{part:?}: {failure:?}");
+        assert_eq!(failure.reason, "READ_LIMIT", "{part:?}: {failure:?}");
         assert_eq!(failure.details["size_bytes"], size.to_string());
-        assert!(failure.details["bytes_read"].parse::<u64>().unwrap() > 0, "{failure:?}");
         assert!(failure.message.contains("grep") && failure.message.contains("head"), "{}", failure.message);
     }
     // A hole is zeroes, and zeroes are binary: it is passed over at once, and the rest is searched.

@@ -39,4 +39,5 @@ mod secrets;
 mod shells;
 mod stays;
 mod swaps;
+mod wiped;
 mod writable_root;

@@ -168,17 +168,21 @@ impl Table {
         self.by_id.get(self.by_request.get(&(run, request_id.to_owned()))?).cloned()
     }
 
+    fn forget(&mut self, id: CallId) {
+        if let Some(forgotten) = self.by_id.remove(&id)
+            && let Some(request_id) = &forgotten.request_id
+        {
+            self.by_request.remove(&(forgotten.run, request_id.clone()));
+        }
+    }
+
     fn finish(&mut self, id: CallId, bytes: usize) {
         self.finished.push_back((id, bytes));
         self.finished_bytes += bytes;
         while self.finished.len() > FINISHED || self.finished_bytes > FINISHED_BYTES {
             let Some((oldest, bytes)) = self.finished.pop_front() else { return };
             self.finished_bytes -= bytes;
-            if let Some(forgotten) = self.by_id.remove(&oldest)
-                && let Some(request_id) = &forgotten.request_id
-            {
-                self.by_request.remove(&(forgotten.run, request_id.clone()));
-            }
+            self.forget(oldest);
         }
     }
 }
@@ -350,6 +354,20 @@ impl CallTable {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets the finished calls of a run that was deleted, as the store does: what its commands printed is in their answers.
+    pub fn forget_run(&self, run: RunId) {
+        let mut table = self.table();
+        let finished = std::mem::take(&mut table.finished);
+        for (id, bytes) in finished {
+            if table.by_id.get(&id).is_some_and(|call| call.run == run) {
+                table.finished_bytes -= bytes;
+                table.forget(id);
+            } else {
+                table.finished.push_back((id, bytes));
+            }
+        }
+    }
+
     /// Returns a call that is under way or finished lately.
     pub fn known(&self, id: CallId) -> Option<Arc<Call>> {
         self.table().by_id.get(&id).cloned()
@@ -504,6 +522,27 @@ mod tests {
         let table = calls.table();
         assert_eq!((table.by_id.len(), table.finished.len()), (3, 3));
         assert!(table.finished_bytes <= FINISHED_BYTES);
+    }
+
+    #[tokio::test]
+    async fn calls_of_a_deleted_run_are_forgotten_and_no_others() {
+        let (_directory, calls) = calls();
+        let (gone, other) = (RunId::new(), RunId::new());
+        let mut ids = Vec::new();
+        for run in [gone, other, gone] {
+            let Ok(Begun::New(call)) = calls.begin(run, "uid:0", "", vec![]).await else { panic!("not new") };
+            calls.finish(&call, done(call.id), None, Keep::Briefly).await;
+            ids.push(call.id);
+        }
+        let Ok(Begun::New(under_way)) = calls.begin(gone, "uid:0", "", vec![]).await else {
+            panic!("not new")
+        };
+        calls.forget_run(gone);
+        let known: Vec<_> = ids.iter().map(|id| calls.known(*id).is_some()).collect();
+        assert_eq!(known, [false, true, false]);
+        assert!(calls.known(under_way.id).is_some());
+        let table = calls.table();
+        assert_eq!((table.finished.len(), table.finished_bytes), (1, table.finished[0].1));
     }
 
     #[tokio::test]

@@ -296,7 +296,7 @@ fn services(
         image: rpc::image::Service { images: Arc::new(images), tasks: tasks(), stop: stop() },
         run: rpc::run::Service {
             runs: runs(),
-            processes: calls.processes.clone(),
+            calls: calls.clone(),
             audit: audit(),
             gateway: gateway(),
             alerts: alerts.clone(),

@@ -26,7 +26,7 @@ use clap::Parser as _;
 
 /// A fifth of a short call's time went into the C library's allocator: what one thread makes another one frees.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: memory::Wiping = memory::Wiping;
 
 /// After everything was flushed, for threads that still block.
 const STRAGGLERS: Duration = Duration::from_secs(5);
@@ -64,6 +64,7 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
     // What the daemon makes is its own, unless its mode is set on purpose.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     memory::allocator_options(|| startup::place_ahead(&config.state_dir));
+    memory::no_core_dumps();
     startup::log(&config);
     let prepared = startup::prepare(&config.state_dir)?;
     startup::open_files();

@@ -3,6 +3,8 @@
 
 mod sys;
 
+pub(crate) use sys::Wiping;
+
 use std::cell::Cell;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -11,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use runs::Runs;
+use rustix::process::DumpableBehavior;
 use tokio_util::sync::CancellationToken;
 
 /// mimalloc reads these when the program is loaded, and from the environment alone. An operator's own values stay.
@@ -26,6 +29,13 @@ const ALLOCATOR: [(&str, &str); 2] = [
 /// doubled the daemon's memory. An old kernel that cannot do without is no error.
 pub(crate) fn small_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
+}
+
+/// Lets no core dump be made of the daemon's memory, which has the secrets of its runs.
+pub(crate) fn no_core_dumps() {
+    if let Err(error) = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        eprintln!("cofferd: a crash may leave a core dump with secrets in it: {error}");
+    }
 }
 
 /// Gives the allocator its options, unless it has them. They take this program from its beginning: it goes on as the same

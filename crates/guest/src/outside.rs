@@ -10,10 +10,10 @@ use ops::{Bounds, Edit, OpResult, Operation, Outcome, Reason, ToolFailure, Write
 pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outcome {
     match operation {
         Operation::Write(write) if is_outside(&write.path) => {
-            let written = jail.settled(&write.path).map_err(ToolFailure::from).and_then(|path| {
-                bounded(jail, &path, bounds)?;
-                ops::write(jail, &Write { path, ..write.clone() }, bounds, None)
-            });
+            let written = jail
+                .settled(&write.path)
+                .map_err(ToolFailure::from)
+                .and_then(|path| ops::write(jail, &Write { path, ..write.clone() }, bounds, None));
             if let Some(uploaded) = &write.uploaded {
                 ops::remove_staged(jail, &uploaded.id);
             }
@@ -26,7 +26,6 @@ pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outc
         }
         Operation::Edit(edit) if is_outside(&edit.path) => {
             let path = jail.settled(&edit.path)?;
-            bounded(jail, &path, bounds)?;
             Ok(match ops::edit(jail, &Edit { path, ..edit.clone() }, bounds, None)? {
                 OpResult::Edit(result) => {
                     OpResult::Edit(ops::EditResult { path: edit.path.to_string(), ..result })
@@ -43,15 +42,4 @@ pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outc
 
 fn is_outside(path: &SandboxPath) -> bool {
     path.mount() == Mount::Container
-}
-
-/// What is replaced is hashed first. A hole of terabytes costs a command nothing, and would cost a thread hours.
-fn bounded(jail: &Jail, path: &SandboxPath, bounds: &Bounds) -> Result<(), ToolFailure> {
-    let Ok(meta) = jail.readable(path)?.metadata() else { return Ok(()) };
-    if meta.size <= bounds.max_transfer_bytes {
-        return Ok(());
-    }
-    let message =
-        format!("{}: has {} bytes, more than may be replaced; remove it first", path.excerpt(), meta.size);
-    Err(ToolFailure::new(Reason::WriteLimit, message))
 }

@@ -46,6 +46,14 @@ impl Bounds {
     pub const MAX_TRANSFER_BYTES: u64 = 64 * 1024 * 1024;
     /// Longest file that is edited or patched: its old and its new content are in a lane's memory, with an index of their lines.
     pub const LARGEST_EDIT: u64 = 16 * 1024 * 1024;
+    /// Longest file of which a part is read. Every read hashes the whole file, and a hole of terabytes costs a command nothing.
+    pub const LARGEST_READ: u64 = 256 * 1024 * 1024;
+
+    /// Longest file that is hashed before it is changed: what was uploaded can be replaced.
+    #[cfg(feature = "write")]
+    pub(crate) fn largest_replaced(&self) -> u64 {
+        self.max_transfer_bytes.max(Self::LARGEST_READ)
+    }
 }
 
 impl Default for Bounds {

@@ -1,15 +1,107 @@
-//! The one call of the allocator that its crate does not wrap.
+//! The allocator, which leaves nothing of what is freed, and its one call that its crate does not wrap.
 //!
 //! Only this file of the daemon holds `unsafe` code.
 #![allow(unsafe_code)]
 
+use std::alloc::{GlobalAlloc, Layout};
+use std::ffi::c_void;
+use std::ptr;
+
+use mimalloc::MiMalloc;
+
 unsafe extern "C" {
     /// `mi_collect` of mimalloc, which the program is linked with.
     fn mi_collect(force: bool);
+
+    /// `mi_usable_size` of mimalloc: bytes that the block has, which are at least those that were asked for.
+    fn mi_usable_size(block: *const c_void) -> usize;
 }
 
 /// Gives the memory that this thread has freed back to the kernel, and what no thread owns.
 pub(super) fn collect() {
     // SAFETY: the function takes any value, may be called by any thread, and touches nothing but the allocator's own.
     unsafe { mi_collect(true) }
+}
+
+/// mimalloc, with zeroes in all that is freed or moved.
+///
+/// Secrets pass through the buffers of many libraries, which copy, grow and free them as they like. The allocator is the one
+/// place that sees the end of every copy.
+pub(crate) struct Wiping;
+
+// SAFETY: every block is mimalloc's, with the layout that it was asked for. Its bytes are touched only where its owner gives
+// them up.
+unsafe impl GlobalAlloc for Wiping {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is the same.
+        unsafe { MiMalloc.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is the same.
+        unsafe { MiMalloc.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller owns the block, which has so many bytes, and gives it up. The compiler does not leave out the
+        // zeroes, because the function that it calls then is one of another language, which could read them.
+        unsafe {
+            ptr::write_bytes(block, 0, layout.size());
+            MiMalloc.dealloc(block, layout);
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller owns the block. Sizes that the block has room for change nothing but its layout; others get a
+        // block of their own. The caller's promise is that `size` is not zero and makes a layout.
+        unsafe {
+            let room = mi_usable_size(block.cast());
+            if size <= room && size >= room / 2 {
+                let kept = size.min(layout.size());
+                ptr::write_bytes(block.add(kept), 0, layout.size() - kept);
+                return block;
+            }
+            let moved = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+            if !moved.is_null() {
+                ptr::copy_nonoverlapping(block, moved, size.min(layout.size()));
+                self.dealloc(block, layout);
+            }
+            moved
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of a block that are not zero, beyond the two pointers at its beginning that the allocator has in free blocks.
+    fn left(block: *const u8, from: usize, to: usize) -> usize {
+        // SAFETY: the allocator keeps a page of blocks while one of them is in use, as every caller's neighbour is.
+        (from.max(16)..to).filter(|&at| unsafe { block.add(at).read_volatile() } != 0).count()
+    }
+
+    #[test]
+    fn what_is_freed_or_moved_leaves_nothing() {
+        for (size, new_size) in [(64, 64), (64, 4096), (4096, 64), (300, 310), (310, 300), (30_000, 60_000)] {
+            let layout = Layout::from_size_align(size, 8).unwrap();
+            // SAFETY: each block is freed once, with its layout, and read afterwards as `left` says.
+            unsafe {
+                let neighbour = Wiping.alloc(layout);
+                let block = Wiping.alloc(layout);
+                block.write_bytes(b's', size);
+                let moved = Wiping.realloc(block, layout, new_size);
+                let kept = size.min(new_size);
+                assert!((0..kept).all(|at| moved.add(at).read() == b's'), "{size} {new_size}");
+                let from = if moved == block { kept } else { 0 };
+                assert_eq!(left(block, from, size), 0, "{size} {new_size}");
+                let new_layout = Layout::from_size_align(new_size, 8).unwrap();
+                let new_neighbour = Wiping.alloc(new_layout);
+                Wiping.dealloc(moved, new_layout);
+                assert_eq!(left(moved, 0, new_size), 0, "{size} {new_size}");
+                Wiping.dealloc(neighbour, layout);
+                Wiping.dealloc(new_neighbour, new_layout);
+            }
+        }
+    }
 }

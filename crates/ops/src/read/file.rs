@@ -36,6 +36,9 @@ pub fn read_at_once(jail: &Jail, read: &Read, bounds: &Bounds) -> Option<Outcome
 pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outcome {
     let opened = jail.readable(&read.path)?.open_file().map_err(|error| refused(&read.path, error))?;
     let size = opened.meta.size;
+    if size > Bounds::LARGEST_READ {
+        return Err(too_large(&read.path, size));
+    }
     let scan = scan(opened.file.take(size), size, read.part, cap(read.encoding, bounds), cancel).map_err(
         |error| match error {
             ScanError::Stopped { stopped, read: done } => stopped
@@ -54,6 +57,17 @@ pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outco
         },
     )?;
     Ok(OpResult::Read(render(read, scan)))
+}
+
+fn too_large(path: &SandboxPath, size: u64) -> ToolFailure {
+    let (path, most) = (path.excerpt(), Bounds::LARGEST_READ);
+    let message = format!(
+        "{path}: has {size} bytes, more than the {most} of a file that is read, which is always read whole for its hash"
+    );
+    ToolFailure::new(Reason::ReadLimit, message)
+        .hint(Hint::Search)
+        .hint(Hint::Parts)
+        .with("size_bytes", size.to_string())
 }
 
 pub(super) fn refused(path: &SandboxPath, error: AccessError) -> ToolFailure {

@@ -69,7 +69,7 @@ struct Plan<'j> {
 }
 
 fn plan<'j>(jail: &'j Jail, edit: &'j Edit, bounds: &Bounds) -> Result<Plan<'j>, ToolFailure> {
-    let place = Location::look(jail, &edit.path, Bounds::LARGEST_EDIT)?;
+    let place = Location::look(jail, &edit.path, bounds, Bounds::LARGEST_EDIT)?;
     let (changed, mode) = match &edit.change {
         EditChange::Create { content } => (create(&place, edit, content, bounds)?, WriteMode::CreateOnly),
         EditChange::StrReplace { .. } | EditChange::Insert { .. } => {

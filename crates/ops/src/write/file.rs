@@ -128,7 +128,7 @@ fn admit<'j>(
         None => most_written(bounds),
     };
     within(&write.path, write.size(), most)?;
-    let place = Location::look(jail, &write.path, keep)?;
+    let place = Location::look(jail, &write.path, bounds, keep)?;
     place.demand(write.if_match_sha256.as_deref())?;
     if write.create_only
         && let Some(before) = &place.before

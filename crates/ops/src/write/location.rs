@@ -33,8 +33,13 @@ pub(super) struct Location<'j> {
 }
 
 impl<'j> Location<'j> {
-    /// Looks, and keeps the present content when it has at most `keep` bytes.
-    pub(super) fn look(jail: &'j Jail, path: &'j SandboxPath, keep: u64) -> Result<Self, ToolFailure> {
+    /// Looks, and keeps the present content when it has at most `keep` bytes. Refuses a file that would take too long to hash.
+    pub(super) fn look(
+        jail: &'j Jail,
+        path: &'j SandboxPath,
+        bounds: &Bounds,
+        keep: u64,
+    ) -> Result<Self, ToolFailure> {
         let writable = jail.writable(path)?;
         let mut target = match writable.target(Parents::MustExist) {
             Ok(target) => Some(target),
@@ -45,6 +50,9 @@ impl<'j> Location<'j> {
             Some(target) => target.read()?,
             None => None,
         };
+        if let Some(old) = old.as_ref().filter(|old| old.meta.size > bounds.largest_replaced()) {
+            return Err(too_large(path, old.meta.size));
+        }
         let before = old.map(|old| before(path, old, keep)).transpose()?;
         Ok(Self { path, writable, target, before })
     }
@@ -188,6 +196,11 @@ pub(super) fn is_still(sha256: String, meta: Metadata) -> impl Fn(RegularFile) -
         io::copy(&mut Read::take(&mut file, meta.size + 1), &mut digest)?;
         Ok(owned(&now) == owned(&meta) && digest.hex() == sha256)
     }
+}
+
+fn too_large(path: &SandboxPath, size: u64) -> ToolFailure {
+    let message = format!("{}: has {size} bytes, more than may be replaced; remove it first", path.excerpt());
+    ToolFailure::new(Reason::WriteLimit, message).with("size_bytes", size.to_string())
 }
 
 fn before(path: &SandboxPath, old: RegularFile, keep: u64) -> Result<Before, ToolFailure> {

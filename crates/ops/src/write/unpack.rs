@@ -74,7 +74,7 @@ fn bound(jail: &Jail, write: &Write, uploaded: &Uploaded, bounds: &Bounds) -> Re
     each(jail, write, uploaded, bounds, |path, _, is_file| {
         binder.bytes(path.to_string().as_bytes());
         if is_file {
-            let location = Location::look(jail, path, 0)?;
+            let location = Location::look(jail, path, bounds, 0)?;
             binder.bytes(location.sha256_before().as_bytes());
         }
         Ok(())

@@ -6,7 +6,8 @@ use jail::{GitReads, Jail, Mount, Protection, Root};
 
 use crate::read::scene::{Scene, expect_result, path};
 use crate::{
-    Bounds, Cancel, Encoding, Outcome, Read, ReadPart, ReadResult, Reason, ToolFailure, read, read_at_once,
+    Bounds, Cancel, Encoding, Hint, Outcome, Read, ReadPart, ReadResult, Reason, ToolFailure, read,
+    read_at_once,
 };
 
 fn request(at: &str, part: ReadPart) -> Read {
@@ -180,12 +181,28 @@ fn a_link_inside_the_mount_is_followed() {
 #[test]
 fn a_huge_sparse_file_ends_by_the_deadline() {
     let scene = Scene::new();
-    File::create(scene.inside.join("huge")).unwrap().set_len(100 << 30).unwrap();
-    let cancel = Cancel::new(Some(Instant::now() + Duration::from_millis(50)));
+    File::create(scene.inside.join("huge")).unwrap().set_len(Bounds::LARGEST_READ).unwrap();
+    let cancel = Cancel::new(Some(Instant::now() + Duration::from_millis(5)));
     let failure =
         read(&scene.jail, &request("huge", lines(1 << 40, None)), &Bounds::default(), &cancel).unwrap_err();
     assert_eq!(failure.reason, Reason::TimedOut);
-    assert_eq!(failure.details["size_bytes"], (100_u64 << 30).to_string());
+    assert_eq!(failure.details["size_bytes"], Bounds::LARGEST_READ.to_string());
+}
+
+#[test]
+fn a_file_that_takes_too_long_to_hash_is_refused_unread() {
+    let scene = Scene::new();
+    let size = Bounds::LARGEST_READ + 1;
+    File::create(scene.inside.join("huge")).unwrap().set_len(size).unwrap();
+    // Nothing that is read would be answered with this.
+    let cancel = Cancel::default();
+    cancel.cancel();
+    for part in [ReadPart::Whole, lines(1, Some(3)), bytes(size - 1, Some(1)), bytes(0, Some(0))] {
+        let failure = read(&scene.jail, &request("huge", part), &Bounds::default(), &cancel).unwrap_err();
+        assert_eq!(failure.reason, Reason::ReadLimit, "{part:?}: {failure:?}");
+        assert_eq!(failure.details["size_bytes"], size.to_string());
+        assert_eq!(failure.hints, [Hint::Search, Hint::Parts]);
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(super) fn plan<'j>(
 
 fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Planned<'j>, ToolFailure> {
     let path = &file.path;
-    let place = Location::look(jail, path, Bounds::LARGEST_EDIT)?;
+    let place = Location::look(jail, path, bounds, Bounds::LARGEST_EDIT)?;
     match (&file.action, &place.before) {
         (Action::Create { .. }, Some(before)) => Err(exists(path, before)),
         (Action::Create { content }, None) => {
@@ -103,7 +103,7 @@ fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Plann
             }
             let applied = apply(old, hunks).map_err(|misfit| misfit::failure(path, old, hunks, &misfit))?;
             let notes = applied.moved.iter().map(|moved| note(path, moved)).collect();
-            let moved_to = moved_to.as_ref().map(|to| destination(jail, to)).transpose()?;
+            let moved_to = moved_to.as_ref().map(|to| destination(jail, to, bounds)).transpose()?;
             put(path, place, applied.content, moved_to, notes, most_edited(bounds))
         }
     }
@@ -129,8 +129,9 @@ fn put<'j>(
 fn destination<'j>(
     jail: &'j Jail,
     to: &'j SandboxPath,
+    bounds: &Bounds,
 ) -> Result<(&'j SandboxPath, Location<'j>), ToolFailure> {
-    let place = Location::look(jail, to, 0)?;
+    let place = Location::look(jail, to, bounds, 0)?;
     match &place.before {
         Some(before) => Err(exists(to, before)),
         None => Ok((to, place)),
@@ -192,7 +193,7 @@ fn front_matter<'j>(
     bounds: &Bounds,
 ) -> Result<Planned<'j>, ToolFailure> {
     let path = &change.path;
-    let place = Location::look(jail, path, Bounds::LARGEST_EDIT)?;
+    let place = Location::look(jail, path, bounds, Bounds::LARGEST_EDIT)?;
     let Some(before) = &place.before else {
         return Err(ToolFailure::new(
             Reason::NotFound,

@@ -213,3 +213,17 @@ fn what_is_no_file_is_neither_replaced_nor_followed() {
     }
     assert_eq!(fs::read_dir(&scene.outside).unwrap().count(), 0);
 }
+
+#[test]
+fn a_file_that_takes_too_long_to_hash_is_not_replaced() {
+    let scene = Scene::new();
+    let huge = fs::File::create(scene.inside.join("huge")).unwrap();
+    huge.set_len(Bounds::LARGEST_READ + 1).unwrap();
+    let refused = failure(&scene, &request("huge", "x"));
+    assert_eq!(refused.reason, Reason::WriteLimit, "{refused:?}");
+    assert_eq!(huge.metadata().unwrap().len(), Bounds::LARGEST_READ + 1);
+    // Files that are transferred can be larger, and are replaced all the same.
+    let bounds = Bounds { max_transfer_bytes: Bounds::LARGEST_READ + 1, ..Bounds::default() };
+    write(&scene.jail, &request("huge", "x"), &bounds, None).unwrap();
+    assert_eq!(scene.get("huge"), b"x");
+}
