@@ -113,6 +113,24 @@ def test_in_the_clear_a_token_is_needed(plain: Daemon) -> None:
         Sandbox.create(profile="open", endpoint=f"http://localhost:{plain.port}")
 
 
+def test_transfers_and_much_input_end_no_connection(plain: Daemon, tmp_path: Path) -> None:
+    token = plain.coffer("token", "create", "transfers", "--role", "orchestrator")
+    content = random.Random(7).randbytes(32 << 20)
+    (tmp_path / "large").write_bytes(content)
+    with Sandbox.create(profile="harness", endpoint=f"http://127.0.0.1:{plain.port}", token=token) as sandbox:
+        for _ in range(2):
+            sandbox.files.upload(tmp_path / "large", "large")
+            sandbox.files.download("large", tmp_path / "back")
+            assert (tmp_path / "back").read_bytes() == content
+        handle = sandbox.commands.run(["wc", "-c"], background=True, stdin_open=True)
+        for _ in range(1_000):
+            handle.send_stdin("k")
+        handle.send_stdin("", close=True)
+        assert [piece.text.strip() for piece in handle] == ["1000"]
+    # The client connects again by itself: only the daemon's log says that it had to.
+    assert "connections were closed" not in (plain.place / "log").read_text()
+
+
 def test_a_client_without_a_right_has_none(secured: Daemon, certificates: Path) -> None:
     endpoint, authority = f"https://localhost:{secured.port}", Tls(ca=certificates / "server" / "ca.pem")
     ways: list[tuple[Path | Tls, str | None]] = [

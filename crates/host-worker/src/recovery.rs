@@ -2,9 +2,8 @@
 //! recovery runs in a separate process.
 //!
 //! - When the host worker starts and its predecessor left something: before any call begins.
-//! - When an operation was killed or crashed: its leftovers, before its call is answered, so that the next call finds files that
-//!   are
-//! old or new.
+//! - When an operation was killed or crashed: its leftovers, before its call is answered, so that the next call finds files
+//!   that are old or new.
 //! - When the channel ends: everything, after the last process.
 
 use std::io;

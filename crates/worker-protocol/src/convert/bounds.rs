@@ -47,7 +47,7 @@ pub fn bounds_from_wire(bounds: Option<v1::Bounds>) -> Bounds {
         // A path that the daemon has written always parses.
         reads: bounds.reads.iter().filter_map(|path| SandboxPath::parse(path).ok()).collect(),
         path_rules: PathRules {
-            rules: bounds.path_rules.into_iter().map(rule_from_wire).collect(),
+            rules: bounds.path_rules.iter().map(rule_from_wire).collect(),
             consented: consented.collect(),
         },
         held_to: bounds.held_to.map(|v1::Held { digest, since_ns }| Held { digest, since: since_ns }),
@@ -68,7 +68,7 @@ fn rule_to_wire(PathRule { paths, asks }: &PathRule) -> v1::PathRule {
 /// Patterns that match every path of a run together.
 const EVERYWHERE: [&str; 4] = ["@project/**", "@pkg/**", "@state/**", "/**"];
 
-fn rule_from_wire(rule: v1::PathRule) -> PathRule {
+fn rule_from_wire(rule: &v1::PathRule) -> PathRule {
     // A pattern that a newer daemon has written may not parse here: the rule then holds for every path, and has one exception less.
     let parse = |text: &str| PathPattern::parse(text).ok();
     let path: Option<Vec<_>> = rule.path.iter().map(|text| parse(text)).collect();

@@ -33,8 +33,10 @@ const PROVEN: Bound = Bound { per_second: 1_000, at_once: 8_192 };
 const PER_REQUEST: u64 = 4;
 /// Sent bytes that allow one more frame: 32 for each full frame of 16 KiB, of which clients use two.
 const SENT: u64 = 512;
-/// Payload of DATA that is counted like a frame without data, bytes. A unary request ends its stream with DATA and is not counted.
+/// Payload of DATA that is counted, bytes. A unary request ends its stream with DATA and is not counted.
 const TINY: usize = 64;
+/// Cost of such a frame, in parts: a stream may have 10,000 small messages a second.
+const TINY_COST: u64 = PARTS / 10;
 /// Frames after which the connection lets other tasks run.
 const YIELD: usize = 256;
 /// Time between two lines of the log about connections that are closed.
@@ -135,9 +137,15 @@ impl Frames {
             match kind {
                 HEADERS if is_proven => self.refill(PER_REQUEST * PARTS, most),
                 DATA if self.received.passing >= TINY || flags & END_STREAM != 0 => {}
-                _ => self.budget = self.budget.checked_sub(PARTS).ok_or(TooMany)?,
+                DATA if self.received.passing > 0 => self.spend(TINY_COST)?,
+                _ => self.spend(PARTS)?,
             }
         }
+        Ok(())
+    }
+
+    fn spend(&mut self, parts: u64) -> Result<(), TooMany> {
+        self.budget = self.budget.checked_sub(parts).ok_or(TooMany)?;
         Ok(())
     }
 
@@ -200,8 +208,8 @@ mod tests {
     #[test]
     fn frames_without_a_request_have_a_budget_of_each_second() {
         let now = Instant::now();
-        // Empty and tiny DATA, PRIORITY, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION, unknown.
-        for (kind, length) in [(0, 0), (0, 63), (2, 5), (3, 4), (4, 0), (6, 8), (8, 4), (9, 1), (0xfa, 3)] {
+        // Empty DATA, PRIORITY, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION, unknown.
+        for (kind, length) in [(0, 0), (2, 5), (3, 4), (4, 0), (6, 8), (8, 4), (9, 1), (0xfa, 3)] {
             let (one, mut frames) = (frame(kind, 0, length), greeted(now));
             // A byte at a time: a header is read however it is cut.
             for byte in one.repeat(256) {
@@ -229,6 +237,14 @@ mod tests {
             assert_eq!(frames.count(&updates, true, now), Ok(()));
             assert_eq!(frames.count(&frame(0, 0, 64), true, now), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_tiny_message_costs_a_tenth_of_a_frame() {
+        let now = Instant::now();
+        let (tiny, mut frames) = (frame(0, 0, 63), greeted(now));
+        assert_eq!(frames.count(&tiny.repeat(2_560), false, now), Ok(()));
+        assert_eq!(frames.count(&tiny, false, now), Err(TooMany));
     }
 
     #[test]
