@@ -1,12 +1,12 @@
-//! What a consent is bound to: the state that the call's effect will use.
+//! The state that a consent is bound to, which the call's effect then has to use.
 //!
 //! ```text
 //! preview: one look ─► what is shown
 //!              └─────► Bound ─► approval ─► Bounds::held_to ─► compared by the lane, within the effect
 //! ```
 //!
-//! One look serves what a reviewer is shown and what the consent is bound to. The lane that has the effect works out the same
-//! digest from what it is about to use, and refuses where the two differ; nothing is compared before that and trusted then.
+//! The state is read once, both for the reviewer and for the digest that the consent is bound to. The lane computes the same digest
+//! from the state that it is about to use, and refuses the call if the two differ. No earlier comparison is relied on.
 
 use std::collections::BTreeMap;
 
@@ -19,60 +19,60 @@ use crate::{OpResult, Reason, ToolFailure};
 /// The fact by which such a failure is known.
 const VOID: &str = "approval";
 
-/// What the files of a call look like, as far as its reviewer is shown: by path in alias form.
+/// States of the files that a call's reviewer is shown, by path in alias form.
 pub type FileStates = BTreeMap<SandboxPath, FileState>;
 
-/// One file at one moment.
+/// State of one file at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
-    /// There is none.
+    /// The file does not exist.
     Absent,
-    /// SHA-256 of its content, lower-case hex.
+    /// SHA-256 of the file's content, lower-case hex.
     Sha256(String),
-    /// There is something whose content cannot be told, for this stable reason.
+    /// The content cannot be read, for this stable reason.
     Unreadable(String),
 }
 
-/// What a call will use, at one moment.
+/// State that a call will use, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Bound {
-    /// SHA-256 over all of it, lower-case hex; empty: the call uses nothing that could change.
+    /// SHA-256 over the whole state, lower-case hex; empty if the call uses nothing that could change.
     pub digest: String,
-    /// When the look began, nanoseconds since 1970; 0 where that is of no use.
+    /// Time at which reading the state began, in nanoseconds since 1970; 0 if the time does not matter.
     pub since: u64,
-    /// Of that, the files that the call names.
+    /// The part of the state that concerns files which the call names.
     pub files: FileStates,
-    /// What else the reviewer has to know of it, a line each.
+    /// Further facts for the reviewer, one line each.
     pub remarks: Vec<String>,
 }
 
-/// What a consent was given to, as the effect is held to it.
+/// State that a reviewer consented to, and that the effect must still find.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// As [`Bound::digest`].
+    /// Same as [`Bound::digest`].
     pub digest: String,
-    /// As [`Bound::since`]: what changed after that can be named.
+    /// Same as [`Bound::since`]; serves to name what changed after it.
     pub since: u64,
 }
 
-/// What a call would do, and what it would use.
+/// Result that a call would have, and the state that it would use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preview {
-    /// As the call itself would answer.
+    /// The result, as the call itself would return it.
     pub result: OpResult,
-    /// From the same look.
+    /// The state, read together with `result`.
     pub bound: Bound,
 }
 
-/// A [`Bound`] in the making. Every part is written with its length.
+/// Builder of a [`Bound`]. Every part is hashed with its length.
 pub struct Binder {
     digest: Digest,
     files: FileStates,
 }
 
 impl Binder {
-    /// For an operation of this name.
+    /// Starts a digest for the operation with this name.
     pub fn new(operation: &str) -> Self {
         let mut binder = Self { digest: Digest::default(), files: FileStates::new() };
         binder.bytes(b"cofferdam bound 1");
@@ -80,18 +80,18 @@ impl Binder {
         binder
     }
 
-    /// A text, or a name.
+    /// Adds text or a name.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.digest.update(bytes);
     }
 
-    /// A number.
+    /// Adds a number.
     pub fn number(&mut self, number: u64) {
         self.digest.update(&number.to_be_bytes());
     }
 
-    /// A file whose state the reviewer is shown.
+    /// Adds a file whose state the reviewer is shown.
     pub fn file(&mut self, path: &SandboxPath, state: FileState) {
         self.bytes(path.to_string().as_bytes());
         let (what, text) = match &state {
@@ -104,14 +104,14 @@ impl Binder {
         self.files.insert(path.clone(), state);
     }
 
-    /// All of it.
+    /// Returns the finished state.
     pub fn finish(self) -> Bound {
         Bound { digest: self.digest.hex(), since: 0, files: self.files, remarks: Vec::new() }
     }
 }
 
 impl Bound {
-    /// Refuses an effect that would use something else than what its consent was given to.
+    /// Refuses an effect that would use a state other than the one that was consented to.
     pub fn demand(&self, held_to: Option<&Held>) -> Result<(), ToolFailure> {
         match held_to {
             Some(held_to) if held_to.digest != self.digest => Err(changed(None)),
@@ -119,14 +119,14 @@ impl Bound {
         }
     }
 
-    /// To hold the effect to. `None`: there is nothing to be held to.
+    /// Returns the state that the effect must find, or `None` if the call uses nothing that could change.
     pub fn held(&self) -> Option<Held> {
         let held = || Held { digest: self.digest.clone(), since: self.since };
         (!self.digest.is_empty()).then(held)
     }
 }
 
-/// The refusal of a call whose consent was given to another state. `what` has changed.
+/// Returns the refusal of a call whose consent was given to another state. `what` names the change.
 pub fn changed(what: Option<&str>) -> ToolFailure {
     let what = what.map(|what| format!(": {what}")).unwrap_or_default();
     ToolFailure::new(
@@ -138,8 +138,10 @@ pub fn changed(what: Option<&str>) -> ToolFailure {
     .with(VOID, "void")
 }
 
-/// The failure of a call before it had any effect. Where it is held to what a reviewer saw it had worked then, so that what it
-/// fails for now is what has changed; a fault of the machine and the end of its time are not.
+/// Turns a failure before any effect into a refusal if the call is bound to a consent.
+///
+/// The call worked when the reviewer saw it, so its failure now means that the state has changed. Faults of the machine and timeouts are
+/// returned as they are.
 pub fn before_effect(held_to: Option<&Held>, failure: ToolFailure) -> ToolFailure {
     let of_the_state = matches!(
         failure.reason,
@@ -160,7 +162,7 @@ pub fn before_effect(held_to: Option<&Held>, failure: ToolFailure) -> ToolFailur
     failure.details.into_iter().fold(why, |why, (name, value)| why.with(&name, value))
 }
 
-/// Whether a call failed because its consent was given to another state: nothing was done.
+/// Returns true if a call failed because its consent was given to another state. Such a call has done nothing.
 pub fn is_void(failure: &ToolFailure) -> bool {
     failure.details.contains_key(VOID)
 }

@@ -1,18 +1,20 @@
-//! The bounds within which a lane works on one call. They come from the profile, through the permit.
+//! The limits within which a lane works on one call. They come from the profile, through the permit.
 
 use jail::SandboxPath;
 
 use crate::deny::DenyList;
 use crate::{Held, PathRules};
 
-/// Bounds of one call.
+/// Limits of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
     /// Most bytes of content that `read` returns.
     pub max_read_bytes: u64,
-    /// Most bytes that a call may bring as the content of a file.
+    /// Most bytes of file content in a call.
     pub max_write_bytes: u64,
-    /// Most bytes that a file may have after an edit or a patch of it. Only the change travels, so no message has to hold it.
+    /// Most bytes of a file after it is edited or patched.
+    ///
+    /// Only the change is transmitted, so this limit may exceed the size of a message.
     pub max_edit_bytes: u64,
     /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
     pub max_transfer_bytes: u64,
@@ -20,11 +22,11 @@ pub struct Bounds {
     pub max_output_bytes: u64,
     /// Most bytes of output that a command may write before it is ended.
     pub max_spool_bytes: u64,
-    /// `.git/hooks` and `.git/config` may not be read.
+    /// True if `.git/hooks` and `.git/config` may not be read.
     pub hide_git_config: bool,
-    /// Whether [`crate::deny::NAMES`] are denied.
+    /// Says if the programs in [`crate::deny::NAMES`] are denied.
     pub deny_list: DenyList,
-    /// Base names of programs that are denied beside these.
+    /// Base names of programs that are denied in addition.
     pub denied_programs: Vec<String>,
     /// True if processes that a command leaves running stay until the run ends.
     pub keep_background: bool,
@@ -32,19 +34,22 @@ pub struct Bounds {
     pub author_name: String,
     /// Address in commits.
     pub author_email: String,
-    /// What a command reads that runs because it only reads: each has to be something that [`crate::Operation::Read`] or a listing
-    /// would open.
+    /// Paths that a command reads, if it was admitted because it only reads.
+    ///
+    /// Each must be a path that [`crate::Operation::Read`] or a listing would open.
     pub reads: Vec<SandboxPath>,
     /// The profile's rules for paths, with the paths that the call's consent covers.
     pub path_rules: PathRules,
-    /// What the call's consent was given to: the effect must find the same. `None`: nobody was asked.
+    /// State that the call's consent was given to, which the effect must find unchanged; `None` if no reviewer was asked.
     pub held_to: Option<Held>,
 }
 
 impl Bounds {
-    /// Of a transfer, where the profile does not say.
+    /// Most bytes of a transfer if the profile sets no limit.
     pub const MAX_TRANSFER_BYTES: u64 = 64 * 1024 * 1024;
-    /// Longest file that is edited or patched: its old and its new content are in a lane's memory, with an index of their lines.
+    /// Longest file that can be edited or patched.
+    ///
+    /// A lane holds the old and the new content in memory, with an index of their lines.
     pub const LARGEST_EDIT: u64 = 16 * 1024 * 1024;
     /// Longest file of which a part is read. Every read hashes the whole file, and a hole of terabytes costs a command nothing.
     pub const LARGEST_READ: u64 = 256 * 1024 * 1024;

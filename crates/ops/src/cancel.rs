@@ -1,4 +1,4 @@
-//! How a file operation is told to stop: asked between two blocks or two files, so that none runs on unobserved.
+//! Cancellation of file operations. An operation checks for it between two blocks or two files.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::{Reason, ToolFailure};
 
-/// Tells one operation to stop. Clones are the same switch.
+/// Switch that stops one operation. Clones share its state.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     flag: Arc<AtomicBool>,
@@ -15,23 +15,22 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Stops at `deadline`, if there is one, or when [`cancel`](Self::cancel) is called.
+    /// Creates a switch that stops at `deadline`, if there is one, or when [`cancel`](Self::cancel) is called.
     pub fn new(deadline: Option<Instant>) -> Self {
         Self { flag: Arc::default(), deadline }
     }
 
-    /// Asks the operation to stop; it answers `CANCELLED` at the next occasion.
+    /// Asks the operation to stop. It answers `CANCELLED` at its next check.
     pub fn cancel(&self) {
         self.flag.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the operation has to stop, for either cause.
+    /// Returns true if the operation has to stop, for either cause.
     pub fn is_cancelled(&self) -> bool {
         self.check().is_err()
     }
 
-    /// An operation whose time is over is told to stop as well: the deadline is the reason then.
-    /// Whether it was cancelled, or its time has passed.
+    /// Returns true if the operation was cancelled or its deadline has passed.
     pub fn is_over(&self) -> bool {
         self.check().is_err()
     }
@@ -44,7 +43,7 @@ impl Cancel {
     }
 }
 
-/// Why an operation stopped before its end.
+/// Reason for which an operation stopped before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
     Cancelled,
@@ -52,7 +51,7 @@ pub(crate) enum Stopped {
 }
 
 impl Stopped {
-    /// The failure, with what had been done until then.
+    /// Returns the failure, with the progress that was made until then.
     pub(crate) fn failure(self, done: impl fmt::Display) -> ToolFailure {
         let (reason, what) = match self {
             Self::Cancelled => (Reason::Cancelled, "cancelled"),

@@ -1,6 +1,6 @@
-//! What a profile lets a request have that is not said by the operation itself, for another profile may take less.
+//! Limits of a command that a profile sets. An operation that one profile allows may exceed those of another.
 
-/// Most of what one command is given.
+/// Largest inputs of one command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandLimits {
     /// Arguments.
@@ -11,12 +11,12 @@ pub struct CommandLimits {
     pub script_bytes: usize,
     /// Bytes of standard input, in the request.
     pub stdin_bytes: usize,
-    /// Files outside of the mounts may be named.
+    /// True if files outside of the mounts may be named.
     pub container_paths: bool,
 }
 
 impl CommandLimits {
-    /// Where a profile does not say.
+    /// Limits where a profile sets none.
     pub const USUAL: Self = Self {
         args: 4_096,
         argv_bytes: 128 * 1024,
@@ -24,7 +24,9 @@ impl CommandLimits {
         stdin_bytes: 1024 * 1024,
         container_paths: false,
     };
-    /// What no profile exceeds: the kernel takes 2 MiB of arguments, of which a script is one, and 128 KiB of each.
+    /// Limits that no profile may exceed.
+    ///
+    /// The kernel accepts 2 MiB of arguments in all and 128 KiB in each; a script is one argument.
     pub const WIDEST: Self = Self {
         args: 65_536,
         argv_bytes: 2 * 1024 * 1024,
@@ -33,7 +35,7 @@ impl CommandLimits {
         container_paths: true,
     };
 
-    /// Those of a profile that gives commands so many bytes of arguments and of standard input.
+    /// Returns the limits of a profile that allows this many bytes of arguments and of standard input.
     pub fn of(argv_bytes: u64, stdin_bytes: u64, container_paths: bool) -> Self {
         let size = |bytes: u64, most: usize| usize::try_from(bytes).unwrap_or(most).min(most);
         let is_wide = argv_bytes > Self::USUAL.argv_bytes as u64;

@@ -1,16 +1,18 @@
 //! Programs that no rule can allow: the deny list, and how a program's name is compared with it. A profile can turn the
 //! list off by name ([`DenyList::Off`]), for orchestrators that leave the judgement to themselves.
 //!
-//! The gateway asks before a call is admitted; the container lane asks again once it knows which file a name
-//! resolves to, so that a link named `ls` that leads to `rm` is refused as `rm`.
+//! The gateway checks before a call is admitted. The container lane checks again once it knows which file a name resolves to, so a link
+//! named `ls` that leads to `rm` is refused as `rm`.
 //!
-//! The list is about intent, not confinement: whoever can run a program of its own can do the same by other means,
-//! and the container is what holds it. On it is what ends or alters the machine, what changes who one is, what
-//! leaves the mounts, and what removes files past the trash.
+//! The list expresses intent and does not confine anything. A caller that can run any other program can do the same by other means, and the
+//! container confines it. The list names programs that end or alter the machine, change the user, leave the mounts, or remove files without
+//! the trash.
 
 use serde::Serialize;
 
-/// Lower-case base names, sorted. Beside these, every name that begins with `mkfs`.
+/// Denied programs: lower-case base names, sorted.
+///
+/// Every name that begins with `mkfs` is denied, too.
 pub const NAMES: [&str; 84] = [
     "addgroup",
     "adduser",
@@ -98,26 +100,26 @@ pub const NAMES: [&str; 84] = [
     "wipefs",
 ];
 
-/// Of these, the ones that several projects make, and what they put before the names: `grm`, `gnurm`, `uu-rm`.
+/// Programs in [`NAMES`] that several projects implement under a prefix: `grm`, `gnurm`, `uu-rm`.
 const REMADE: [&str; 5] = ["chroot", "dd", "rm", "shred", "unlink"];
 const MAKERS: [&str; 5] = ["g", "gnu", "uu-", "uu_", "uutils-"];
 
-/// The last component of a program's name or path, in lower case, as a file system without case would see it.
+/// Returns the last component of a program's name or path, in lower case, as a case-insensitive file system would see it.
 pub fn base_name(program: &str) -> String {
     let path = program.trim_end_matches('/');
     folded(path.rsplit('/').next().unwrap_or(path))
 }
 
-/// A name without its case.
+/// Returns a name with its case folded.
 fn folded(name: &str) -> String {
     if name.is_ascii() {
         return name.to_ascii_lowercase();
     }
-    // By way of upper case, so that `ſ` becomes an `s`.
+    // Through upper case, so that `ſ` becomes `s`.
     name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
-/// Whether the program with this name or path is on the deny list, whatever its case.
+/// Returns true if the program with this name or path is on the deny list, in any case.
 pub fn is_denied(program: &str) -> bool {
     let name = base_name(program);
     let remade = |maker: &str| name.strip_prefix(maker).is_some_and(|name| REMADE.contains(&name));
@@ -126,40 +128,43 @@ pub fn is_denied(program: &str) -> bool {
         || MAKERS.iter().any(|maker| remade(maker))
 }
 
-/// Whether this is a binary that is many programs, and takes the name of the one to be from its own or from its first
-/// argument. Some know themselves by the beginning of their name.
+/// Returns true if this binary contains many programs and picks one by its file name or by its first argument.
+///
+/// Some such binaries look only at the beginning of their name.
 pub fn is_multi_call(program: &str) -> bool {
     let name = base_name(program);
     ["busybox", "toybox", "coreutils", "uutils"].iter().any(|known| name.starts_with(known))
 }
 
-/// Whether a program's path leads through a link of the kernel's to a file of which it tells nothing, most often a shell or
-/// a multi-call binary: `/proc/self/exe`.
+/// Returns true if a program's path leads through one of the kernel's magic links, such as `/proc/self/exe`.
+///
+/// The path does not show which file such a link opens. Most often it is a shell or a multi-call binary.
 pub fn is_magic_link(program: &str) -> bool {
     let mut names = program.split('/').filter(|name| !matches!(*name, "" | "."));
     program.starts_with('/')
         && matches!((names.next(), names.next()), (Some("proc"), _) | (Some("dev"), Some("fd")))
 }
 
-/// Whether the built-in list applies. The profile decides, and its permit carries the decision to the lane.
+/// State of the built-in list. The profile sets it, and the permit carries it to the lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DenyList {
-    /// No command on the list runs.
+    /// Refuses every command on the list.
     #[default]
     On,
-    /// The container is the only boundary.
+    /// Disables the list; the container is then the only boundary.
     Off,
 }
 
 impl DenyList {
-    /// Whether this is the strict value.
+    /// Returns true for the strict value.
     pub fn is_on(&self) -> bool {
         *self == Self::On
     }
 
-    /// Whether the program is on the list, if that applies, or among a profile's `extra` names. An extra name that ends
-    /// in `*` matches every name that begins like it.
+    /// Returns true if the program is on the enabled list or among a profile's `extra` names.
+    ///
+    /// An extra name that ends in `*` matches every name with that prefix.
     pub fn denies<S: AsRef<str>>(self, program: &str, extra: &[S]) -> bool {
         let name = base_name(program);
         let among_extra = || {

@@ -1,10 +1,10 @@
-//! SHA-256 as the results carry it: lower-case hex.
+//! SHA-256 in the form that results use: lower-case hex.
 
 use std::io;
 
 use sha2::{Digest as _, Sha256};
 
-/// A hash in the making.
+/// SHA-256 hasher.
 #[derive(Default)]
 pub(crate) struct Digest(Sha256);
 
@@ -29,7 +29,7 @@ impl io::Write for Digest {
     }
 }
 
-/// The hash of bytes that are all there.
+/// Returns the hash of bytes that are all in memory.
 #[cfg(feature = "write")]
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     let mut digest = Digest::default();

@@ -1,4 +1,4 @@
-//! Variables of a whole run: what each of its commands has that does not set them itself.
+//! Variables of a whole run: each of its commands has them unless it sets them itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use crate::Malformed;
 use crate::operation::check_env;
 
-/// Variables of a run, secret ones among them: `Debug` shows their names alone. Cheap to clone.
+/// Variables of a run, which may be secret: `Debug` shows only their names. Cheap to clone.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(Arc<BTreeMap<String, String>>);
 
 impl Environment {
-    /// Holds them to the bounds of a call's variables. `field` is for the message.
+    /// Checks the variables against the limits of a call's variables. `field` names them in the message.
     pub fn parse(field: &str, variables: BTreeMap<String, String>) -> Result<Self, Malformed> {
         check_env(field, &variables)?;
         Ok(Self(Arc::new(variables)))
     }
 
-    /// In a worker, from the daemon, which has parsed them.
+    /// Takes variables that the daemon has already validated, in a worker.
     pub fn from_daemon(variables: BTreeMap<String, String>) -> Self {
         Self(Arc::new(variables))
     }

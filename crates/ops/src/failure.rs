@@ -1,6 +1,6 @@
-//! The one table that turns what the jail says into a failure with a stable reason.
+//! The one table that turns an error of the jail into a failure with a stable reason.
 //!
-//! The jail's own texts are meant for agents already: places as the agent knows them, escaped and short.
+//! The jail's own messages are already meant for agents: short, escaped, and with paths as the agent knows them.
 
 use jail::{AccessError, CommitError, OpenError, OpenErrorKind, PathRefusal, RemoveError, WriteError};
 
@@ -75,7 +75,7 @@ fn reason(kind: &OpenErrorKind) -> Reason {
         OpenErrorKind::PermissionDenied | OpenErrorKind::ReadOnly => Reason::PermissionDenied,
         OpenErrorKind::Exists => Reason::AlreadyExists,
         OpenErrorKind::NoSpace => Reason::WriteLimit,
-        // Of a content that is not what its call says.
+        // The content differs from the description in its call.
         OpenErrorKind::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
             Reason::PreconditionFailed
         }

@@ -1,23 +1,23 @@
-//! What to try after a failure, in nobody's names: every caller has its own for arguments and tools, and some have none.
+//! Hints to try after a failure, without names: each caller has its own names for arguments and tools, and some have none.
 
-/// What a caller may try next.
+/// Next step for a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hint {
     /// Replace every occurrence instead of one.
     ReplaceAll,
-    /// It is a directory.
+    /// List the path: it is a directory.
     List,
-    /// It is a file.
+    /// Read the path: it is a file.
     Read,
-    /// Nothing has this name.
+    /// Find the file: no file has this name.
     Find,
-    /// It is too long to be read.
+    /// Search the file: it is too long to read.
     Search,
-    /// Beginning and end of what is too long to be read.
+    /// Read the beginning and the end of a file that is too long to read.
     Parts,
 }
 
-/// What a hint names.
+/// Argument or operation that a hint names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
     /// An argument of the operation that failed.
@@ -31,7 +31,7 @@ impl Hint {
     pub const ALL: [Self; 6] =
         [Self::ReplaceAll, Self::List, Self::Read, Self::Find, Self::Search, Self::Parts];
 
-    /// For the worker's protocol.
+    /// Returns the name in the worker's protocol.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ReplaceAll => "replace_all",
@@ -43,12 +43,12 @@ impl Hint {
         }
     }
 
-    /// The one of this name.
+    /// Returns the hint with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|hint| hint.as_str() == name)
     }
 
-    /// What it names, as the API calls it.
+    /// Returns the argument or operation that the hint names, as the API calls it.
     pub const fn named(self) -> Named {
         match self {
             Self::ReplaceAll => Named::Argument("replace_all"),
@@ -60,7 +60,7 @@ impl Hint {
         }
     }
 
-    /// The hint for a caller who knows what it names by `name`.
+    /// Returns the hint as a sentence. `name` is the caller's name for the argument or operation.
     pub fn say(self, name: &str) -> String {
         match self {
             Self::ReplaceAll => format!("set {name} to replace all of them"),
@@ -72,7 +72,7 @@ impl Hint {
         }
     }
 
-    /// The hint in the names of the API.
+    /// Returns the hint as a sentence with the names of the API.
     pub fn canonical(self) -> String {
         let (Named::Argument(name) | Named::Operation(name)) = self.named();
         self.say(name)

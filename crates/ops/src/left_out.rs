@@ -1,4 +1,4 @@
-//! The report of a search or a list on the files that it left out.
+//! The report of the files that a search or a list left out.
 
 use crate::{LeftOut, OpResult};
 
@@ -10,7 +10,7 @@ pub fn beside_more(hint: &str) -> &str {
     hint.split_once(ASK_FOR_MORE).map_or(hint, |(_, rest)| rest).trim_start_matches("; ")
 }
 
-/// Adds to the hint of a result that what was left out, in the names of the API.
+/// Adds the left-out files to the hint of a result, with the names of the API.
 #[cfg(any(test, feature = "read"))]
 pub(crate) fn noted(mut result: OpResult) -> OpResult {
     let note = note(&result, None);
@@ -23,8 +23,9 @@ pub(crate) fn noted(mut result: OpResult) -> OpResult {
     result
 }
 
-/// Returns the result with `how`, a caller's own words, in the place of the API's names of what shows more. `None`: its hint
-/// has no such names.
+/// Returns the result with `how`, the caller's own words, in place of the API's names for showing more.
+///
+/// Returns `None` if its hint has no such names.
 pub fn in_own_words(result: &OpResult, how: &str) -> Option<OpResult> {
     let (canonical, own) = (note(result, None), note(result, Some(how)));
     if canonical == own {
@@ -46,7 +47,7 @@ fn hint(result: &mut OpResult) -> Option<&mut String> {
     }
 }
 
-/// Says what was left out: all of it where nothing was found, else what the caller did not ask to leave out.
+/// Describes the files that were left out: all of them if nothing was found, else those that the caller did not ask to leave out.
 fn note(result: &OpResult, how: Option<&str>) -> String {
     let (left_out, found, verb, names) = match result {
         OpResult::Grep(result) => (

@@ -1,15 +1,15 @@
-//! Why a command ended before its time, and which limits were in its way: in stable words, and in a sentence that a
-//! model can act on. What is not known stays empty.
+//! Reports why a command ended early and which limits it hit: as stable names, and as a sentence that a model can act on. Unknown causes
+//! stay empty.
 
 use wire::v1::ExecResult;
 
 use crate::Reason;
 
-/// Numbers of signals that say which limit ended a program.
+/// Numbers of signals that show which limit ended a program.
 const KILL: i32 = 9;
 const XFSZ: i32 = 25;
 
-/// What ended a command before its time.
+/// Cause of a command's early end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedBy {
     /// Its timeout, or the call's.
@@ -18,9 +18,9 @@ pub enum EndedBy {
     Cancelled,
     /// It wrote more than a command may.
     OutputLimit,
-    /// The kernel killed it, for the run had no memory left.
+    /// The kernel killed it because the run had no memory left.
     MemoryLimit,
-    /// The kernel ended it, for it wrote a larger file than it may.
+    /// The kernel ended it because it wrote a larger file than allowed.
     FileSizeLimit,
     /// Its run had used up its quota of the disk.
     DiskQuota,
@@ -45,12 +45,12 @@ pub enum Limit {
     ProjectSpace,
     /// The file system of `@state` is full.
     StateSpace,
-    /// What the run may have on the daemon's disk.
+    /// Space of the run on the daemon's disk.
     DiskQuota,
 }
 
 impl EndedBy {
-    /// In the API, the record, and renderings.
+    /// Returns the name in the API, the record, and renderings.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -62,10 +62,11 @@ impl EndedBy {
         }
     }
 
-    /// Returns the limit that ended a program, from its end and from what the daemon saw meanwhile: that commands of the run
-    /// were killed for its disk quota, and that the kernel killed a process for want of memory.
+    /// Returns the limit that ended a program.
     ///
-    /// A shell that outlives the program passes the signal on as 128 and its number.
+    /// It follows from the program's exit and two observations of the daemon. The daemon may have killed commands of the run for its disk
+    /// quota, and the kernel may have killed a process for lack of memory. A shell that outlives the program reports the signal as 128 plus
+    /// its number.
     pub fn of_limits(
         exit_code: Option<i32>,
         signal: Option<i32>,
@@ -106,7 +107,7 @@ impl EndedBy {
         }
     }
 
-    /// The one of this name.
+    /// Returns the cause with this name.
     pub fn parse(name: &str) -> Option<Self> {
         let all = [
             Self::Timeout,
@@ -133,7 +134,7 @@ impl Limit {
         Self::DiskQuota,
     ];
 
-    /// In the API, the record, and renderings.
+    /// Returns the name in the API, the record, and renderings.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -148,17 +149,17 @@ impl Limit {
         }
     }
 
-    /// The one of this name.
+    /// Returns the limit with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.as_str() == name)
     }
 
-    /// Returns true for a place without room, which only processes of the container can see.
+    /// Returns true for a full file system, which only processes in the container can see.
     pub const fn is_space(self) -> bool {
         matches!(self, Self::TmpSpace | Self::ShmSpace | Self::ProjectSpace | Self::StateSpace)
     }
 
-    /// What happened and what to do.
+    /// Returns a sentence that says what happened and what to do.
     const fn advice(self) -> &'static str {
         match self {
             Self::Memory => {
@@ -186,7 +187,7 @@ impl Limit {
     }
 }
 
-/// Says in a command's result which limits were in its way, by name and in words.
+/// Adds to a command's result the limits that it hit, as names and as sentences.
 pub fn explain(result: &mut ExecResult, mut limits: Vec<Limit>) {
     limits.sort_unstable();
     limits.dedup();
@@ -194,7 +195,7 @@ pub fn explain(result: &mut ExecResult, mut limits: Vec<Limit>) {
     result.hint = limits.iter().map(|limit| limit.advice()).collect::<Vec<_>>().join("; ");
 }
 
-/// Says that the disk quota ended a command, if a kill is all that is known of its end.
+/// Records the disk quota as the cause of a command's end if the result shows only that it was killed.
 pub fn ended_by_quota(result: &mut ExecResult) {
     let by = EndedBy::of_limits(result.exit_code, result.signal, true, false);
     let is_open = matches!(EndedBy::parse(&result.ended_by), None | Some(EndedBy::MemoryLimit));
@@ -206,11 +207,11 @@ pub fn ended_by_quota(result: &mut ExecResult) {
     }
 }
 
-/// What to do instead of leaving processes behind, where there are processes that stay.
+/// Advice to use a process that stays instead of a background process, where the profile allows processes.
 const STAYS: &str =
     "processes that it left running were ended with it: start what should stay with the operation `process`";
 
-/// Adds to the hint of a command that left processes running how to start what should stay.
+/// Adds to the hint of a command that left processes running how to start a process that stays.
 pub fn name_processes(result: &mut ExecResult) {
     let left = result.kill.as_ref().is_some_and(|kill| kill.ended > 0);
     if left && result.ended_by.is_empty() && !result.timed_out {
@@ -219,7 +220,7 @@ pub fn name_processes(result: &mut ExecResult) {
     }
 }
 
-/// The limits that a result names.
+/// Returns the limits that a result names.
 pub fn limits_hit(result: &ExecResult) -> Vec<Limit> {
     result.limits_hit.iter().filter_map(|limit| Limit::parse(limit)).collect()
 }

@@ -1,11 +1,11 @@
-//! What is wrong with a request.
+//! The description of an invalid request.
 
 use jail::PathRefusal;
 use thiserror::Error;
 
 use crate::Reason;
 
-/// A message that does not make an operation or an outcome.
+/// Error of a message that is not a valid operation or outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field}: {message}")]
 pub struct Malformed {
@@ -13,14 +13,14 @@ pub struct Malformed {
     pub reason: Reason,
     /// Path of the field, such as `read.path`.
     pub field: String,
-    /// What is wrong with it and what would be right.
+    /// Description of the error and of valid values.
     pub message: String,
-    /// With `SANDBOX_VIOLATION`: which rule of the path grammar was broken.
+    /// Rule of the path grammar that was broken; only with `SANDBOX_VIOLATION`.
     pub refusal: Option<PathRefusal>,
 }
 
 impl Malformed {
-    /// A field that is wrong in itself.
+    /// Describes a field with an invalid value.
     pub fn new(field: &str, message: impl Into<String>) -> Self {
         Self {
             reason: Reason::InvalidArgument,
@@ -30,7 +30,7 @@ impl Malformed {
         }
     }
 
-    /// A path that leaves what a run may touch.
+    /// Describes a path outside of the paths that a run may access.
     pub(crate) fn refused(field: &str, refusal: PathRefusal) -> Self {
         Self {
             reason: Reason::SandboxViolation,

@@ -5,34 +5,34 @@
 //! mcp__SERVER__TOOL     vendors that allow letters, digits, `_` and `-` in names, at most 64 of them
 //! ```
 //!
-//! The second form is made of the first by writing `.` in the tool's own name as `--`, and is read back to it. A name that
-//! would not come back the same, or is too long, has no second form.
+//! The second form is made of the first: each `.` in the tool's own name is written as `--`. A name that is too long, or that would not
+//! convert back to itself, has no second form.
 
 use std::fmt;
 
 use crate::Malformed;
 
-/// How all of these names begin.
+/// Prefix of all canonical names.
 const PREFIX: &str = "mcp.";
-/// How the form without dots begins.
+/// Prefix of the form without dots.
 const UNDOTTED: &str = "mcp__";
-/// Characters of a server's name.
+/// Most characters of a server's name.
 const MAX_SERVER: usize = 32;
-/// Characters of a tool's name, SEP-986 of the Model Context Protocol.
+/// Most characters of a tool's name, from SEP-986 of the Model Context Protocol.
 const MAX_TOOL: usize = 128;
-/// Characters of the form without dots.
+/// Most characters of the form without dots.
 const MAX_UNDOTTED: usize = 64;
 
-/// A tool of an upstream server, by its canonical name.
+/// Canonical name of an upstream server's tool.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct McpTool {
     canonical: String,
-    /// Where the server's name ends in it.
+    /// Offset at which the server's name ends.
     server_end: usize,
 }
 
 impl McpTool {
-    /// The tool of a server. Both names are checked.
+    /// Returns the name of a server's tool. Both parts are checked.
     pub fn new(server: &str, tool: &str) -> Result<Self, Malformed> {
         if !is_mcp_server(server) {
             return Err(Malformed::new(
@@ -51,7 +51,7 @@ impl McpTool {
         Ok(Self { canonical: format!("{PREFIX}{server}.{tool}"), server_end: PREFIX.len() + server.len() })
     }
 
-    /// Either form. `None` where it is neither.
+    /// Parses either form. Returns `None` for any other name.
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(rest) = name.strip_prefix(PREFIX) {
             let (server, tool) = rest.split_once('.')?;
@@ -61,28 +61,28 @@ impl McpTool {
         Self::new(server, &tool.replace("--", ".")).ok()
     }
 
-    /// `mcp.SERVER.TOOL`
+    /// Returns `mcp.SERVER.TOOL`.
     pub fn canonical(&self) -> &str {
         &self.canonical
     }
 
-    /// `mcp__SERVER__TOOL`, where there is one that is read back as this tool.
+    /// Returns `mcp__SERVER__TOOL`, if it converts back to this name.
     pub fn undotted(&self) -> Option<String> {
         let name = format!("{UNDOTTED}{}__{}", self.server(), self.tool().replace('.', "--"));
         (name.len() <= MAX_UNDOTTED && Self::parse(&name).as_ref() == Some(self)).then_some(name)
     }
 
-    /// The server's name in the policy.
+    /// Returns the server's name in the policy.
     pub fn server(&self) -> &str {
         &self.canonical[PREFIX.len()..self.server_end]
     }
 
-    /// The tool's name as the server says it.
+    /// Returns the tool's name as the server gives it.
     pub fn tool(&self) -> &str {
         &self.canonical[self.server_end + 1..]
     }
 
-    /// `mcp.SERVER`: what all tools of a server have in common.
+    /// Returns `mcp.SERVER`, the prefix that all tools of a server share.
     pub fn family(&self) -> &str {
         &self.canonical[..self.server_end]
     }
@@ -94,13 +94,13 @@ impl fmt::Debug for McpTool {
     }
 }
 
-/// Whether this may be the name of an upstream server.
+/// Returns true if this is a valid name for an upstream server.
 pub fn is_mcp_server(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=MAX_SERVER).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('-')
 }
 
-/// Whether this may be the name of an upstream server's tool.
+/// Returns true if this is a valid name for an upstream server's tool.
 fn is_tool(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     (1..=MAX_TOOL).contains(&name.len()) && name.chars().all(plain)

@@ -1,4 +1,4 @@
-//! What a lane answers: the API's own result, or a failure. Serialised, results are also what JSON dialects render.
+//! The answer of a lane: a result of the API, or a failure. JSON dialects render the serialised results.
 
 use std::collections::BTreeMap;
 
@@ -10,37 +10,40 @@ pub use wire::v1::entry::Type as EntryType;
 pub use wire::v1::patched_file::Change as FileChange;
 pub use wire::v1::result::Kind as OpResult;
 
-/// How a call ended in its lane: a tool that failed is an ordinary outcome, for the model to see.
+/// Outcome of a call in its lane.
+///
+/// A tool that failed is an ordinary outcome, which the model sees.
 pub type Outcome = Result<OpResult, ToolFailure>;
 
-/// A tool that ran and failed.
+/// Failure of a tool that ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFailure {
     /// Stable reason.
     pub reason: Reason,
-    /// What was attempted, what was wrong, what to try. Never a host path, never a secret, and no name of an argument or a
-    /// tool: callers have names of their own.
+    /// Description of the attempt, the error, and a remedy.
+    ///
+    /// It never contains a host path, a secret, or the name of an argument or a tool. Callers use different names for those.
     pub message: String,
-    /// Facts to act on.
+    /// Facts that a caller can act on.
     pub details: BTreeMap<String, String>,
-    /// What to try that has a name.
+    /// Next steps whose names depend on the caller.
     pub hints: Vec<Hint>,
 }
 
 impl ToolFailure {
-    /// A failure without details.
+    /// Creates a failure without details.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), details: BTreeMap::new(), hints: Vec::new() }
     }
 
-    /// The same with one more thing to try.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: Hint) -> Self {
         self.hints.push(hint);
         self
     }
 
-    /// The same with its hints in the message, as far as the caller has a name for them.
+    /// Moves the hints into the message, as far as the caller has names for them.
     #[must_use]
     pub fn told(mut self, say: impl FnMut(Hint) -> Option<String>) -> Self {
         let said: Vec<String> = std::mem::take(&mut self.hints).into_iter().filter_map(say).collect();
@@ -50,7 +53,7 @@ impl ToolFailure {
         self
     }
 
-    /// The same with one more fact.
+    /// Adds a fact.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.details.insert(name.to_owned(), value.into());
@@ -58,10 +61,10 @@ impl ToolFailure {
     }
 }
 
-/// Returns why a command that ran is a call that failed: it was cut short, whatever its exit code is.
+/// Returns the failure of a command that ran but was cut short, whatever its exit code is.
 ///
-/// The one place that says so: statuses, renderings, the record and clients follow it. A command that ended by itself is
-/// none of these, with whatever code or signal.
+/// Statuses, renderings, the record and clients all use this function. A command that ended by itself has not failed in this sense,
+/// whatever its code or signal is.
 pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
     let by = if result.timed_out { Some(EndedBy::Timeout) } else { EndedBy::parse(&result.ended_by) };
     let (reason, why) = match by {
@@ -75,7 +78,7 @@ pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
     Some(ToolFailure::new(reason, message))
 }
 
-/// Returns why a call failed although it has a result: its command was cut short, or the shell of its session was.
+/// Returns the failure of a call that has a result, if its command or the shell of its session was cut short.
 pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
     match result {
         OpResult::Exec(command) | OpResult::Shell(command) => unfinished(command),
@@ -90,13 +93,14 @@ pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
     }
 }
 
-/// How many processes of a command could not be ended, if there are any.
+/// Returns the number of a command's processes that could not be ended, if there are any.
 pub fn not_ended(result: &ExecResult) -> Option<u32> {
     result.kill.as_ref().map(|kill| kill.left).filter(|left| *left > 0)
 }
 
-/// As clients are told: 128 and the number of the signal stand for the exit code, as in shells, since a code that is left out
-/// is read as 0. Not where the command was ended before its time was over.
+/// Sets the exit code that clients see to 128 plus the number of the signal, as shells do.
+///
+/// A missing code would be read as 0. A command that the daemon ended early gets no code.
 pub fn with_exit_code(result: &mut ExecResult) {
     if !result.timed_out {
         result.exit_code = result.exit_code.or(result.signal.map(|signal| 128 + signal));
@@ -104,7 +108,7 @@ pub fn with_exit_code(result: &mut ExecResult) {
 }
 
 impl From<ToolFailure> for v1::ToolFailure {
-    /// As clients see it, with its hints in the names of the API.
+    /// Converts a failure for clients, with its hints in the names of the API.
     fn from(failure: ToolFailure) -> Self {
         let failure = failure.told(|hint| Some(hint.canonical()));
         Self {

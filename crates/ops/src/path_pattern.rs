@@ -9,19 +9,20 @@ use serde::{Deserialize, Serialize};
 /// Longest pattern, bytes.
 const MAX_BYTES: usize = 1_024;
 
-/// A pattern of paths in a run, in alias form. One that names no mount is beneath `@project`. `*` and `?` stop at `/`,
-/// `**` does not; `[…]` and `{…,…}` are as in most shells. One that begins with `/` is of the container's own files, or of the mount
-/// that the container has there.
+/// Pattern of paths in a run, in alias form.
+///
+/// A pattern that names no mount is beneath `@project`. `*` and `?` stop at `/`, `**` does not; `[…]` and `{…,…}` work as in most shells. A
+/// pattern that begins with `/` is for the container's own files, or for the mount that the container has at that path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PathPattern {
     text: String,
     matcher: GlobSet,
-    /// The directory above all that it can match.
+    /// Directory above all paths that the pattern can match.
     base: String,
 }
 
-/// Text that is no pattern of paths.
+/// Error of a text that is not a pattern of paths.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPattern(String);
@@ -54,34 +55,34 @@ impl PathPattern {
         Ok(Self { text, matcher, base })
     }
 
-    /// As it is kept and shown.
+    /// Returns the pattern as it is stored and shown.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it matches this path.
+    /// Returns true if the pattern matches this path.
     pub fn matches(&self, path: &SandboxPath) -> bool {
         self.matches_text(&path.to_string())
     }
 
-    /// Returns whether it matches a path in alias form.
+    /// Returns true if the pattern matches a path in alias form.
     pub(crate) fn matches_text(&self, path: &str) -> bool {
         self.matcher.is_match(path)
     }
 
-    /// Returns whether it matches a path in alias form, or everything beneath it.
+    /// Returns true if the pattern matches a path in alias form, or everything beneath it.
     pub(crate) fn takes_in(&self, path: &str) -> bool {
         self.matches_text(path) || self.text.strip_suffix("/**") == Some(path)
     }
 
-    /// Whether something that it matches may lie beneath this directory, or the directory beneath that.
+    /// Returns true if a path beneath this directory may match, or a path beneath such a path.
     pub fn may_be_beneath(&self, directory: &SandboxPath) -> bool {
         let directory = directory.to_string();
         within(&self.base, &directory) || within(&directory, &self.base)
     }
 }
 
-/// In the form that paths have. A pattern over mounts and other directories would match the one form and not the other.
+/// Converts a pattern to the form of paths. A pattern over mounts and other directories would match only one of their two forms.
 fn absolute(text: &str) -> Result<String, BadPattern> {
     let (first, _) = text[1..].split_once('/').unwrap_or((&text[1..], ""));
     if first.contains(['*', '?', '[', '{', '@']) {
@@ -94,7 +95,7 @@ fn absolute(text: &str) -> Result<String, BadPattern> {
     Ok(mount.map_or_else(|| text.to_owned(), |mount| format!("{mount}{}", &text[top.len()..])))
 }
 
-/// Whether `inner` is `outer` or beneath it.
+/// Returns true if `inner` is `outer` or beneath it.
 pub(crate) fn within(inner: &str, outer: &str) -> bool {
     if outer == "/" {
         return inner.starts_with('/');
@@ -104,7 +105,7 @@ pub(crate) fn within(inner: &str, outer: &str) -> bool {
 
 fn compile(text: &str) -> Result<GlobSet, BadPattern> {
     let built = GlobBuilder::new(text).literal_separator(true).backslash_escape(false).build();
-    // A set, since its compilation answers an error where that of a single pattern panics.
+    // A set, because compiling a set returns an error where compiling a single pattern panics.
     built
         .and_then(|glob| GlobSet::builder().add(glob).build())
         .map_err(|error| BadPattern(format!("is no pattern: {}", error.kind())))

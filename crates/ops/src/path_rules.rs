@@ -1,7 +1,7 @@
-//! Rules of a profile for paths, as the gateway judges named paths by them and the lanes judge every path that they come to.
+//! Rules of a profile for paths. The gateway applies them to named paths, and the lanes to every path that they reach.
 //!
-//! The gateway sees names. A lane follows links and walks directories, and its jail checks each path on the way. So no link and
-//! no other spelling of a path is a way around a rule.
+//! The gateway sees names. A lane follows links and walks directories, and its jail checks each path on the way. So neither a link nor
+//! another spelling of a path circumvents a rule.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::path_pattern::{PathPattern, within};
 
-/// Kind of access that a rule is about.
+/// Kind of access that a rule covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuledAccess {
@@ -21,7 +21,7 @@ pub enum RuledAccess {
 }
 
 impl RuledAccess {
-    /// As in policies and in the API.
+    /// Returns the name in policies and in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -34,7 +34,7 @@ impl RuledAccess {
         match access {
             Access::Read => self != Self::Write,
             Access::Write => self != Self::Read,
-            // The files of a running program are not judged.
+            // The files of a running program are not checked.
             Access::Execute => false,
         }
     }
@@ -43,16 +43,16 @@ impl RuledAccess {
 /// Paths to which a rule applies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RuledPaths {
-    /// Patterns of which one matches.
+    /// Patterns, one of which has to match.
     pub path: Vec<PathPattern>,
-    /// Patterns of paths that are left alone.
+    /// Patterns of paths that are exempt.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<PathPattern>,
     pub access: RuledAccess,
 }
 
 impl RuledPaths {
-    /// Returns whether the rule applies to `access` to this path.
+    /// Returns true if the rule applies to this access to this path.
     pub fn cover(&self, path: &SandboxPath, access: Access) -> bool {
         self.cover_text(&path.to_string(), access)
     }
@@ -63,7 +63,7 @@ impl RuledPaths {
             && !self.except.iter().any(|pattern| pattern.takes_in(path))
     }
 
-    /// Returns whether the rule may apply to something beneath this directory.
+    /// Returns true if the rule may apply to a path beneath this directory.
     pub fn may_cover_beneath(&self, directory: &SandboxPath, access: Access) -> bool {
         self.access.is_of(access)
             && self.path.iter().any(|pattern| pattern.may_be_beneath(directory))
@@ -71,19 +71,19 @@ impl RuledPaths {
     }
 }
 
-/// A rule for a lane, which refuses the paths that it covers.
+/// Rule for a lane, which refuses the paths that it covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathRule {
     pub paths: RuledPaths,
-    /// True if a reviewer can consent to it, in a call that names the path.
+    /// True if a reviewer can consent to it in a call that names the path.
     pub asks: bool,
 }
 
-/// Rules that a lane holds one call to.
+/// Rules that a lane applies to one call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathRules {
     pub rules: Vec<PathRule>,
-    /// Paths that a reviewer has seen in the call and consented to, with all beneath them.
+    /// Paths that a reviewer saw in the call and consented to, with everything beneath them.
     pub consented: Vec<SandboxPath>,
 }
 

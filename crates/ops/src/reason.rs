@@ -2,65 +2,67 @@
 
 use std::fmt;
 
-/// Why a call was refused or failed. The upper-case name is stable and is what clients match on.
+/// Reason for which a call was refused or failed.
+///
+/// The upper-case name is stable, and clients match on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// A path or name that leaves what the run may touch.
+    /// A path or name is outside of the paths that the run may access.
     SandboxViolation,
-    /// Policy, role or API role do not allow it.
+    /// Policy, role or API role do not allow the call.
     PermissionDenied,
     /// The command is on the deny list or not on the allow list.
     CommandNotAllowed,
     /// Too many calls; try again later.
     RateLimited,
-    /// A reviewer said no.
+    /// A reviewer denied the call.
     ApprovalDenied,
-    /// Nobody decided in time.
+    /// No reviewer decided in time.
     ApprovalExpired,
-    /// The run waits for a reviewer of another call, and this call does not wait, or no longer.
+    /// The run waits for the reviewer of another call, and this call does not wait, or no longer.
     AwaitingApproval,
-    /// More would have to be read than the profile allows.
+    /// The call would read more than the profile allows.
     ReadLimit,
-    /// More would have to be written than the profile allows.
+    /// The call would write more than the profile allows.
     WriteLimit,
     /// The run had no memory left, and the kernel ended the command.
     MemoryLimit,
-    /// The state is not what the call demands: a hash differs, a file exists, text is not unique.
+    /// The state is not the one that the call demands: a hash differs, a file exists, text is not unique.
     PreconditionFailed,
     /// The front matter of a document is not valid YAML.
     InvalidFrontmatter,
     /// The call itself is malformed.
     InvalidArgument,
-    /// No such file, run, call, approval, profile or program.
+    /// No such file, run, call, approval, profile or program exists.
     NotFound,
     /// It exists already, with other content.
     AlreadyExists,
-    /// The engine does not have the run's image. Somebody imports or builds it.
+    /// The engine does not have the run's image. An operator has to import or build it.
     ImageMissing,
     /// The profile does not allow the run's image.
     ImageNotAllowed,
-    /// The run's image declares what no run may have.
+    /// The run's image declares a setting that no run may have.
     ImageUnusable,
     /// The deadline passed.
     TimedOut,
-    /// Somebody cancelled it, or its run ended.
+    /// A caller cancelled it, or its run ended.
     Cancelled,
-    /// The run does not take calls now.
+    /// The run does not accept calls now.
     RunNotReady,
-    /// Too much at once; try again.
+    /// Too much is in progress at once; try again.
     Overloaded,
-    /// The audit log cannot be written, so nothing may happen.
+    /// The audit log cannot be written, so no call is executed.
     AuditUnavailable,
     /// The container engine does not answer or refused.
     EngineUnavailable,
     /// An upstream MCP server failed, broke its protocol, or its tool said that it failed.
     UpstreamFailed,
-    /// A fault of ours or of the machine.
+    /// A fault of the daemon or of the machine.
     Internal,
 }
 
 impl Reason {
-    /// All of them, in the order of the documentation.
+    /// All reasons, in the order of the documentation.
     pub const ALL: [Self; 26] = [
         Self::SandboxViolation,
         Self::PermissionDenied,
@@ -90,7 +92,7 @@ impl Reason {
         Self::Internal,
     ];
 
-    /// The stable name, such as `SANDBOX_VIOLATION`.
+    /// Returns the stable name, such as `SANDBOX_VIOLATION`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SandboxViolation => "SANDBOX_VIOLATION",
@@ -122,7 +124,7 @@ impl Reason {
         }
     }
 
-    /// The reason with this stable name.
+    /// Returns the reason with this stable name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == name)
     }

@@ -1,7 +1,7 @@
-//! What a run's trash holds, in words that lane, daemon and operator share.
+//! The names and records in a run's trash, which lane, daemon and operator share.
 //!
-//! An entry is two files in the trash: `NAME` with the content, empty for a directory, and `NAME.json`, which says what
-//! it was. The first is complete before the second is there, so that an entry without its `.json` is none.
+//! An entry is two files in the trash: `NAME` with the content, empty for a directory, and `NAME.json`, which describes it. The first is
+//! complete before the second exists, so a file without its `.json` is not an entry.
 
 use std::fmt;
 
@@ -9,25 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::EntryType;
 
-/// Ending of the file that says what an entry was.
+/// Ending of the file that describes an entry.
 pub const TRASH_RECORD_SUFFIX: &str = ".json";
 /// Most bytes of such a file: a path of 4,096 bytes, each escaped, and the rest.
 pub const MAX_TRASH_RECORD: u64 = 32 * 1024;
 
-/// The name of an entry: when it came, which operation brought it, and the how manieth of it. Digits and hyphens only,
-/// so that it is a file name and nothing else.
+/// Name of an entry: its time, the number of its operation, and a counter.
+///
+/// It consists of digits and hyphens only, so it is always a plain file name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrashEntry {
     /// Milliseconds since 1970-01-01 UTC.
     pub deleted_unix_ms: u64,
     /// The operation's number in its host worker.
     pub job: u64,
-    /// Counts what has the same time and number.
+    /// Distinguishes entries with the same time and number.
     pub count: u64,
 }
 
 impl TrashEntry {
-    /// The entry with this name, if it is one's, in exactly the form that it displays as.
+    /// Parses an entry's name in exactly the form in which it is displayed, or returns `None`.
     pub fn parse(name: &str) -> Option<Self> {
         let mut numbers = name.split('-').map(str::parse);
         let mut next = || numbers.next()?.ok();
@@ -42,20 +43,20 @@ impl fmt::Display for TrashEntry {
     }
 }
 
-/// What an entry was.
+/// Description of a removed file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrashRecord {
-    /// Where it was, in alias form.
+    /// Former path, in alias form.
     pub path: String,
-    /// A file or a directory.
+    /// File or directory.
     #[serde(rename = "type")]
     pub entry_type: EntryType,
     /// Bytes of the content; 0 for a directory.
     pub size_bytes: u64,
     /// SHA-256 of the content, lower-case hex; empty for a directory.
     pub sha256: String,
-    /// Its permission bits.
+    /// Permission bits.
     pub mode: u32,
 }
 

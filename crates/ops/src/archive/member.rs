@@ -1,8 +1,8 @@
-//! The members of a hostile archive, one by one.
+//! Reads the members of a hostile archive, one by one.
 //!
-//! The format has two ways to extend a member's header, and readers differ in how they weigh them. Here both are read by hand and
-//! bounded, and where they contradict the header the archive is refused. Refused, too, are names and links that leave the
-//! top, devices, FIFOs, and files with holes, whose size on disk says nothing of what they unpack to.
+//! The format has two ways to extend a member's header, and readers differ in how they weigh them. This module reads both by hand, within
+//! bounds, and refuses an archive in which they contradict the header. It also refuses names and links that leave the top, devices, FIFOs,
+//! and files with holes. The size on disk of a file with holes does not show how much it unpacks to.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
@@ -13,28 +13,30 @@ use tar::{Archive, Entry, EntryType, PaxExtensions};
 use super::{Room, stays_within};
 use crate::{Reason, ToolFailure};
 
-/// Most bytes of an extended header: more than any path and the times of a file take.
+/// Most bytes of an extended header. No path and times of a file take more.
 const MAX_EXTENSION: u64 = 64 * 1024;
 const BLOCK: usize = 256 * 1024;
 
-/// A file, directory or link of an archive. Its name has no `..` and is not absolute.
+/// File, directory or link of an archive.
+///
+/// Its name has no `..` and is not absolute.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Without a slash at its end. Empty for the top itself.
+    /// Name without a slash at its end; empty for the top itself.
     pub(crate) name: String,
     pub(crate) kind: MemberKind,
-    /// Permission bits, without those that change who a program runs as.
+    /// Permission bits without set-user-ID, set-group-ID and the like.
     pub(crate) mode: u32,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MemberKind {
-    /// Of so many bytes.
+    /// A regular file of this many bytes.
     File(u64),
     Directory,
-    /// A symbolic link, which stays beneath the top.
+    /// A symbolic link whose target stays beneath the top.
     Link(String),
-    /// Another name of a file that came before, which has so many bytes.
+    /// Another name (hard link) of an earlier file of this many bytes.
     Same {
         original: String,
         bytes: u64,
@@ -42,7 +44,7 @@ pub(crate) enum MemberKind {
 }
 
 impl MemberKind {
-    /// Bytes that it takes when it is unpacked.
+    /// Returns the number of bytes that the member takes when it is unpacked.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::File(bytes) | Self::Same { bytes, .. } => *bytes,
@@ -51,7 +53,9 @@ impl MemberKind {
     }
 }
 
-/// The sizes of the files until now. Of their names it has keyed hashes: names may be as long as the archive.
+/// Sizes of the files seen so far.
+///
+/// Names are stored as keyed hashes, because a name may be as long as the archive.
 #[derive(Default)]
 struct Sizes {
     keys: RandomState,
@@ -59,7 +63,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Of a name without the parts that lead nowhere, for what is unpacked has one name.
+    /// Returns the hash of a name without its `.` and empty parts, because unpacking drops them, too.
     fn key(&self, name: &str) -> u128 {
         let parts = || name.split('/').filter(|part| !matches!(*part, "" | "."));
         let half = |salt: u8| {
@@ -71,12 +75,12 @@ impl Sizes {
         u128::from(half(0)) << 64 | u128::from(half(1))
     }
 
-    /// Of the file to which a second name leads; `None` where none came before.
+    /// Returns the size of the file to which a second name leads, or `None` if no such file came before.
     fn of(&self, name: &str) -> Option<u64> {
         self.bytes.get(&self.key(name)).copied()
     }
 
-    /// A member follows.
+    /// Records the size of a member.
     fn add(&mut self, member: &Member) {
         let key = self.key(&member.name);
         match &member.kind {
@@ -86,7 +90,7 @@ impl Sizes {
     }
 }
 
-/// What extended headers say of the member that follows.
+/// Values that extended headers give for the next member.
 #[derive(Debug, Default)]
 struct Extension {
     name: Option<String>,
@@ -94,7 +98,7 @@ struct Extension {
     size: Option<u64>,
 }
 
-/// Shows each member and its content. What was not read of it is passed over. What there was in all.
+/// Passes each member and its content to `each`, skips the content that is left unread, and returns the totals.
 pub(crate) fn members(
     archive: impl Read,
     most: u64,
@@ -112,7 +116,7 @@ pub(crate) fn members(
             EntryType::GNULongName => extension.name = Some(text(bounded(&mut entry)?)?),
             EntryType::GNULongLink => extension.target = Some(text(bounded(&mut entry)?)?),
             EntryType::XHeader => extended(&bounded(&mut entry)?, &mut extension)?,
-            // Holds for all members: a comment, or times.
+            // It applies to all members: a comment, or times.
             EntryType::XGlobalHeader => {
                 let mut all = Extension::default();
                 extended(&bounded(&mut entry)?, &mut all)?;
@@ -129,14 +133,16 @@ pub(crate) fn members(
             }
         }
     }
-    // A stream that broke off between two members, for instance.
+    // For instance, a stream that broke off between two members.
     if source.is_over {
         return Err(refused("no end: after its last member it has no block of zeros"));
     }
     Ok(room)
 }
 
-/// The bytes of an archive. Its reader takes their end for the archive's, with or without the block that marks it.
+/// The bytes of an archive.
+///
+/// The `tar` reader takes the end of the bytes for the end of the archive, with or without the block that marks it.
 struct Source<R> {
     inner: R,
     is_over: bool,

@@ -1,7 +1,7 @@
-//! Tar archives of a tree, for transfers: read as hostile input, and written so that they can be read anywhere.
+//! Tar archives of a tree, for transfers: read as hostile input, and written so that any tool can read them.
 //!
-//! An archive is read twice: [`members`] first looks at all of them, and only if none is refused are they unpacked. Both
-//! passes use the one reader, so that no second opinion of the format lets anything through.
+//! An archive is read twice. [`members`] first checks all of them, and only if none is refused are they unpacked. Both passes use the same
+//! reader, so they cannot interpret the format differently.
 
 mod member;
 mod pack;
@@ -18,7 +18,7 @@ use crate::{Reason, ToolFailure};
 /// Most files, directories and links of an archive.
 pub const MAX_ENTRIES: u64 = 250_000;
 
-/// What an archive is held to.
+/// Limits of an archive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     entries: u64,
@@ -31,7 +31,7 @@ impl Room {
         Self { entries: 0, bytes: 0, most }
     }
 
-    /// One more entry, with a content of so many bytes.
+    /// Counts one more entry with this many bytes of content, or refuses it.
     pub(crate) fn take(&mut self, bytes: u64) -> Result<(), ToolFailure> {
         self.entries += 1;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -61,7 +61,7 @@ impl Room {
     }
 }
 
-/// Whether a link in the directory `depth` levels below the top of the archive stays beneath that top, going by names.
+/// Returns true if a link in a directory `depth` levels below the top stays beneath that top, judged by names alone.
 pub(crate) fn stays_within(depth: usize, target: &str) -> bool {
     let mut depth = depth;
     if target.is_empty() || target.starts_with('/') || target.contains('\0') {

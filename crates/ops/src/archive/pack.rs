@@ -1,7 +1,7 @@
-//! Writing a tree as an archive, while somebody hostile may change it.
+//! Writes a tree as an archive while a hostile process may change it.
 //!
-//! Nothing is followed, each directory is entered through a handle, and what grows while it is read has the length that it had
-//! when it was opened. What cannot be in the archive is left out and counted.
+//! No link is followed, and each directory is entered through a handle. A file that grows while it is read keeps the length that it had
+//! when it was opened. Entries that an archive cannot hold are left out and counted.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,19 +12,19 @@ use tar::{Builder, EntryType, Header};
 use super::{Room, stays_within};
 use crate::{Reason, ToolFailure};
 
-/// Levels of directories; each costs a descriptor.
+/// Levels of directories; each one takes a file descriptor.
 const MAX_DEPTH: usize = 128;
 
-/// What was packed.
+/// Totals of a packed tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Packed {
     pub entries: u64,
-    /// Of all files.
+    /// Sum over all files.
     pub bytes: u64,
     pub left_out: u64,
 }
 
-/// Writes the directory `top` with all beneath it to which `access` is permitted, at most `most` bytes.
+/// Writes the directory `top` and everything beneath it to which `access` is permitted, at most `most` bytes.
 pub fn pack(
     jail: &Jail,
     top: &SandboxPath,
@@ -50,7 +50,7 @@ struct Packer<'p, W: Write> {
 }
 
 impl<W: Write> Packer<'_, W> {
-    /// `names` lead from the top to the directory, which is at `path`.
+    /// Packs a directory. `names` lead from the top to it, and it is at `path`.
     fn directory(
         &mut self,
         path: &SandboxPath,
@@ -75,7 +75,7 @@ impl<W: Write> Packer<'_, W> {
         Ok(())
     }
 
-    /// Whether it is in the archive.
+    /// Packs an entry. Returns false if it was left out.
     fn entry(
         &mut self,
         path: &SandboxPath,
@@ -147,7 +147,7 @@ fn not_written(error: &io::Error) -> ToolFailure {
     ToolFailure::new(Reason::Internal, format!("the archive cannot be written: {error}"))
 }
 
-/// So many bytes of a file, or an error.
+/// Reader of exactly this many bytes of a file; a shorter file is an error.
 struct Whole {
     file: File,
     left: u64,

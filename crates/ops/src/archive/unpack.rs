@@ -1,7 +1,7 @@
-//! Unpacking an archive beneath a directory of a jail.
+//! Unpacks an archive beneath a directory of a jail.
 //!
-//! Every name goes through the jail as that of a `write` does: no link is followed, protected paths are refused, each file
-//! appears whole. Files are made durable together at the end, for one sync each would take longer than all the rest.
+//! Every name goes through the jail like that of a `write`: no link is followed, protected paths are refused, and each file appears whole.
+//! Files are synced together at the end, because one sync for each would take longer than everything else.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, Write as _};
@@ -14,25 +14,25 @@ use crate::{Reason, ToolFailure};
 
 const BLOCK: usize = 256 * 1024;
 
-/// What becomes of members that may not be written where they are.
+/// Treatment of members whose paths are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protected {
-    /// They are refused, and all of the archive with them.
+    /// The whole archive is refused.
     Refused,
-    /// They are left out.
+    /// Such members are left out.
     LeftOut,
 }
 
-/// What was unpacked.
+/// Totals of an unpacked archive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unpacked {
     pub entries: u64,
-    /// Of all files.
+    /// Sum over all files.
     pub bytes: u64,
     pub left_out: u64,
 }
 
-/// Where a member goes.
+/// Returns the path at which a member is unpacked.
 pub(crate) fn place(top: &SandboxPath, name: &str) -> Result<SandboxPath, ToolFailure> {
     let path = SandboxPath::parse_anywhere(&format!("{top}/{name}"))?;
     if path.mount() == top.mount() {
@@ -42,8 +42,9 @@ pub(crate) fn place(top: &SandboxPath, name: &str) -> Result<SandboxPath, ToolFa
     }
 }
 
-/// Unpacks beneath `top`, which is made where it is missing, at most `most` bytes. All members are looked at before the first
-/// is unpacked.
+/// Unpacks at most `most` bytes beneath `top`, which is created if it is missing.
+///
+/// All members are checked before the first one is unpacked.
 pub fn unpack(
     jail: &Jail,
     top: &SandboxPath,
@@ -76,7 +77,7 @@ pub fn unpack(
             MemberKind::Same { original, .. } => Some(place(top, original)?),
             _ => None,
         };
-        // A file that is left out takes its other names along: what is in its place is not of the archive.
+        // A second name of a file that is left out is left out, too: the file now at that path does not come from the archive.
         if [Some(&path), original.as_ref()]
             .into_iter()
             .flatten()

@@ -4,9 +4,9 @@ use jail::SandboxPath;
 
 use crate::Malformed;
 
-/// Bytes of a glob pattern.
+/// Most bytes of a glob pattern.
 pub(super) const MAX_GLOB: usize = 1_024;
-/// Bytes that the content of a file may have in one request, whatever the profile says.
+/// Most bytes of file content in one request, whatever the profile allows.
 const MAX_CONTENT: usize = 3 * 1024 * 1024;
 
 pub(super) fn required_path(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
@@ -16,7 +16,7 @@ pub(super) fn required_path(field: &str, path: &str) -> Result<SandboxPath, Malf
     SandboxPath::parse_written(path).map_err(|refusal| Malformed::refused(field, refusal))
 }
 
-/// As [`required_path`], of a file that may lie outside of the mounts where the profile has `container_paths: allow`.
+/// Parses like [`required_path`], but accepts a file outside of the mounts, for profiles with `container_paths: allow`.
 pub(super) fn any_path(field: &str, path: &str) -> Result<SandboxPath, Malformed> {
     match required_path(field, path) {
         Err(malformed) => SandboxPath::parse_anywhere(path).map_err(|_| malformed),
@@ -28,7 +28,7 @@ pub(super) fn any_path_or_root(field: &str, path: &str) -> Result<SandboxPath, M
     any_path(field, if path.is_empty() { "@project" } else { path })
 }
 
-/// The directory that is searched: where none is given, the mount that the pattern begins with, else the project.
+/// Returns the directory to search. Without a path it is the mount that the pattern begins with, or else the project.
 pub(super) fn searched(field: &str, path: &str, pattern: &str) -> Result<SandboxPath, Malformed> {
     match SandboxPath::split_written(pattern).filter(|_| matches!(path, "" | ".")) {
         Some((mount, _)) => any_path_or_root(field, mount.alias()),
@@ -68,7 +68,7 @@ pub(super) fn text(field: &str, text: &str, least: usize, most: usize) -> Result
     Ok(())
 }
 
-/// File content may hold NUL bytes.
+/// Validates file content, which may hold NUL bytes.
 pub(super) fn content(field: &str, content: &[u8]) -> Result<(), Malformed> {
     if content.len() > MAX_CONTENT {
         return Err(Malformed::new(field, format!("is longer than {MAX_CONTENT} bytes")));
@@ -76,12 +76,12 @@ pub(super) fn content(field: &str, content: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Whether a choice in a result was made.
+/// Refuses a result in which a choice is unset or unknown.
 pub(super) fn known(is_known: bool, field: &str) -> Result<(), Malformed> {
     if is_known { Ok(()) } else { Err(Malformed::new(field, "is unknown")) }
 }
 
-/// The permission bits of a file.
+/// Validates the permission bits of a file.
 pub(super) fn permissions(field: &str, mode: Option<u32>) -> Result<Option<u32>, Malformed> {
     match mode {
         Some(mode) if mode > 0o777 => Err(Malformed::new(field, "must be permission bits, from 0 to 0777")),
@@ -89,7 +89,7 @@ pub(super) fn permissions(field: &str, mode: Option<u32>) -> Result<Option<u32>,
     }
 }
 
-/// Empty is none.
+/// Validates a hash. Empty means that there is none.
 pub(super) fn sha256(field: &str, hash: String) -> Result<Option<String>, Malformed> {
     if hash.is_empty() {
         return Ok(None);

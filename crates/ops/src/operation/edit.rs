@@ -16,13 +16,13 @@ pub(super) const CLASS: Class = Class { name: "edit", lane: Lane::Host, effect: 
 pub struct Edit {
     /// The file.
     pub path: SandboxPath,
-    /// How.
+    /// The change.
     pub change: EditChange,
     /// SHA-256 that the present content must have, lower-case hex, 64 digits.
     pub if_match_sha256: Option<String>,
 }
 
-/// How a file is changed.
+/// Kind of change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EditChange {
     /// Replace text.

@@ -24,7 +24,7 @@ const MAX_VARIABLE: usize = 32 * 1024;
 /// Run one command: argv, never a shell string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exec {
-    /// Name to be looked up in PATH, or a path: absolute, relative to `cwd`, or in alias form. No NUL, not empty.
+    /// Name to look up in PATH, or a path: absolute, relative to `cwd`, or in alias form. No NUL, not empty.
     pub command: String,
     /// Arguments without NUL, within [`CommandLimits`].
     pub args: Vec<String>,
@@ -36,14 +36,14 @@ pub struct Exec {
     pub stdin: Vec<u8>,
     /// A file whose content is the standard input in place of `stdin`.
     pub stdin_file: Option<SandboxPath>,
-    /// Until everything of it is ended. More than zero, at most [`Self::LONGEST_TIMEOUT`].
+    /// Time until all of its processes are ended. More than zero, at most [`Self::LONGEST_TIMEOUT`].
     pub timeout: Duration,
-    /// Refuse it unless policy knows that it only reads, inside the mounts.
+    /// Refuse the command unless policy can tell that it only reads, inside the mounts.
     pub only_reads: bool,
 }
 
 impl Exec {
-    /// Validates, for a profile that gives commands so much.
+    /// Validates a request against the limits of a profile.
     pub(super) fn parse_within(message: ExecRequest, limits: CommandLimits) -> Result<Self, Malformed> {
         let ExecRequest { command, args, cwd, env, stdin, timeout_ms, only_reads, stdin_file } = message;
         text("exec.command", &command, 1, MAX_COMMAND)?;
@@ -65,7 +65,7 @@ impl Exec {
 
     /// Returns the program as policy judges it: a bare name, or an absolute path in the container.
     ///
-    /// `.` and `..` are resolved as text. The lane refuses a path of which a link makes another one.
+    /// `.` and `..` are resolved as text. The lane refuses a path that a link turns into another one.
     pub fn program(&self) -> Cow<'_, str> {
         if !self.command.contains('/') {
             return Cow::Borrowed(&self.command);
@@ -77,16 +77,16 @@ impl Exec {
         }
     }
 
-    /// Returns the place of a program in alias form, such as `@project/run.sh`.
+    /// Returns a program's path in alias form, such as `@project/run.sh`.
     pub fn alias(&self) -> Option<SandboxPath> {
         self.command.starts_with('@').then(|| SandboxPath::parse(&self.command).ok()).flatten()
     }
 
-    /// The time of a command, and of a script, where neither the call nor its profile says.
+    /// Timeout of a command or script if neither the call nor its profile sets one.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-    /// Most time of one, where its profile does not say.
+    /// Longest timeout of a command or script if its profile sets none.
     pub const MAX_TIMEOUT: Duration = Duration::from_secs(120);
-    /// Most time of one, whatever call and profile say.
+    /// Longest timeout of a command or script, whatever the call and its profile say.
     pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
 }
 
@@ -115,7 +115,7 @@ impl Request for Exec {
     }
 }
 
-/// Returns `path` beneath `directory` without empty names, `.` and `..`.
+/// Returns `path` beneath `directory` without empty parts, `.` and `..`.
 fn absolute<'p>(directory: &str, path: &str) -> Cow<'p, str> {
     let mut names = Vec::new();
     for name in directory.split('/').chain(path.split('/')) {
@@ -215,7 +215,7 @@ impl Describe for Exec {
         self.stdin_file.is_some()
     }
 
-    /// What a command reads is for policy to see.
+    /// Policy checks the file that a command reads as its input.
     fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
         (Vec::new(), None)
     }
@@ -224,7 +224,7 @@ impl Describe for Exec {
         Some(self.timeout)
     }
 
-    /// Without `only_reads`, which is decided before anybody is asked.
+    /// Leaves out `only_reads`, which is decided before a reviewer is asked.
     fn parts(&self) -> Vec<Part<'_>> {
         let Self { command, args, cwd, env, stdin, stdin_file, timeout, only_reads: _ } = self;
         let surroundings = surroundings(cwd, env, (stdin, stdin_file.as_ref()), *timeout);
@@ -250,7 +250,7 @@ impl Answer for ExecResult {
         self.kill.get_or_insert_default();
         self.ended_by.clear();
         self.hint.clear();
-        // A worker sees only which places are full. The daemon finds out the other limits.
+        // A worker only sees which file systems are full. The daemon adds the other limits.
         if self.limits_hit.iter().all(|name| Limit::parse(name).is_some_and(Limit::is_space)) {
             Ok(())
         } else {

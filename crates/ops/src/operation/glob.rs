@@ -17,9 +17,9 @@ pub struct Glob {
     pub path: SandboxPath,
     /// Pattern, relative to `path` unless it begins at a mount's root; at most 1,024 bytes.
     pub pattern: String,
-    /// Include hidden files and what ignore files exclude.
+    /// Include hidden files, and files that ignore files exclude.
     pub include_ignored: bool,
-    /// At most so many results, 1 to 10,000.
+    /// Most results, 1 to 10,000.
     pub max_results: u32,
 }
 

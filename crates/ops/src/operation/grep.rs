@@ -14,7 +14,7 @@ const MAX_PATTERN: usize = 4_096;
 
 /// Find text in files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // as the API has it: each is a flag of its own
+#[allow(clippy::struct_excessive_bools)] // as in the API: each flag is independent
 pub struct Grep {
     /// Directory or file.
     pub path: SandboxPath,
@@ -30,7 +30,7 @@ pub struct Grep {
     pub after: u32,
     /// Only files whose path matches: relative to `path` unless the pattern begins at a mount's root.
     pub glob: Option<String>,
-    /// At most so many matches, 1 to 1,000.
+    /// Most matches, 1 to 1,000.
     pub max_matches: u32,
     /// Search hidden and ignored files, too.
     pub include_ignored: bool,
@@ -85,14 +85,15 @@ impl Request for Grep {
 }
 
 impl Grep {
-    /// Whether a pattern is written `/…/` or `/…/i`: then it is a regular expression without being said to be one. One that is
-    /// said to be one keeps its slashes.
+    /// Returns true for a pattern written as `/…/` or `/…/i`, which is a regular expression without the flag `regex`.
+    ///
+    /// With that flag a pattern keeps its slashes.
     pub fn is_slashed(pattern: &str) -> bool {
         slashed(pattern).is_some()
     }
 }
 
-/// The text between the slashes of `/…/` or `/…/i`, and whether the `i` is there.
+/// Returns the text between the slashes of `/…/` or `/…/i`, and true if the `i` is there.
 fn slashed(pattern: &str) -> Option<(&str, bool)> {
     let rest = pattern.strip_prefix('/')?;
     let (inner, ignore_case) = match rest.strip_suffix("/i") {

@@ -21,7 +21,7 @@ pub struct List {
     pub include_hidden: bool,
     /// Include symbolic links.
     pub include_symlinks: bool,
-    /// At most so many entries, 1 to 10,000.
+    /// Most entries, 1 to 10,000.
     pub max_entries: u32,
 }
 
@@ -63,7 +63,7 @@ impl Describe for List {
         vec![&self.path]
     }
 
-    /// Names alone, of one directory.
+    /// A listing shows names only, of one directory.
     fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
         (Vec::new(), None)
     }

@@ -9,15 +9,17 @@ use crate::{Malformed, McpTool};
 
 const CLASS: Class = Class { name: "mcp", lane: Lane::Upstream, effect: Effect::Foreign };
 
-/// Bytes of the arguments.
+/// Most bytes of the arguments.
 const MAX_ARGUMENTS: usize = 256 * 1024;
-/// Levels of objects and lists in the arguments.
+/// Most levels of objects and lists in the arguments.
 const MAX_DEPTH: usize = 32;
 
-/// Call a tool of an upstream MCP server. What it does is for the server to know: it counts as a change.
+/// Call a tool of an upstream MCP server.
+///
+/// Only the server knows its effect, so it counts as a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mcp {
-    /// Which.
+    /// The tool.
     pub tool: McpTool,
     /// Its arguments: at most 256 KiB of JSON in at most 32 levels.
     pub arguments: Map<String, Value>,
@@ -33,7 +35,7 @@ impl Request for Mcp {
 
     fn message(&self) -> McpRequest {
         let mut arguments = Value::Object(self.arguments.clone());
-        // Equal arguments have equal bytes.
+        // Sorted, so that equal arguments have equal bytes.
         arguments.sort_all_objects();
         McpRequest {
             server: self.tool.server().to_owned(),
@@ -112,7 +114,7 @@ fn arguments(json: &str) -> Result<Map<String, Value>, Malformed> {
     }
 }
 
-/// Whether a value has at most so many levels.
+/// Returns true if a value has at most `levels` levels.
 fn is_shallow(value: &Value, levels: usize) -> bool {
     match value {
         Value::Array(_) | Value::Object(_) if levels == 0 => false,

@@ -1,8 +1,10 @@
-//! What an agent may ask for: one module an operation, and the table of them.
+//! The operations that an agent may request: one module for each, and the table of all.
 //!
-//! Trust boundary: [`Operation::parse`] is the only way from a request to an operation, no matter who wrote the request. Every
-//! bound that the types of this crate promise is established there, once. [`Operation::message`] is the canonical message of
-//! an operation: both lanes get it, consent is bound to it, and it parses to the same operation.
+//! Trust boundary: [`Operation::parse`] is the only way from a request to an operation. It is the one place that enforces the bounds
+//! which the types of this crate promise.
+//!
+//! [`Operation::message`] is the canonical message of an operation. Both lanes receive it, consent is bound to it, and it parses to the
+//! same operation.
 //!
 //! Errors name a field by its canonical path, such as `grep.max_matches`.
 
@@ -50,21 +52,21 @@ pub use session::{Session, SessionInput};
 pub use shell::Shell;
 pub use write::{UploadId, Uploaded, Write};
 
-/// Who executes an operation.
+/// Executor of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// `coffer-guest`, in the container.
     Container,
     /// `coffer-host-worker`, jailed on the host.
     Host,
-    /// An MCP server that the operator has named.
+    /// An MCP server that the operator has configured.
     Upstream,
 }
 
-/// What an operation does. Risk, protection of paths, quotas and the durability of receipts follow from it.
+/// Kind of effect of an operation. It determines risk, protection of paths, quotas and the durability of receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Tells names and states, and leaves out what is protected.
+    /// Shows names and states, and leaves out protected ones.
     Looks,
     /// Reads files that it names.
     Reads,
@@ -76,11 +78,11 @@ pub enum Effect {
     Deletes,
     /// Adds to the repository of the workspace.
     Commits,
-    /// Does what an upstream server knows.
+    /// Has an effect that only an upstream server knows.
     Foreign,
 }
 
-/// What holds for all operations of one name.
+/// Properties that all operations of one name share.
 #[derive(Debug, Clone, Copy)]
 struct Class {
     name: &'static str,
@@ -88,7 +90,7 @@ struct Class {
     effect: Effect,
 }
 
-/// How bytes of a file are put into a string.
+/// Encoding of a file's bytes in a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoding {
     /// Text.
@@ -98,12 +100,14 @@ pub enum Encoding {
     Base64,
 }
 
-/// A part of what a reviewer sees of an operation. Secrets are in it: the caller hides them, part by part, before it shows them.
+/// Part of the description that a reviewer sees of an operation.
+///
+/// It may contain secrets. The caller redacts each part before showing it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part<'o> {
-    /// One line.
+    /// Text that the agent chose, with its name.
     Line(String),
-    /// A program and its arguments.
+    /// Values that the agent chose, with their name.
     Argv(&'o str, &'o [String]),
     /// A text that the agent chose, under its name.
     Text(&'static str, &'o [u8]),
@@ -111,18 +115,18 @@ pub enum Part<'o> {
     Values(&'static str, &'o Map<String, Value>),
 }
 
-/// What the API asks with, and how it becomes an operation.
+/// Conversion between a message of the API and an operation.
 trait Request: Sized {
     /// The message of the API.
     type Message;
 
-    /// Validates.
+    /// Validates a message.
     fn parse(message: Self::Message) -> Result<Self, Malformed>;
 
-    /// The canonical message: it parses to this operation.
+    /// Returns the canonical message, which parses to this operation.
     fn message(&self) -> Self::Message;
 
-    /// The message without large contents of files, which the record does not keep.
+    /// Returns the message without large file contents, which the record does not keep.
     fn outline(&self) -> Self::Message {
         self.message()
     }
@@ -130,7 +134,7 @@ trait Request: Sized {
     fn sketch(message: &Self::Message) -> Sketch;
 }
 
-/// What everybody else asks of an operation. [`Operation`] says what each means.
+/// Properties of an operation. [`Operation`] documents each method.
 trait Describe {
     fn class(&self) -> Class;
 
@@ -164,10 +168,10 @@ trait Describe {
         false
     }
 
-    /// Takes apart texts that hold JSON, in the JSON of the message.
+    /// Parses texts that hold JSON and puts the values into the JSON of the message.
     fn take_apart(&self, _message: &mut Value) {}
 
-    /// Puts size and SHA-256 in place of contents of files, in the JSON of the outline.
+    /// Replaces file contents by their size and SHA-256 in the JSON of the outline.
     fn hide_contents(&self, _message: &mut Value) {}
 
     fn parts(&self) -> Vec<Part<'_>> {
@@ -175,22 +179,23 @@ trait Describe {
     }
 }
 
-/// What becomes of an operation's result.
+/// Processing of an operation's result.
 trait Answer {
-    /// Refuses a result that none of our workers sends, and takes out the words that are the daemon's.
+    /// Refuses a result that no worker of this project sends, and removes texts that only the daemon may set.
     fn check(&mut self) -> Result<(), Malformed> {
         Ok(())
     }
 
-    /// What the record keeps of it: sizes, hashes and counts.
+    /// Returns the facts that the record keeps: sizes, hashes and counts.
     fn facts(&self) -> Value;
 }
 
-/// Of a message that nobody has validated: the operation's name, empty where the message does not say it, and the texts that say
-/// where and what, by name. No content of a file.
+/// Summary of a message that has not been validated: its operation's name, empty if missing, and its texts about paths and targets.
+///
+/// The texts are keyed by name. File content is never included.
 type Sketch = (&'static str, Value);
 
-/// The table of operations: for each its kind, its message in the API, and the classes that policy and record know.
+/// Table of operations: for each its kind, its message in the API, and the classes that policy and record use.
 macro_rules! operations {
     ($($(#[$doc:meta])* $kind:ident($message:ident) [$($class:expr),*],)*) => {
         /// One canonical operation.
@@ -202,8 +207,9 @@ macro_rules! operations {
         const CLASSES: &[Class] = &[$($($class,)*)*];
 
         impl Operation {
-            /// The names that policy and record use. Tools of upstream servers have names beside these,
-            /// [`crate::McpTool::canonical`].
+            /// Names that policy and record use.
+            ///
+            /// Tools of upstream servers have further names, see [`crate::McpTool::canonical`].
             pub const NAMES: [&'static str; 18] = [$($($class.name,)*)*];
 
             /// Validates a request.
@@ -214,7 +220,7 @@ macro_rules! operations {
                 }
             }
 
-            /// The same, and it may name files outside of the mounts.
+            /// Validates a request, and accepts files outside of the mounts.
             fn parse_anywhere(operation: v1::Operation) -> Result<Self, Malformed> {
                 match operation.kind {
                     $(Some(v1::operation::Kind::$kind(message)) => Request::parse(message).map(Self::$kind),)*
@@ -222,7 +228,7 @@ macro_rules! operations {
                 }
             }
 
-            /// The canonical message: it parses to this operation, and equal operations have equal bytes.
+            /// Returns the canonical message. It parses to this operation, and equal operations have equal bytes.
             pub fn message(&self) -> v1::Operation {
                 let kind = match self {
                     $(Self::$kind(operation) => v1::operation::Kind::$kind(operation.message()),)*
@@ -254,7 +260,7 @@ macro_rules! operations {
             }
         )*
 
-        /// For the record of a request that may be no operation.
+        /// Summarises a request for the record, even if it is not a valid operation.
         pub fn sketch(operation: &v1::Operation) -> Sketch {
             match &operation.kind {
                 $(Some(v1::operation::Kind::$kind(message)) => <$kind as Request>::sketch(message),)*
@@ -262,7 +268,7 @@ macro_rules! operations {
             }
         }
 
-        /// Whether a worker may answer an operation of this name so.
+        /// Returns true if this kind of result can answer an operation of this name.
         pub fn answers(result: &OpResult, name: &str) -> bool {
             let names: &[&str] = match result {
                 $(OpResult::$kind(_) => &[$($class.name),*],)*
@@ -270,14 +276,14 @@ macro_rules! operations {
             names.contains(&name)
         }
 
-        /// Refuses a result that none of our workers sends, and takes out of it the words that are the daemon's.
+        /// Refuses a result that no worker of this project sends, and removes texts that only the daemon may set.
         pub fn check_answer(result: &mut OpResult) -> Result<(), Malformed> {
             match result {
                 $(OpResult::$kind(result) => result.check(),)*
             }
         }
 
-        /// What the record keeps of a result: sizes, hashes and counts, and of a command the beginning of its output.
+        /// Returns the facts that the record keeps of a result: sizes, hashes and counts, and the beginning of a command's output.
         pub fn facts(result: &OpResult) -> Value {
             match result {
                 $(OpResult::$kind(result) => result.facts(),)*
@@ -320,7 +326,7 @@ operations! {
 }
 
 impl Operation {
-    /// Validates a request for a profile that gives commands so much. [`Self::parse`] takes what is usual.
+    /// Validates a request against the limits of a profile. [`Self::parse`] uses the default limits.
     pub fn parse_within(operation: v1::Operation, limits: CommandLimits) -> Result<Self, Malformed> {
         match operation.kind {
             Some(v1::operation::Kind::Exec(message)) => Exec::parse_within(message, limits).map(Self::Exec),
@@ -346,63 +352,65 @@ impl Operation {
         }
     }
 
-    /// The path that it names outside of the mounts, where the container's own files are.
+    /// Returns the path that the operation names outside of the mounts, among the container's own files.
     pub fn outside(&self) -> Option<&SandboxPath> {
         self.paths().into_iter().find(|path| path.mount() == Mount::Container)
     }
 
-    /// Returns true if consent to it is to its words alone. A process reads files for as long as it runs, and a session's shell goes on
-    /// among the run's other commands, so that no state of any file can be held for them.
+    /// Returns true if consent covers only the text of the operation, and no state of files.
+    ///
+    /// A process reads files for as long as it runs, and a session's shell runs beside the run's other commands. So no state of any file
+    /// can be guaranteed to them.
     pub fn binds_words(&self) -> bool {
         matches!(self, Self::Process(_) | Self::Session(_))
     }
 
-    /// Whether a command reads from a file what nobody has seen who judges it.
+    /// Returns true if a command reads input from a file, which the reviewer cannot see.
     pub fn unseen_input(&self) -> bool {
         self.described().unseen_input()
     }
 
-    /// Name of this operation in policy and record: `read`, `git.commit`, `mcp.SERVER.TOOL`.
+    /// Returns the name of this operation in policy and record: `read`, `git.commit`, `mcp.SERVER.TOOL`.
     pub fn name(&self) -> &str {
         self.described().name()
     }
 
-    /// The name under which calls of it count together: its own, or `mcp.SERVER` for all tools of an upstream server.
+    /// Returns the name under which calls are counted: the operation's own, or `mcp.SERVER` for all tools of an upstream server.
     pub fn family(&self) -> &str {
         self.described().family()
     }
 
-    /// What kind of operation it is: its name, or `mcp`.
+    /// Returns the kind of operation: its name, or `mcp`.
     pub fn kind(&self) -> &'static str {
         self.described().class().name
     }
 
-    /// Where it is executed.
+    /// Returns the lane that executes it.
     pub fn lane(&self) -> Lane {
         match self.described().class().lane {
-            // The host has no such place.
+            // The host has no such path.
             Lane::Host if self.outside().is_some() => Lane::Container,
             lane => lane,
         }
     }
 
-    /// What it does.
+    /// Returns the kind of effect.
     pub fn effect(&self) -> Effect {
         self.described().class().effect
     }
 
-    /// What the operations of a name in policy and record do, `None` where there are none.
+    /// Returns the effect of the operations with a name in policy and record, or `None` for an unknown name.
     pub fn effect_of(name: &str) -> Option<Effect> {
         let class = CLASSES.iter().find(|class| class.name == name);
         class.map(|class| class.effect).or_else(|| name.starts_with("mcp.").then_some(Effect::Foreign))
     }
 
-    /// Whether it may change anything, so that its receipt has to be durable before the answer.
+    /// Returns true if the operation may change anything. Its receipt then has to be durable before the answer.
     pub fn has_effect(&self) -> bool {
         !matches!(self.effect(), Effect::Looks | Effect::Reads)
     }
 
-    /// Whether it adds to one of these mounts. What a command does there nobody can tell.
+    /// Returns true if the operation adds to a mount that `is_one` accepts. The effects of commands on mounts are unknown.
     pub fn adds_to(&self, is_one: impl Fn(Mount) -> bool) -> bool {
         match self.effect() {
             Effect::Writes => self.paths().iter().any(|path| is_one(path.mount())),
@@ -411,42 +419,42 @@ impl Operation {
         }
     }
 
-    /// The paths that it names: whole paths of its own, not what a command's arguments may mean.
+    /// Returns the paths that the operation itself names. Arguments of a command are not interpreted.
     pub fn paths(&self) -> Vec<&SandboxPath> {
         self.described().paths()
     }
 
-    /// The paths of the host that its effect is on: none for an operation that only looks, or of the other lane.
+    /// Returns the host paths that the operation changes. Operations that only look, and those of the other lane, have none.
     pub fn changed_paths(&self) -> Vec<&SandboxPath> {
         if self.has_effect() && self.lane() == Lane::Host { self.paths() } else { Vec::new() }
     }
 
-    /// The paths that tell a secret if they are one, and the pattern of names that it looks for.
+    /// Returns the paths whose content or existence may be secret, and the name pattern that the operation searches for.
     pub fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
         self.described().sought()
     }
 
-    /// Bytes that the file will have at least. How large a patch makes a file is known in its lane only.
+    /// Returns the least number of bytes that the file will have. Only the lane knows how large a patch makes a file.
     pub fn written_bytes(&self) -> usize {
         self.described().written_bytes()
     }
 
-    /// Whether a file or a tree is moved into the run or out of it, whose size the bounds of transfers bound.
+    /// Returns true if a file or a tree is moved into the run or out of it. The limits of transfers then apply to its size.
     pub fn is_transfer(&self) -> bool {
         self.described().is_transfer()
     }
 
-    /// Whether what it reads goes out as output, piece by piece.
+    /// Returns true if the content is sent as output, piece by piece.
     pub fn is_download(&self) -> bool {
         self.is_transfer() && self.effect() == Effect::Reads
     }
 
-    /// For operations that run a program of the container: until when everything of it is ended. `None` for all others.
+    /// Returns the time until all processes of the operation are ended, or `None` if it runs no program of the container.
     pub fn command_timeout(&self) -> Option<Duration> {
         self.described().timeout()
     }
 
-    /// What a reviewer sees of it: nothing of an operation that has a preview.
+    /// Returns the parts that a reviewer sees. Operations with a preview have none.
     pub fn parts(&self) -> Vec<Part<'_>> {
         self.described().parts()
     }

@@ -13,9 +13,9 @@ use crate::{FrontMatter, Malformed, Patch, PatchChange};
 
 pub(super) const CLASS: Class = Class { name: "patch", lane: Lane::Host, effect: Effect::Writes };
 
-/// Items that one request may add to a list, or put into a mapping.
+/// Most items that one request may add to a list or put into a mapping.
 const MAX_ITEMS: usize = 1_000;
-/// Bytes of one of them.
+/// Most bytes of one item.
 const MAX_ITEM: usize = 64 * 1024;
 
 impl Request for Patch {
@@ -122,7 +122,7 @@ fn decisions(field: &str, decisions: &[String]) -> Result<Vec<Map<String, Value>
     decisions.iter().map(|json| object(field, json)).collect()
 }
 
-/// Nested no deeper than the parser goes, which stops at 128 levels.
+/// Parses an object whose nesting the parser accepts. The parser stops at 128 levels.
 fn object(field: &str, json: &str) -> Result<Map<String, Value>, Malformed> {
     if json.len() > MAX_ITEM {
         return Err(Malformed::new(field, format!("is longer than {MAX_ITEM} bytes")));
@@ -141,7 +141,7 @@ impl Describe for Patch {
     }
 
     fn hide_contents(&self, message: &mut Value) {
-        // The text names them, and is not in the record.
+        // The text names the paths, and the record does not contain the text.
         message["paths"] = Patch::paths(self).iter().map(ToString::to_string).collect();
         match self.change() {
             PatchChange::Unified(diff) => message["unifiedDiff"] = stands_for(diff.as_bytes()),

@@ -1,4 +1,4 @@
-//! `process`: a command or a script that stays after its call.
+//! `process`: a command or a script that keeps running after its call.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::{CommandLimits, Malformed, ProcessResult};
 
 pub(super) const CLASS: Class = Class { name: "process", lane: Lane::Container, effect: Effect::Runs };
 
-/// No process runs longer, if it has a timeout at all.
+/// Longest timeout of a process, if it has one.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-/// Most rows, and most columns.
+/// Most rows and most columns.
 const MAX_SIDE: u32 = 10_000;
 const MAX_TAG: usize = 64;
-/// The terminal of a session, unless it is asked for.
+/// Size of a session's terminal if the request gives none.
 const SESSION_SIZE: TerminalSize = TerminalSize { rows: 24, columns: 80 };
 
-/// Start a process that stays.
+/// Start a process that keeps running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     pub program: ProcessProgram,
@@ -30,25 +30,25 @@ pub struct Process {
     pub stdin: bool,
     /// It gets a terminal of this size instead of pipes.
     pub terminal: Option<TerminalSize>,
-    /// A name of the client's: at most 64 of `A-Z a-z 0-9 . _ -`.
+    /// A name that the client chooses: at most 64 of `A-Z a-z 0-9 . _ -`.
     pub tag: String,
-    /// Until everything of it is ended; `None`: until its run ends. More than zero, at most a day.
+    /// Time until all of its processes are ended; `None`: until its run ends. More than zero, at most a day.
     pub timeout: Option<Duration>,
 }
 
-/// What a process runs. Its timeout and its standard input say nothing.
+/// Program of a process. Its timeout and its standard input are ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessProgram {
     Command(Exec),
     Script(Shell),
-    /// A shell that gets its commands later, by [`super::Session`].
+    /// A shell that receives its commands later, through [`super::Session`].
     Session {
         cwd: SandboxPath,
         env: BTreeMap<String, String>,
     },
 }
 
-/// A terminal's size in characters, 1 to 10,000 each.
+/// Size of a terminal in characters, 1 to 10,000 each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalSize {
     pub rows: u16,
@@ -69,7 +69,7 @@ impl TerminalSize {
 }
 
 impl Process {
-    /// Validates, for a profile that gives commands so much.
+    /// Validates a request against the limits of a profile.
     pub(super) fn parse_within(message: ProcessRequest, limits: CommandLimits) -> Result<Self, Malformed> {
         let ProcessRequest { command, args, script, cwd, env, stdin, terminal, tag, timeout_ms, session } =
             message;
@@ -154,14 +154,14 @@ impl Request for Process {
     }
 }
 
-/// The same of a process.
+/// Renames the field of an error to the process's field.
 fn of_process(malformed: Malformed) -> Malformed {
     let field = malformed.field.rsplit('.').next().unwrap_or_default();
     Malformed { field: format!("process.{field}"), ..malformed }
 }
 
 impl Process {
-    /// Whether it can be given something to read after it has begun.
+    /// Returns true if the process accepts input after its start.
     pub fn takes_input(&self) -> bool {
         self.stdin || self.terminal.is_some()
     }
@@ -192,7 +192,7 @@ impl Describe for Process {
         vec![self.cwd()]
     }
 
-    /// What it reads is for policy to see.
+    /// Policy checks the file that the process reads as its input.
     fn sought(&self) -> (Vec<&SandboxPath>, Option<&str>) {
         (Vec::new(), None)
     }

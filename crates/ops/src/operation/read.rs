@@ -15,15 +15,15 @@ pub(super) const CLASS: Class = Class { name: "read", lane: Lane::Container, eff
 pub struct Read {
     /// The file.
     pub path: SandboxPath,
-    /// Which part.
+    /// The part to read.
     pub part: ReadPart,
     /// Encoding of the returned content.
     pub encoding: Encoding,
-    /// The content goes to a client that downloads it, from the offset of `part` on.
+    /// Set for a client that downloads the content, starting at the offset of `part`.
     pub transfer: Option<Transfer>,
 }
 
-/// What a download is made of.
+/// Kind of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
     File,
@@ -31,7 +31,7 @@ pub enum Transfer {
     Archive,
 }
 
-/// Which part of a file to read.
+/// Part of a file to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadPart {
     /// All of it.
@@ -48,7 +48,7 @@ pub enum ReadPart {
     Bytes {
         /// First byte, 0-based.
         offset: u64,
-        /// How many; `None` is to the end of the file.
+        /// Number of bytes; `None` is to the end of the file.
         limit: Option<u64>,
     },
 }

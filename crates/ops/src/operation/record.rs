@@ -1,4 +1,4 @@
-//! What the record keeps of a request: what was asked for, and never what a file holds.
+//! The parts of a request that the record keeps: the request itself, and never a file's content.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -6,14 +6,15 @@ use wire::v1;
 
 use super::Operation;
 
-/// Bytes of a text that the record keeps whole.
+/// Longest text that the record keeps whole, bytes.
 const LONGEST: usize = 1_024;
-/// Characters of a longer text, and of a command's output.
+/// Characters that the record keeps of a longer text, and of a command's output.
 const PREVIEW: usize = 256;
 
 impl Operation {
-    /// `{"write": {…}}`: as a client would send it, where `to_json` is the JSON of messages. Arguments of an upstream server's tool
-    /// are taken apart, so that secrets in them are known by their names.
+    /// Returns the operation as a client would send it, such as `{"write": {…}}`. `to_json` converts messages to JSON.
+    ///
+    /// Arguments of an upstream server's tool are parsed, so that secrets in them are recognised by their names.
     pub fn json(&self, to_json: impl Fn(&v1::Operation) -> Value) -> Value {
         let mut json = to_json(&self.message());
         if let Some(message) = fields(&mut json) {
@@ -22,8 +23,9 @@ impl Operation {
         json
     }
 
-    /// For the record: without its kind, with size and SHA-256 in place of contents of files, and long texts cut. Secrets are
-    /// hidden later.
+    /// Returns the operation for the record: without its kind, with size and SHA-256 in place of file contents, and with long texts cut.
+    ///
+    /// Secrets are redacted later.
     pub fn record(&self, to_json: impl Fn(&v1::Operation) -> Value) -> Value {
         let mut json = to_json(&self.outline());
         let Some(message) = fields(&mut json) else { return Value::Null };
@@ -35,17 +37,17 @@ impl Operation {
     }
 }
 
-/// `{"write": {…}}` → `{…}`.
+/// Returns the fields inside of `{"write": {…}}`.
 fn fields(json: &mut Value) -> Option<&mut Value> {
     json.as_object_mut()?.values_mut().next()
 }
 
-/// The entry of a content in the record: its size in bytes and its SHA-256.
+/// Returns the record's entry for content: its size in bytes and its SHA-256.
 pub(super) fn stands_for(content: &[u8]) -> Value {
     json!({ "bytes": content.len(), "sha256": hex::encode(Sha256::digest(content)) })
 }
 
-/// Cuts long texts. The entry of one that is cut has its size and its SHA-256.
+/// Cuts long texts. The entry of a cut text contains its size and its SHA-256.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > LONGEST => {
@@ -67,8 +69,9 @@ pub(super) fn preview(text: &str) -> String {
     preview
 }
 
-/// The first characters of a text. It is redacted later, and half of a secret does not look like one: the cut is after a space,
-/// or nothing is kept.
+/// Returns the first characters of a text, cut after a space, or nothing if there is no space.
+///
+/// The text is redacted later, and half of a secret would not be recognised.
 fn beginning(text: &str) -> &str {
     let Some((end, _)) = text.char_indices().nth(PREVIEW) else { return text };
     &text[..text[..end].rfind(char::is_whitespace).unwrap_or(0)]

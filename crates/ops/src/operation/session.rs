@@ -1,4 +1,4 @@
-//! `session`: a command for a shell that stays, or something for what runs in it.
+//! `session`: a command for a shell that keeps running, or input for the program that runs in it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,30 +20,30 @@ const MAX_ID: usize = 64;
 const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN: usize = 1_024;
 
-/// Give a session something to do, or wait for what it does.
+/// Give a session a command or input, or wait for its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// Not empty. Whether there is such a session is for the daemon to say.
+    /// Not empty. The daemon checks that the session exists.
     pub session_id: String,
     pub input: SessionInput,
-    /// Regular expressions as they were written: at most 16, each of 1 to 1,024 bytes.
+    /// Regular expressions as the caller wrote them: at most 16, each of 1 to 1,024 bytes.
     pub expect: Vec<String>,
-    /// Until it is answered. More than zero, at most [`super::Exec::LONGEST_TIMEOUT`].
+    /// Time until the call is answered. More than zero, at most [`super::Exec::LONGEST_TIMEOUT`].
     pub timeout: Duration,
 }
 
-/// What a session is given.
+/// Input of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionInput {
     /// Shell code without NUL, not blank, at most 64 KiB.
     Command(String),
-    /// What is typed, not empty, at most 64 KiB.
+    /// Text to type, not empty, at most 64 KiB.
     Typed(String),
     Nothing,
 }
 
 impl Session {
-    /// Its command, where it has one, as a script of its own. Where the session's shell is by then nobody knows.
+    /// Returns the session's command as a separate script, if it has one. The shell's working directory at that time is unknown.
     pub fn script(&self) -> Option<Shell> {
         let SessionInput::Command(script) = &self.input else { return None };
         Some(Shell {
@@ -56,7 +56,7 @@ impl Session {
         })
     }
 
-    /// Refuses patterns that are too many or too long.
+    /// Refuses too many patterns, and patterns that are too long.
     pub fn check_patterns(field: &str, patterns: &[String]) -> Result<(), Malformed> {
         if patterns.len() > MAX_PATTERNS {
             return Err(Malformed::new(field, format!("has more than {MAX_PATTERNS} patterns")));

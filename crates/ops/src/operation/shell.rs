@@ -29,12 +29,12 @@ pub struct Shell {
     pub stdin: Vec<u8>,
     /// A file whose content is the standard input in place of `stdin`.
     pub stdin_file: Option<SandboxPath>,
-    /// Until everything of it is ended. More than zero, at most [`super::Exec::LONGEST_TIMEOUT`].
+    /// Time until all of its processes are ended. More than zero, at most [`super::Exec::LONGEST_TIMEOUT`].
     pub timeout: Duration,
 }
 
 impl Shell {
-    /// Validates, for a profile that gives commands so much.
+    /// Validates a request against the limits of a profile.
     pub(super) fn parse_within(message: ShellRequest, limits: CommandLimits) -> Result<Self, Malformed> {
         let ShellRequest { script, cwd, env, stdin, timeout_ms, stdin_file } = message;
         text("shell.script", &script, 1, limits.script_bytes)?;

@@ -1,4 +1,4 @@
-//! `write`: one file's whole content.
+//! `write`: the whole content of one file, or an archive to unpack.
 
 use jail::{Mount, SandboxPath};
 use serde_json::{Value, json};
@@ -13,21 +13,21 @@ pub(super) const CLASS: Class = Class { name: "write", lane: Lane::Host, effect:
 /// Create or overwrite one file, or unpack an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// The file; of an archive the directory.
+    /// The file, or the directory in which an archive is unpacked.
     pub path: SandboxPath,
-    /// Its whole new content, decoded. Empty where it was uploaded.
+    /// The file's whole new content, decoded. Empty if the content was uploaded.
     pub content: Vec<u8>,
-    /// What stands in place of `content`.
+    /// Uploaded content, in place of `content`.
     pub uploaded: Option<Uploaded>,
     /// Permission bits; `None`: those of the file that is replaced, else 0644.
     pub mode: Option<u32>,
     /// SHA-256 that the present content must have, lower-case hex, 64 digits.
     pub if_match_sha256: Option<String>,
-    /// Refuse when there is a file already.
+    /// Refuse if the file exists already.
     pub create_only: bool,
 }
 
-/// A content that the daemon keeps in the run's private directory until the call takes it.
+/// Content that the daemon keeps in the run's private directory until the call uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uploaded {
     pub id: UploadId,
@@ -35,14 +35,14 @@ pub struct Uploaded {
     pub size: u64,
     /// Lower-case hex.
     pub sha256: String,
-    /// It is a tar archive to be unpacked, and no content of a file.
+    /// True for a tar archive to unpack, false for the content of a file.
     pub archive: bool,
 }
 
-/// Begins the name of a content that the container's lane is to take.
+/// Prefix of the file name of content that the container lane will use.
 const STAGED: &str = ".cofferdam-upload-";
 
-/// The name of an upload, and of its file: a UUID in lower-case hex with hyphens.
+/// Name of an upload and of its file: a UUID in lower-case hex with hyphens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UploadId(String);
 
@@ -65,12 +65,12 @@ impl UploadId {
         &self.0
     }
 
-    /// Where the container's lane finds its content.
+    /// Returns the path at which the container lane finds the content.
     pub(crate) fn staged(&self) -> Option<SandboxPath> {
         SandboxPath::parse(&format!("@state/{STAGED}{}", self.0)).ok()
     }
 
-    /// The upload whose content has this name in `@state`.
+    /// Returns the upload whose content has this name in `@state`.
     #[cfg(feature = "write")]
     pub(crate) fn of_staged(name: &str) -> Option<Self> {
         Self::parse("name", name.strip_prefix(STAGED)?).ok()
@@ -100,7 +100,7 @@ impl Uploaded {
 }
 
 impl Write {
-    /// What the host lane has to do first where the container's lane is to write what was uploaded.
+    /// Returns the operation that the host lane has to execute first if the container lane is to write uploaded content.
     pub fn staging(&self) -> Option<Self> {
         let uploaded = self.uploaded.clone().filter(|_| self.path.mount() == Mount::Container)?;
         let path = uploaded.id.staged()?;
@@ -109,7 +109,7 @@ impl Write {
         Some(Self { path, content, uploaded, mode, if_match_sha256: None, create_only: false })
     }
 
-    /// Bytes of the content, or of the archive.
+    /// Returns the number of bytes of the content or of the archive.
     pub fn size(&self) -> u64 {
         self.uploaded.as_ref().map_or(self.content.len() as u64, |uploaded| uploaded.size)
     }

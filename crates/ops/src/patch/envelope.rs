@@ -6,13 +6,13 @@
 //! *** Delete File: PATH
 //! *** Update File: PATH
 //! *** Move to: PATH             optional
-//! @@ class or function          optional, any number: the hunk is behind that line
+//! @@ class or function          optional, any number: the hunk follows that line
 //!  context, -old, +new
 //! *** End of File               optional: the lines before are the file's last
 //! *** End Patch
 //! ```
 //!
-//! A `@@` line with the numbers of a unified diff says nothing here: such numbers are seldom right.
+//! A `@@` line with the numbers of a unified diff counts as one without: models seldom write right numbers.
 
 use super::reader::Reader;
 use super::script::{Action, FilePatch, Hunk, HunkPosition, Kind, Line};
@@ -27,9 +27,9 @@ const UPDATE: &str = "*** Update File: ";
 const MOVE: &str = "*** Move to: ";
 const END_OF_FILE: &str = "*** End of File";
 
-/// Takes an envelope apart; at least one file.
+/// Parses an envelope, which has at least one file.
 pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, Malformed> {
-    // The whole may have gone through something that ends lines with `\r\n`. Then the first line shows it.
+    // A transport may have ended all lines with `\r\n`. Then the first line shows it.
     let begin = text.trim_start().split_inclusive('\n').next().unwrap_or_default();
     let unified = text.replace("\r\n", "\n");
     let text = if begin.ends_with("\r\n") { &unified } else { text };
@@ -112,7 +112,7 @@ fn added(reader: &mut Reader<'_>) -> Result<String, Malformed> {
     Ok(content)
 }
 
-/// A blank line before the next file belongs to none.
+/// Returns true at a blank line before the next file, which belongs to no file.
 fn blank_ends_file(reader: &Reader<'_>) -> bool {
     reader.peek_second().is_none_or(|line| line.trim().is_empty() || ends_file(line))
 }
@@ -141,7 +141,7 @@ fn hunks(reader: &mut Reader<'_>) -> Result<Vec<Hunk>, Malformed> {
     Ok(hunks)
 }
 
-/// The next hunk. `None` where only blank lines were left.
+/// Reads the next hunk. Returns `None` if only blank lines were left.
 fn hunk(reader: &mut Reader<'_>) -> Result<Option<Hunk>, Malformed> {
     let at = reader.number();
     let (mut anchors, mut headed) = (Vec::new(), false);
@@ -154,7 +154,7 @@ fn hunk(reader: &mut Reader<'_>) -> Result<Option<Hunk>, Malformed> {
         reader.next();
     }
     let mut lines = Vec::new();
-    // Blank lines without even a blank: context if more context follows, or else only space between files.
+    // Blank lines without their leading space are context if more context follows, and otherwise only separate files.
     let mut blank = 0;
     let mut at_end = false;
     while let Some(line) = reader.peek() {

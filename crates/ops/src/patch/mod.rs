@@ -1,13 +1,12 @@
-//! A patch as it was asked for: its text, and the paths that the text names.
+//! A patch as the caller sent it: its text, and the paths that the text names.
 //!
-//! Who decides on a call, and who records it, asks for its paths before anything is opened. So the text is taken apart
-//! once when the operation is made: a [`Patch`] that exists can be read. Pure, and bounded by the length of the text.
-//! What the text does to files is in `write`.
+//! The gateway and the record need the paths before any file is opened. So the text is parsed once, when the operation is made, and every
+//! [`Patch`] is well-formed. Parsing is pure, and bounded by the length of the text. The effects on files are in `write`.
 
 mod envelope;
 mod name;
 mod reader;
-// Without the host lane only the names in a patch are asked for, not its lines.
+// Without the host lane only the paths of a patch are used, not its lines.
 #[cfg_attr(not(feature = "write"), allow(dead_code))]
 mod script;
 mod unified;

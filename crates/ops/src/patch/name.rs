@@ -1,11 +1,11 @@
 //! The file names of a unified diff: quoting, time stamps, and the prefixes `a/` and `b/`.
 
-/// A name as it stands in a line, without prefix handling.
+/// Name as it appears in a line, without prefix handling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name {
-    /// `None` is `/dev/null`.
+    /// The name; `None` is `/dev/null`.
     pub(super) text: Option<String>,
-    /// Whether there is such a file on this side.
+    /// True if the file exists on this side.
     pub(super) exists: bool,
 }
 
@@ -15,7 +15,7 @@ impl Name {
     }
 }
 
-/// The names of a `diff --git` line, without its first words: `None` where they cannot be told apart.
+/// Splits the names of a `diff --git` line, without its first words. Returns `None` if they cannot be told apart.
 pub(super) fn of_git_line(rest: &str) -> Option<(String, String)> {
     if rest.starts_with('"') {
         let (old, rest) = unquote(rest)?;
@@ -27,7 +27,7 @@ pub(super) fn of_git_line(rest: &str) -> Option<(String, String)> {
         let (new, _) = unquote(&rest[at + 1..])?;
         return Some((rest[..at].to_owned(), new));
     }
-    // Names may hold spaces. Where they differ in more than a letter before the slash, other lines name them.
+    // Names may hold spaces. Names that differ in more than their first directory are in other lines as well.
     let middle = rest.len() / 2;
     let (old, new) = (rest.get(..middle)?, rest.get(middle + 1..)?);
     let told_apart = rest.as_bytes().get(middle) == Some(&b' ') && rest.len() == 2 * middle + 1;
@@ -35,8 +35,9 @@ pub(super) fn of_git_line(rest: &str) -> Option<(String, String)> {
         .then(|| (old.to_owned(), new.to_owned()))
 }
 
-/// The name in a `---` or `+++` line, without those. A name ends at a tab; a time of 1970 behind it says that there is
-/// no file, as `diff -N` has it.
+/// Parses the rest of a `---` or `+++` line.
+///
+/// A name ends at a tab. A time stamp of 1970 after it means that the file does not exist, as `diff -N` writes it.
 pub(super) fn of_header(rest: &str) -> Option<Name> {
     let rest = rest.strip_suffix('\r').unwrap_or(rest);
     let (name, behind) = if rest.starts_with('"') {
@@ -51,7 +52,7 @@ pub(super) fn of_header(rest: &str) -> Option<Name> {
     (!name.is_empty()).then(|| Name { text: Some(name), exists: !is_epoch(behind.trim_start()) })
 }
 
-/// A name behind `rename from` and its like, which has no prefix.
+/// Parses the name after `rename from` and similar words, which has no prefix.
 pub(super) fn plain(rest: &str) -> Option<String> {
     let rest = rest.strip_suffix('\r').unwrap_or(rest);
     if rest.starts_with('"') {
@@ -60,19 +61,19 @@ pub(super) fn plain(rest: &str) -> Option<String> {
     (!rest.is_empty()).then(|| rest.to_owned())
 }
 
-/// The common rest of two names whose first directories differ: `a/x` and `b/x`, `i/x` and `w/x`, `old/x` and `new/x`.
+/// Returns the common rest of two names whose first directories differ: `a/x` and `b/x`, `i/x` and `w/x`, `old/x` and `new/x`.
 pub(super) fn behind_prefixes<'n>(old: &'n str, new: &str) -> Option<&'n str> {
     let (left, rest) = old.split_once('/')?;
     let (right, other) = new.split_once('/')?;
     (left != right && rest == other && !rest.is_empty()).then_some(rest)
 }
 
-/// `name` without `prefix` and the slash behind it, where it begins so.
+/// Returns `name` without `prefix` and the slash after it, if it begins with them.
 pub(super) fn without<'n>(name: &'n str, prefix: &str) -> &'n str {
     name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('/')).unwrap_or(name)
 }
 
-/// A name in git's quotes, and what follows it. `None` where it is malformed or not UTF-8.
+/// Parses a name in git's quotes, and returns it with the text after it. `None` if it is malformed or not UTF-8.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let bytes = text.as_bytes();
     let mut name = Vec::new();
@@ -108,7 +109,7 @@ fn unquote(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Whether a time stamp means the very beginning of Unix time, in whatever zone.
+/// Returns true if a time stamp is the beginning of Unix time, in any time zone.
 fn is_epoch(stamp: &str) -> bool {
     let mut words = stamp.split_whitespace();
     let (Some(day), Some(time)) = (words.next(), words.next()) else { return false };

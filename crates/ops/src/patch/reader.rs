@@ -1,8 +1,8 @@
-//! The lines of a patch's text, read once from the top, and what is wrong at one of them.
+//! A reader of the lines of a patch's text, which also reports errors at a line.
 
 use crate::Malformed;
 
-/// Lines that a patch may have: each costs some memory of its own.
+/// Most lines of a patch: each takes some memory.
 const MAX_LINES: usize = 200_000;
 
 /// A reader of lines.
@@ -14,7 +14,7 @@ pub(super) struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Of `text`, which came in `field`.
+    /// Reads `text`, which came in `field`.
     pub(super) fn new(field: &'static str, text: &'t str) -> Result<Self, Malformed> {
         let lines: Vec<&str> = text
             .split_inclusive('\n')
@@ -27,12 +27,12 @@ impl<'t> Reader<'t> {
         Ok(Self { field, lines, at: 0 })
     }
 
-    /// The next line, which stays the next.
+    /// Returns the next line without consuming it.
     pub(super) fn peek(&self) -> Option<&'t str> {
         self.lines.get(self.at).copied()
     }
 
-    /// The one after the next.
+    /// Returns the line after the next without consuming it.
     pub(super) fn peek_second(&self) -> Option<&'t str> {
         self.lines.get(self.at + 1).copied()
     }
@@ -43,27 +43,27 @@ impl<'t> Reader<'t> {
         Some(line)
     }
 
-    /// Number of the next line, from 1.
+    /// Returns the number of the next line, from 1.
     pub(super) const fn number(&self) -> usize {
         self.at + 1
     }
 
-    /// What is wrong at the next line.
+    /// Describes an error at the next line.
     pub(super) fn fault(&self, message: impl AsRef<str>) -> Malformed {
         self.fault_at(self.number(), message)
     }
 
-    /// What is wrong at line `number`.
+    /// Describes an error at line `number`.
     pub(super) fn fault_at(&self, number: usize, message: impl AsRef<str>) -> Malformed {
         Malformed::new(self.field, format!("line {number}: {}", message.as_ref()))
     }
 
-    /// What is wrong with the whole.
+    /// Describes an error of the whole text.
     pub(super) fn fault_of_all(&self, message: &str) -> Malformed {
         Malformed::new(self.field, message)
     }
 
-    /// The path that stands at line `number`.
+    /// Parses the path in line `number`.
     pub(super) fn path(&self, number: usize, text: &str) -> Result<jail::SandboxPath, Malformed> {
         jail::SandboxPath::parse(text).map_err(|refusal| {
             let mut malformed = Malformed::refused(self.field, refusal);

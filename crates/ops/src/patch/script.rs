@@ -1,83 +1,83 @@
-//! What a patch says, whatever form it had: files, and hunks of lines.
+//! The content of a patch in either format: files, and hunks of lines.
 
 use jail::SandboxPath;
 
 /// One file of a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilePatch {
-    /// The file; the old name of one that moves.
+    /// The file, or the old name of a file that moves.
     pub(crate) path: SandboxPath,
     pub(crate) action: Action,
 }
 
-/// What becomes of a file.
+/// Change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// There must be none yet.
+    /// The file must not exist yet.
     Create {
         /// The whole content.
         content: String,
     },
-    /// It must be there.
+    /// The file must exist.
     Delete {
-        /// All that must be in it. `None`: whatever is in it.
+        /// The content that the file must have; `None`: any content.
         content: Option<String>,
     },
-    /// It must be there.
+    /// The file must exist.
     Update {
-        /// Its new name, at which there must be nothing.
+        /// The new name, at which no file may exist.
         moved_to: Option<SandboxPath>,
-        /// In the order of the text; none where the file only moves.
+        /// Hunks in the order of the text; none if the file only moves.
         hunks: Vec<Hunk>,
     },
 }
 
-/// Lines to be found, and what they become.
+/// Lines to find, and the lines that replace them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hunk {
-    /// Line of the patch's text at which it begins, from 1.
+    /// Line of the patch's text at which the hunk begins, from 1.
     pub(crate) at: usize,
     pub(crate) place: HunkPosition,
     pub(crate) lines: Vec<Line>,
 }
 
-/// Where a hunk's lines are.
+/// Position of a hunk's lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HunkPosition {
-    /// At a line, as unified diffs say it. A last line without a newline is another line than one with it.
+    /// At a line number, as in unified diffs. A last line without a newline differs from one with it.
     Stated {
-        /// Line in the old file, from 1; 0 where nothing is before it.
+        /// Line in the old file, from 1; 0 if no line is before it.
         old: u64,
         /// Line in the new file, likewise.
         new: u64,
     },
-    /// Somewhere behind these lines, as the envelope says it. Whether the last line has a newline does not matter.
+    /// Somewhere after these lines, as in the envelope. The newline of the last line does not matter.
     Anchored {
-        /// Each is behind the one before. Compared without the white space around them.
+        /// Lines in their order in the file, compared without the white space around them.
         anchors: Vec<String>,
-        /// The lines are the file's last.
+        /// True if the lines are the file's last.
         at_end: bool,
     },
 }
 
-/// A line of a hunk.
+/// Line of a hunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) kind: Kind,
-    /// Without the newline. A `\r` before it stays.
+    /// Text without the newline. A `\r` before it stays.
     pub(crate) text: String,
-    /// Whether a newline follows.
+    /// True if a newline follows.
     pub(crate) newline: bool,
 }
 
-/// What a line is for.
+/// Role of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// In the file, before and after.
+    /// In the file before and after.
     Context,
-    /// Only before.
+    /// Only in the file before.
     Removed,
-    /// Only after.
+    /// Only in the file after.
     Added,
 }
 
@@ -92,12 +92,12 @@ impl Line {
 }
 
 impl Hunk {
-    /// The lines that must be in the file.
+    /// Returns the lines that must be in the file.
     pub(crate) fn old(&self) -> impl DoubleEndedIterator<Item = &Line> {
         self.lines.iter().filter(|line| line.is_old())
     }
 
-    /// The text of some lines, with their newlines.
+    /// Returns the text of some lines, with their newlines.
     pub(crate) fn text<'l>(lines: impl Iterator<Item = &'l Line>) -> String {
         let mut text = String::new();
         for line in lines {

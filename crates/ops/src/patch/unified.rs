@@ -1,8 +1,8 @@
 //! Unified diffs, as `git diff`, `git format-patch` and `diff -u` write them.
 //!
-//! Text around the files is passed over, as git does. What this tool does not do (modes, links, submodules, binary
-//! content, copies) is refused by its name rather than left out. The numbers of a hunk's header decide where it ends, so
-//! they have to be right: a line too many would otherwise be lost in silence.
+//! Text around the files is skipped, as git does. Changes that this tool does not support (modes, links, submodules, binary content,
+//! copies) are refused by name and not ignored. The numbers of a hunk's header decide where it ends, so they have to be right: an extra
+//! line would otherwise be lost silently.
 
 use super::name::{self, Name};
 use super::reader::Reader;
@@ -10,10 +10,10 @@ use super::script::{Action, FilePatch, Hunk, HunkPosition, Kind, Line};
 use crate::Malformed;
 
 pub(super) const FIELD: &str = "patch.unified_diff";
-/// Largest line number: more than any file that can be patched has.
+/// Largest line number: no file that can be patched has more lines.
 const MAX_NUMBER: u64 = 1 << 32;
 
-/// Takes a diff apart; at least one file.
+/// Parses a diff, which has at least one file.
 pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, Malformed> {
     let mut reader = Reader::new(FIELD, text)?;
     let mut files = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, Malformed> {
     Ok(files)
 }
 
-/// Text between files may be anything but what looks as though it was meant.
+/// Skips a line between files, but refuses one that looks like a part of the diff.
 fn pass_over(reader: &Reader<'_>, line: &str) -> Result<(), Malformed> {
     if line.starts_with("@@ -") {
         return Err(reader.fault("a hunk before any file: `--- a/FILE` and `+++ b/FILE` lines are missing"));
@@ -62,20 +62,20 @@ fn begins_names(reader: &Reader<'_>) -> bool {
         && reader.peek_second().is_some_and(|line| line.starts_with("+++ "))
 }
 
-/// What stands before a file's hunks.
+/// Lines before a file's hunks.
 #[derive(Debug, Default)]
 struct Header {
-    /// Line of its beginning.
+    /// Number of the first line.
     at: usize,
-    /// The names of the `diff --git` line.
+    /// Names of the `diff --git` line.
     git: Option<(String, String)>,
     created: bool,
     deleted: bool,
     renamed_from: Option<String>,
     renamed_to: Option<String>,
-    /// The `---` and `+++` lines.
+    /// Names of the `---` and `+++` lines.
     names: Option<(Name, Name)>,
-    /// Every line of the diff got a `\r` on its way: the headers have one, too.
+    /// True if a transport added `\r` to every line of the diff: the headers have one, too.
     crlf: bool,
 }
 
@@ -85,17 +85,17 @@ impl Header {
         Self { git, crlf: rest.ends_with('\r'), ..Self::default() }
     }
 
-    /// Prefixes of the old and the new name, as far as they can be known.
+    /// Returns the prefixes of the old and the new name, as far as they can be determined.
     fn prefixes(&self) -> (&str, &str) {
         match &self.git {
             Some((old, new)) if name::behind_prefixes(old, new).is_some() => (first_of(old), first_of(new)),
-            // Both alike: there are none.
+            // Equal names have no prefixes.
             Some((old, new)) if old == new => ("", ""),
             _ => ("a", "b"),
         }
     }
 
-    /// The old and the new name without prefixes; `None` is no file.
+    /// Returns the old and the new name without prefixes; `None` is no file.
     fn resolve(&self, reader: &Reader<'_>) -> Result<(Option<String>, Option<String>), Malformed> {
         if let (Some(from), Some(to)) = (&self.renamed_from, &self.renamed_to) {
             return Ok((Some(from.clone()), Some(to.clone())));
@@ -111,7 +111,7 @@ impl Header {
         let exist = [old.exists, new.exists];
         let [old, new] = self.without_prefixes(old.text, new.text);
         let (old, new) = (old.filter(|_| exist[0]), new.filter(|_| exist[1]));
-        // Git writes the name twice where a file comes or goes without a line.
+        // Git writes the name twice if an empty file is created or deleted.
         Ok((old.filter(|_| !self.created), new.filter(|_| !self.deleted)))
     }
 
@@ -135,7 +135,7 @@ fn first_of(name: &str) -> &str {
     name.split_once('/').map_or("", |(first, _)| first)
 }
 
-/// A file behind its `diff --git` line.
+/// Parses a file after its `diff --git` line.
 fn git_file(reader: &mut Reader<'_>, mut header: Header) -> Result<FilePatch, Malformed> {
     while let Some(line) = reader.peek() {
         if begins_names(reader) {
@@ -150,7 +150,7 @@ fn git_file(reader: &mut Reader<'_>, mut header: Header) -> Result<FilePatch, Ma
     finish(reader, &header, Vec::new())
 }
 
-/// One of the lines between `diff --git` and the hunks. Whether it was one.
+/// Reads a line between `diff --git` and the hunks. Returns false if the line is none of these.
 fn extended(reader: &Reader<'_>, header: &mut Header, line: &str) -> Result<bool, Malformed> {
     let word = |prefix: &str| line.strip_prefix(prefix);
     let named = |rest: &str| name::plain(rest).ok_or_else(|| reader.fault("a malformed file name"));
@@ -196,7 +196,7 @@ fn regular(reader: &Reader<'_>, mode: &str) -> Result<(), Malformed> {
     }
 }
 
-/// A file at its `---` line.
+/// Parses a file at its `---` line.
 fn named_file(reader: &mut Reader<'_>, mut header: Header) -> Result<FilePatch, Malformed> {
     let mut name = |prefix: &str| {
         let malformed = reader.fault("a malformed file name");
@@ -212,7 +212,7 @@ fn named_file(reader: &mut Reader<'_>, mut header: Header) -> Result<FilePatch, 
     finish(reader, &header, hunks)
 }
 
-/// What the header and the hunks come to.
+/// Builds the file's change from its header and hunks.
 fn finish(reader: &Reader<'_>, header: &Header, hunks: Vec<Hunk>) -> Result<FilePatch, Malformed> {
     let fault = |message: &str| reader.fault_at(header.at, message);
     let path = |name: &str| reader.path(header.at, name);
@@ -247,7 +247,7 @@ fn finish(reader: &Reader<'_>, header: &Header, hunks: Vec<Hunk>) -> Result<File
     }
 }
 
-/// The content that is only added or only removed; empty without a hunk.
+/// Returns the content that is only added or only removed; empty without a hunk.
 fn one_sided(hunks: &[Hunk], kind: Kind) -> Option<String> {
     match hunks {
         [] => Some(String::new()),
@@ -256,7 +256,7 @@ fn one_sided(hunks: &[Hunk], kind: Kind) -> Option<String> {
     }
 }
 
-/// A hunk at its `@@` line.
+/// Parses a hunk at its `@@` line.
 fn hunk(reader: &mut Reader<'_>, crlf: bool) -> Result<Hunk, Malformed> {
     let at = reader.number();
     let [old, old_count, new, new_count] = reader
@@ -280,7 +280,7 @@ fn hunk(reader: &mut Reader<'_>, crlf: bool) -> Result<Hunk, Malformed> {
             Some(b' ') => (Kind::Context, &line[1..]),
             Some(b'-') => (Kind::Removed, &line[1..]),
             Some(b'+') => (Kind::Added, &line[1..]),
-            // Some tools cut the blank off an empty line.
+            // Some tools remove the space of an empty line.
             None => (Kind::Context, ""),
             Some(_) => return Err(miscounted(reader, at, "another line comes before its end")),
         };
@@ -316,7 +316,7 @@ fn is_remark(line: &str) -> bool {
     line.starts_with("\\ ")
 }
 
-/// The signature of a mail begins with two dashes.
+/// Returns true if the line looks like a part of a hunk. The signature of a mail also begins with two dashes.
 fn belongs_to_a_hunk(line: &str) -> bool {
     let end = line.trim_end();
     line.starts_with([' ', '+', '-']) && !matches!(end, "" | "--" | "---")
@@ -337,7 +337,7 @@ fn newlines_are_sound(hunk: &Hunk) -> bool {
     sound(Line::is_old) && sound(Line::is_new)
 }
 
-/// Line and count of both sides.
+/// Parses line and count of both sides.
 fn numbers(line: &str) -> Option<[u64; 4]> {
     let (ranges, _heading) = line.strip_prefix("@@ -")?.split_once(" @@")?;
     let (old, new) = ranges.split_once(" +")?;

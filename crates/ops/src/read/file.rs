@@ -1,4 +1,4 @@
-//! `read`: one regular file, or a part of it, with what is needed to ask for the rest.
+//! `read`: one regular file, or a part of it, with the facts that a caller needs to ask for the rest.
 
 use std::io::{IoSliceMut, Read as _};
 
@@ -13,11 +13,12 @@ use crate::{
     encode_base64,
 };
 
-/// Bytes of a file that is read at once: to hash more takes longer than to ask a thread for it.
+/// Largest file that is read on the caller's thread: hashing more takes longer than handing it to another thread.
 const AT_ONCE: u64 = 16 * 1024;
 
-/// Reads a small file that is in the kernel's memory, way and content, and waits for nothing: for a thread that serves
-/// others as well. `None` says only that [`read`] has to do it.
+/// Reads a small file without blocking, if its path and its content are in the kernel's memory.
+///
+/// It is for threads that serve other calls, too. `None` only means that [`read`] has to be used.
 pub fn read_at_once(jail: &Jail, read: &Read, bounds: &Bounds) -> Option<Outcome> {
     let opened = jail.readable(&read.path).ok()?.open_known_file()?;
     let size = usize::try_from(opened.meta.size).ok().filter(|_| opened.meta.size <= AT_ONCE)?;
@@ -32,7 +33,7 @@ pub fn read_at_once(jail: &Jail, read: &Read, bounds: &Bounds) -> Option<Outcome
     Some(Ok(OpResult::Read(render(read, scan))))
 }
 
-/// Reads a file as it was when it was opened: what is appended meanwhile is left out.
+/// Reads a file as it was when it was opened. Bytes that are appended meanwhile are left out.
 pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outcome {
     let opened = jail.readable(&read.path)?.open_file().map_err(|error| refused(&read.path, error))?;
     let size = opened.meta.size;
@@ -80,7 +81,7 @@ pub(super) fn refused(path: &SandboxPath, error: AccessError) -> ToolFailure {
     }
 }
 
-/// Bytes of the file that fit into the answer.
+/// Returns the number of the file's bytes that fit into the answer.
 fn cap(encoding: Encoding, bounds: &Bounds) -> usize {
     let most = usize::try_from(bounds.max_read_bytes).unwrap_or(usize::MAX);
     match encoding {
@@ -134,7 +135,7 @@ fn render(read: &Read, scan: Scan) -> ReadResult {
     result
 }
 
-/// Lines in `bytes`; a last one without newline counts.
+/// Counts the lines in `bytes`; a last line without newline counts.
 fn count_lines(bytes: &[u8]) -> u64 {
     let newlines = memchr::memchr_iter(b'\n', bytes).count() as u64;
     newlines + u64::from(bytes.last().is_some_and(|&last| last != b'\n'))
@@ -148,7 +149,7 @@ fn hint(read: &Read, result: &ReadResult, end: u64) -> String {
     if result.truncated {
         let shown = format!("{size_bytes} bytes in {total_lines} lines");
         return match read.part {
-            // The last line may have been cut, so it is read again, unless it is all that fits.
+            // The last line may be cut. It is read again with the next part, unless it is the only one.
             ReadPart::Whole | ReadPart::Lines { .. }
                 if end_line > start_line && read.encoding == Encoding::Utf8 =>
             {

@@ -8,7 +8,7 @@ use super::walk::{Rules, Walk};
 use crate::left_out::{ASK_FOR_MORE, noted};
 use crate::{Bounds, Cancel, Glob, GlobResult, LeftOut, OpResult, Outcome};
 
-/// Finds files by name, sorted by path. How patterns match is said in `pattern`.
+/// Finds files by name, sorted by path. The module `pattern` describes how patterns match.
 pub fn glob(jail: &Jail, glob: &Glob, bounds: &Bounds, cancel: &Cancel) -> Outcome {
     let pattern = Pattern::compile(&glob.pattern, &glob.path)?;
     let (start, dir) = match begin(jail, &glob.path, Some(&pattern))? {

@@ -1,4 +1,4 @@
-//! `list`: what is in a directory, in the memory that the answer needs, however many entries there are.
+//! `list`: the entries of a directory. Memory is bounded by the answer, not by the number of entries.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::{
     Bounds, Cancel, Entry, EntryType, Hint, LeftOut, List, ListResult, OpResult, Outcome, Reason, ToolFailure,
 };
 
-/// Entries after which the rest is not even counted.
+/// Entries after which the rest is no longer counted.
 const MAX_SEEN: u64 = 1_000_000;
 
-/// Lists a directory: the first entries by path, and how many there are.
+/// Lists a directory: the first entries by path, and the number of all.
 pub fn list(jail: &Jail, list: &List, bounds: &Bounds, cancel: &Cancel) -> Outcome {
     let place = jail.readable(&list.path)?;
     let (resolved, dir) = place.open_dir_resolved().map_err(|error| {
@@ -61,14 +61,14 @@ struct Lister<'a> {
     jail: &'a Jail,
     list: &'a List,
     cancel: &'a Cancel,
-    /// Where the walk began, without links.
+    /// Path at which the walk began, without links.
     resolved: &'a SandboxPath,
-    /// The smallest paths so far. The name's bytes tell two apart that look the same.
+    /// Smallest paths so far. The name's bytes distinguish names that look the same.
     kept: BTreeMap<(String, Vec<u8>), Entry>,
-    /// Bytes of paths that fit into the answer, and that are kept.
+    /// Bytes of paths that fit into the answer, and bytes that are kept.
     room: usize,
     kept_bytes: usize,
-    /// Something was not kept or not kept any longer: what is behind the last one that is does not fit either.
+    /// True if an entry was dropped. Entries that sort after the last one kept do not fit either.
     full: bool,
     seen: u64,
     left_out: LeftOut,
@@ -127,15 +127,16 @@ impl Lister<'_> {
                 Err(Stop::Failed(_)) => self.left_out.unreadable += 1,
                 done => return done,
             },
-            // Gone, or something else by now.
+            // The entry has vanished or was replaced.
             Err(error) if matches!(error.kind, OpenErrorKind::NotFound | OpenErrorKind::NotADirectory) => {}
             Err(_) => self.left_out.unreadable += 1,
         }
         Ok(())
     }
 
-    /// Counts the entry and keeps it while it is among the first; `false` when it has vanished. Fails where nothing but
-    /// names may be read (a directory of mode `r--`): an answer without its entries would look like an empty one.
+    /// Counts the entry and keeps it while it is among the first. Returns `false` if it has vanished.
+    ///
+    /// Fails in a directory of mode `r--`, where only names can be read: an answer without its entries would look like an empty directory.
     fn keep(&mut self, dir: &Dir, entry: &jail::Entry, shown: &str) -> Result<bool, Stop> {
         let key = (shown.to_owned(), entry.name.as_bytes().to_vec());
         if self.full && self.kept.last_key_value().is_none_or(|(last, _)| *last < key) {
@@ -184,7 +185,7 @@ impl Lister<'_> {
     }
 }
 
-/// Bytes that an entry takes of the answer.
+/// Returns the bytes that an entry takes in the answer.
 fn room_of(path: &str) -> usize {
     path.len() + 1
 }

@@ -1,14 +1,16 @@
-//! Where a walker is: the path for the rules, also where no path can say it exactly.
+//! The path of a walk for the path rules, even where no path can express it exactly.
 
 use jail::{EntryName, Mount, RelPath, SandboxPath};
 
-/// `name` in `dir`. A name that is not UTF-8 is taken as it is shown, which is exact enough for the rules about names
-/// and for what lies below. `None` where there is no such path at all (too long): nothing below is visited then.
+/// Returns the path of `name` in `dir`.
+///
+/// A name that is not UTF-8 is used as it is displayed, which is exact enough for rules about names and for the paths below. `None` means
+/// that the path is too long; nothing below it is visited.
 pub(super) fn below(dir: &RelPath, name: &EntryName) -> Option<RelPath> {
     dir.join(name).or_else(|| dir.join(&EntryName::new(name.shown().as_bytes())?))
 }
 
-/// The path in the mount of another one.
+/// Returns the path `rel` in the mount of another path.
 pub(super) fn beside(other: &SandboxPath, rel: Option<&RelPath>) -> Option<SandboxPath> {
     rel.map(|rel| in_mount(other.mount(), rel))
 }

@@ -1,5 +1,5 @@
-//! The container lane's file operations. They only look, they end by the deadline, and what they hold in memory does
-//! not grow with what they look at.
+//! The container lane's file operations. They change no file, end by the deadline, and hold an amount of memory that does not grow with
+//! the tree.
 
 mod file;
 mod gitignore;

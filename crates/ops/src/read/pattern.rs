@@ -1,11 +1,11 @@
-//! Glob patterns over paths, by the convention of `.gitignore` and ripgrep's `-g`.
+//! Glob patterns over paths, with the semantics of `.gitignore` and ripgrep's `-g`.
 //!
-//! `*` and `?` stay within a component and `**` does not. `?` is one byte, as in ripgrep. A pattern without a slash is for the last component at any
-//! depth; with one it is for the path from the directory that is searched. A slash at the end means everything below. A
-//! pattern that begins as an answer's paths do (`@project/…`, `/workspace/…`) is for the path from that mount's root.
+//! `*` and `?` stay within a component and `**` does not. `?` is one byte, as in ripgrep. A pattern without a slash matches the last
+//! component at any depth; with a slash it matches the path from the searched directory. A slash at the end means everything below. A
+//! pattern that begins like an answer's paths (`@project/…`, `/workspace/…`) matches the path from that mount's root.
 //!
-//! The directories that a pattern names in full are not looked for: the walk begins in the last of them. So they may be
-//! hidden, ignored or links.
+//! Directories that a pattern names in full are opened, not searched for: the walk begins in the last of them. So they may be hidden,
+//! ignored or links.
 
 use globset::{ErrorKind, GlobBuilder, GlobSet, GlobSetBuilder};
 use jail::{EntryName, Mount, RelPath, SandboxPath, excerpt};
@@ -13,12 +13,12 @@ use jail::{EntryName, Mount, RelPath, SandboxPath, excerpt};
 use super::spelling::{components, doubts, is_plain, misunderstood, whole_components};
 use crate::{Reason, ToolFailure};
 
-/// A compiled pattern.
+/// Compiled pattern.
 #[derive(Debug)]
 pub(super) struct Pattern {
     matcher: GlobSet,
     start: SandboxPath,
-    /// Path from where the matcher begins to `start`: empty, or with a slash at the end.
+    /// Path from the matcher's directory to `start`: empty, or with a slash at the end.
     lead: String,
     name: Option<EntryName>,
     names_hidden: bool,
@@ -73,17 +73,17 @@ impl Pattern {
         Ok(Self { matcher, start, lead, name, names_hidden, doubts: doubts(text) })
     }
 
-    /// Returns the directory that all of its files are in: the one that is searched, or one below it.
+    /// Returns the directory that contains all matching files: the searched one, or one below it.
     pub(super) const fn start(&self) -> &SandboxPath {
         &self.start
     }
 
-    /// Returns the name of the one file in [`Self::start`] that it is for, if it names one in full.
+    /// Returns the file name in [`Self::start`], if the pattern names one file in full.
     pub(super) const fn name(&self) -> Option<&EntryName> {
         self.name.as_ref()
     }
 
-    /// Returns whether the path, relative to [`Self::start`], matches.
+    /// Returns true if the path, relative to [`Self::start`], matches.
     pub(super) fn matches(&self, path: &str) -> bool {
         if self.lead.is_empty() {
             self.matcher.is_match(path)
@@ -92,12 +92,12 @@ impl Pattern {
         }
     }
 
-    /// Whether it asks for names that begin with a dot, so that they are not to be left out.
+    /// Returns true if the pattern names dot files, so that the walk has to visit them.
     pub(super) const fn names_hidden(&self) -> bool {
         self.names_hidden
     }
 
-    /// Returns why it might match nothing although files are there: its characters may mean something else elsewhere.
+    /// Returns why it might match no file although files exist: its characters may have a different meaning in other tools.
     pub(super) fn doubts(&self) -> &[&'static str] {
         &self.doubts
     }
@@ -122,7 +122,7 @@ fn matcher(text: &str) -> Result<GlobSet, ToolFailure> {
         .empty_alternates(true)
         .build()
         .map_err(|error| refused(&error.kind().to_string()))?;
-    // A set of one: a single matcher panics where a set answers that a pattern is too deep or too large.
+    // A set of one, because a single matcher panics on patterns that are too deep or too large. A set returns an error.
     GlobSetBuilder::new().add(glob).build().map_err(|error| match error.kind() {
         ErrorKind::Regex(_) => refused("it is too large, or its braces are nested too deeply"),
         kind => refused(&kind.to_string()),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jail::{Jail, Mount, Protection, Root, SandboxPath};
 
 pub(super) struct Scene {
-    // Held for its removal.
+    // Removed on drop
     _top: tempfile::TempDir,
     pub(super) inside: PathBuf,
     pub(super) outside: PathBuf,

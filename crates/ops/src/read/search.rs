@@ -5,18 +5,19 @@ use jail::{AccessError, Dir, FileKind, Jail, OpenError, OpenErrorKind, SandboxPa
 use super::pattern::Pattern;
 use crate::ToolFailure;
 
-/// Place at which a search starts.
+/// Start of a search.
 pub(super) enum Begin {
-    /// A directory, whose path without links comes first.
+    /// A directory, after its path without links.
     Walk(SandboxPath, Dir),
     /// The one file that the pattern names.
     File(SandboxPath),
-    /// Nowhere: the directory that the pattern names does not exist. Has the message for the caller.
+    /// The directory that the pattern names does not exist. Holds the message for the caller.
     Nowhere(String),
 }
 
-/// Opens the directory `within`, or the place in it that the pattern names. What is named in full is looked at although it may
-/// be hidden, ignored or reached through a link.
+/// Opens the directory `within`, or the directory or file below it that the pattern names.
+///
+/// A file or directory that is named in full may be hidden, ignored or reached through a link.
 pub(super) fn begin(
     jail: &Jail,
     within: &SandboxPath,
@@ -27,7 +28,7 @@ pub(super) fn begin(
         let (start, dir) = jail.readable(within)?.open_dir_resolved()?;
         return Ok(Begin::Walk(start, dir));
     };
-    // It fails for what it is called with, if that is not there.
+    // Reports a missing `within` as the error.
     jail.readable(within)?.open_dir_resolved()?;
     let start = pattern.start();
     let is_absent = |error: &AccessError| {

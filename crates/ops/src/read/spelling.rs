@@ -1,4 +1,4 @@
-//! The spelling of glob patterns: their components, and forms that have a meaning only in other tools.
+//! The syntax of glob patterns: their components, and forms that have a meaning only in other tools.
 
 use std::borrow::Cow;
 
@@ -25,12 +25,12 @@ pub(super) fn components(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Returns whether a component has no wildcard, so that it matches one name only.
+/// Returns true if a component has no wildcard, so that it matches one name only.
 pub(super) fn is_plain(component: &str) -> bool {
     !component.contains(['*', '?', '[', ']', '{', '}', '\\'])
 }
 
-/// Keeps negated classes from matching a slash, as the library has it.
+/// Keeps negated classes from matching a slash, which the library would allow.
 pub(super) fn whole_components(text: &str) -> Cow<'_, str> {
     if !text.contains("[!") && !text.contains("[^") {
         return text.into();
@@ -47,7 +47,7 @@ pub(super) fn whole_components(text: &str) -> Cow<'_, str> {
         if escaped {
             continue;
         }
-        // As the first one it is a member.
+        // A `]` or `-` in the first position is a member.
         if negated && rest.starts_with([']', '-']) {
             kept.push_str(&rest[..1]);
             rest = &rest[1..];
@@ -64,7 +64,7 @@ pub(super) fn whole_components(text: &str) -> Cow<'_, str> {
     kept.into()
 }
 
-/// Returns why a pattern is refused that could match nothing as it is written.
+/// Returns why a pattern is refused that could not match anything as it is written.
 pub(super) fn misunderstood(text: &str) -> Option<&'static str> {
     let bytes = text.as_bytes();
     let drive = matches!(bytes, [drive, b':', b'/' | b'\\', ..] if drive.is_ascii_alphabetic());
@@ -113,7 +113,7 @@ fn escaped(text: &str) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Returns what is in each pair of braces that has no other within.
+/// Returns the content of each pair of braces that contains no other pair.
 fn in_braces(text: &str) -> impl Iterator<Item = &str> {
     text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
 }
@@ -124,7 +124,7 @@ fn is_range((from, to): (&str, &str)) -> bool {
     numbers || ends.iter().all(|end| matches!(end.as_bytes(), [letter] if letter.is_ascii_alphabetic()))
 }
 
-/// Returns what to check in a pattern that matched nothing.
+/// Returns advice for a pattern that matched no file.
 pub(super) fn doubts(text: &str) -> Vec<&'static str> {
     let mut doubts = Vec::new();
     let outside: String = text

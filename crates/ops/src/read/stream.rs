@@ -1,4 +1,4 @@
-//! One pass over a file: hash, lines and the asked part, in constant memory whatever the file's size.
+//! One pass over a file: hash, lines and the requested part, in constant memory for any file size.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -11,20 +11,21 @@ use crate::digest::Digest;
 
 const BLOCK: usize = 128 * 1024;
 
-/// What one pass found.
+/// Result of one pass.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Scan {
     pub(super) size: u64,
     pub(super) lines: u64,
     pub(super) sha256: String,
-    /// Beginning of the asked part, at most the cap.
+    /// Beginning of the requested part, at most the cap.
     pub(super) kept: Vec<u8>,
-    /// Bytes of the file that the asked part has, kept or not. Its start is where the part would have begun when it
-    /// lies beyond the end.
+    /// Bytes of the file that belong to the requested part, kept or not.
+    ///
+    /// If the part begins beyond the end of the file, the range is empty and its start is where the part would begin.
     pub(super) part: Range<u64>,
 }
 
-/// Why there is no scan.
+/// Reason for which there is no scan.
 #[derive(Debug)]
 pub(super) enum ScanError {
     Stopped { stopped: Stopped, read: u64 },
@@ -63,11 +64,11 @@ pub(super) fn scan(
     Ok(Scan { size, lines, sha256: digest.hex(), kept: selection.kept, part })
 }
 
-/// The asked part, as far as it is known.
+/// The requested part, as far as it is known.
 struct Selection {
     kept: Vec<u8>,
     cap: usize,
-    /// Known from the beginning for bytes, found on the way for lines.
+    /// First byte: known at the start for bytes, found during the pass for lines.
     start: Option<u64>,
     end: Option<u64>,
     /// 0-based lines after whose newline the part starts and ends.
@@ -95,7 +96,7 @@ impl Selection {
         }
     }
 
-    /// Takes what belongs to the part, and returns how many newlines there are in `bytes`.
+    /// Keeps the bytes that belong to the part, and returns the number of newlines in `bytes`.
     fn take(&mut self, bytes: &[u8], at: u64, before: u64) -> u64 {
         let mut newlines = 0;
         for position in memchr_iter(b'\n', bytes) {

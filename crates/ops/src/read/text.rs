@@ -1,23 +1,25 @@
-//! Whether a part of a file is text, when the part may begin or end within a character.
+//! Text or binary: classifies a part of a file that may begin or end within a character.
 
-/// Bytes of a part, seen as text.
+/// Bytes of a part, classified as text or binary.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Text {
     /// UTF-8 without NUL.
     Valid {
         content: String,
-        /// Bytes at the end that belong to a character that was cut.
+        /// Bytes at the end that belong to a cut character.
         dropped_after: usize,
     },
     /// Anything else.
     Binary,
 }
 
-/// Bytes a character has after its first.
+/// Most bytes of a character after its first.
 const MAX_CONTINUATION: usize = 3;
 
-/// `cut_before` and `cut_after`: the file goes on there, so that an incomplete character may be whole in the file. It
-/// is left out then.
+/// Classifies the bytes of a part.
+///
+/// `cut_before` and `cut_after` mean that the file continues there, so an incomplete character may be complete in the file. It is then
+/// left out.
 pub(super) fn text(mut bytes: Vec<u8>, cut_before: bool, cut_after: bool) -> Text {
     if bytes.contains(&0) {
         return Text::Binary;

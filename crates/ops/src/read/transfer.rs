@@ -1,6 +1,6 @@
-//! `read` for a download: a file or a tree goes out piece by piece, in constant memory.
+//! `read` for a download: sends a file or a tree piece by piece, in constant memory.
 //!
-//! What goes out begins with a header: the size of the file in 8 bytes and its permission bits in 4, both big-endian.
+//! The output begins with a header: the size of the file in 8 bytes and its permission bits in 4, both big-endian.
 
 use std::io::{self, ErrorKind, Read as _, Write};
 
@@ -11,10 +11,10 @@ use crate::archive::pack;
 use crate::digest::Digest;
 use crate::{Bounds, Cancel, OpResult, Outcome, Read, ReadPart, ReadResult, Reason, ToolFailure, Transfer};
 
-/// Bytes that are read at once, and go out at once.
+/// Bytes that are read and sent at once.
 pub const PIECE: usize = 64 * 1024;
 
-/// Sends what a download is of. `output` fails when nobody wants it any more.
+/// Sends the file or tree of a download. `output` fails when its reader has gone.
 pub fn send(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel, output: &mut dyn Write) -> Outcome {
     match read.transfer {
         Some(Transfer::Archive) => send_archive(jail, read, bounds, cancel, output),
@@ -29,7 +29,7 @@ fn header(size: u64, mode: u32) -> [u8; 12] {
     header
 }
 
-/// The file as it was when it was opened: what is appended meanwhile is left out.
+/// Sends the file as it was when it was opened. Bytes that are appended meanwhile are left out.
 fn send_file(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel, output: &mut dyn Write) -> Outcome {
     let opened = jail.readable(&read.path)?.open_file().map_err(|error| match &error {
         AccessError::Open(OpenError { kind: OpenErrorKind::IsADirectory, .. }) => {
@@ -54,7 +54,7 @@ fn send_file(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel, output:
     let mut block = vec![0; PIECE];
     while at < meta.size {
         cancel.check().map_err(|stopped| stopped.failure(format!("{path}: {sent} bytes were sent")))?;
-        // Up to the first byte that is sent it is only hashed.
+        // Bytes before the requested offset are only hashed.
         let end = if at < from { from } else { meta.size };
         let most = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
         let read = match file.read(&mut block[..most]) {
@@ -97,7 +97,7 @@ fn send_archive(
     output.write_all(&header(0, mode)).map_err(|error| not_taken(&error))?;
     let mut archive = Archive { digest: Digest::default(), bytes: 0, cancel, output };
     let packed = pack(jail, &read.path, Access::Read, bounds.max_transfer_bytes, &mut archive);
-    // Its time or its reader is gone: that is why nothing could be written.
+    // If the time is over or the reader has gone, that is the cause of the failed write.
     cancel.check().map_err(|stopped| {
         stopped.failure(format!("{}: {} bytes were sent", read.path.excerpt(), archive.bytes))
     })?;
@@ -118,7 +118,7 @@ fn not_taken(error: &io::Error) -> ToolFailure {
     ToolFailure::new(Reason::Cancelled, format!("the download was given up: {error}"))
 }
 
-/// An archive on its way out.
+/// Archive that is being sent.
 struct Archive<'a> {
     digest: Digest,
     bytes: u64,

@@ -1,42 +1,42 @@
-//! What an edit makes of a text: pure, so that it can be tested against the standard library.
+//! Applies an edit to a text: pure, so that it can be tested against the standard library.
 //!
-//! Only the bytes of the change differ afterwards: a byte order mark, line endings and the last newline or its
-//! absence stay. A model writes `\n` whatever the file has, so in a file whose lines all end in `\r\n` a `\n` in the
-//! edit stands for that, unless the edit has a `\r` itself. Where line endings are mixed the exact text comes first.
+//! Only the bytes of the change differ afterwards. A byte order mark, line endings, and the presence or absence of the last newline stay.
+//! A model writes `\n` for any file. So in a file whose lines all end in `\r\n`, a `\n` in the edit means `\r\n`, unless the edit has a
+//! `\r` itself. If line endings are mixed, the exact text is tried first.
 
 use super::nearest::{Nearest, nearest};
 use super::newline::{Newlines, line_numbers};
 
-/// Line numbers that a failure names.
+/// Most line numbers that a failure names.
 const MAX_LINES: usize = 100;
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// The text afterwards.
+/// Text after the change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Changed {
     pub(super) text: String,
-    /// Places that differ.
+    /// Number of places that were changed.
     pub(super) replacements: u32,
 }
 
-/// Why the change does not fit the text.
+/// Reason for which the change does not fit the text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// The text to replace is not there.
+    /// The text to replace does not occur.
     Absent(Nearest),
-    /// It is there more than once.
+    /// The text to replace occurs more than once.
     Ambiguous {
         count: usize,
-        /// 1-based, of the first matches.
+        /// 1-based lines of the first matches.
         lines: Vec<u64>,
     },
-    /// There is no such line to insert after.
+    /// The line to insert after does not exist.
     NoSuchLine { lines: u64 },
     /// The result would be longer than `most`.
     TooLong { size: u64 },
 }
 
-/// Replaces `old` where it is exactly once, or everywhere.
+/// Replaces `old` if it occurs exactly once, or replaces every occurrence.
 pub(super) fn replace(
     text: &str,
     old: &str,
@@ -67,7 +67,7 @@ pub(super) fn replace(
     Ok(Changed { text: text.replace(&from, &to), replacements: u32::try_from(count).unwrap_or(u32::MAX) })
 }
 
-/// Two matches that overlap are as ambiguous as two that do not, although replacing would see only one.
+/// Refuses several matches. Two that overlap are ambiguous as well, although replacing would see only one.
 fn unique(text: &str, from: &str, count: usize) -> Result<(), Misfit> {
     let mut starts: Vec<usize> = text.match_indices(from).map(|(start, _)| start).take(MAX_LINES).collect();
     let mut count = count;
@@ -81,7 +81,7 @@ fn unique(text: &str, from: &str, count: usize) -> Result<(), Misfit> {
     if count == 1 { Ok(()) } else { Err(Misfit::Ambiguous { count, lines: line_numbers(text, &starts) }) }
 }
 
-/// Puts `added` after line `after`, as lines of its own.
+/// Inserts `added` after line `after`, as separate lines.
 pub(super) fn insert(text: &str, after: u64, added: &str, most: u64) -> Result<Changed, Misfit> {
     let newlines = Newlines::of(text);
     let mut added = newlines.fit(added);
@@ -102,7 +102,7 @@ pub(super) fn insert(text: &str, after: u64, added: &str, most: u64) -> Result<C
     Ok(Changed { text: [before, &added, behind].concat(), replacements: 1 })
 }
 
-/// Where line `line` ends, with its newline; a byte order mark stays in front of everything.
+/// Returns the offset after line `line` and its newline. A byte order mark stays before everything.
 fn end_of_line(text: &str, line: u64) -> Option<usize> {
     let Some(index) = line.checked_sub(1) else {
         return Some(if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 });

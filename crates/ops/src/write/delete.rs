@@ -4,12 +4,11 @@
 //! look ─► if_match? ─► copy into the trash, on disk ─► still the same? ─► unlink ─► fsync of its directory
 //! ```
 //!
-//! At every moment the content has its name or its entry in the trash. What fails on the way leaves the file, and no
-//! entry; only a process that is killed between the copy and the end leaves both, or a copy that is no entry yet, which
-//! goes with the next recovery.
+//! At every moment the content has its name or its entry in the trash. A failure on the way leaves the file and no entry. Only a process
+//! that is killed between the copy and the end leaves both, or a copy that is not yet an entry. The next recovery removes such a copy.
 //!
-//! A trash without room keeps nothing, and a run that cannot delete cannot make room either. Then a file goes for good, if a
-//! reviewer was shown that it would and said yes: the consent is bound to it.
+//! A full trash takes no copy, and a run that cannot delete cannot make room either. Then `delete` removes a file permanently, if a
+//! reviewer was shown that and agreed. The consent is bound to it.
 
 use jail::{Change, Jail, Metadata, Parents, Removable, Removal, RemoveError, SandboxPath, Then, Writable};
 
@@ -21,15 +20,15 @@ use crate::{
     Reason, ToolFailure, before_effect,
 };
 
-/// What is about to go, after the look at it.
+/// File or directory that is about to be removed, after it was examined.
 struct Going {
     size_bytes: u64,
     sha256: String,
-    /// Its copy; `None`: the trash has no room for one.
+    /// Copy in the trash; `None` if the trash has no room for one.
     kept: Option<Kept>,
 }
 
-/// Removes it. Where it has changed since the look, it is looked at again.
+/// Removes the file or directory. If it has changed since it was examined, it is examined again.
 pub fn delete(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Outcome {
     when(|_| attempt(jail, delete, bounds), None)
 }
@@ -59,7 +58,7 @@ fn attempt(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Result<OpResult, Un
             };
             Ok(OpResult::Delete(result))
         }
-        // It is gone all the same.
+        // It is removed all the same.
         Ok(Some(not_durable)) => Err(not_durable.with("trash_entry", trash_entry).into()),
         Err(undone) => {
             if let Some(kept) = going.kept {
@@ -70,7 +69,7 @@ fn attempt(jail: &Jail, delete: &Delete, bounds: &Bounds) -> Result<OpResult, Un
     }
 }
 
-/// Takes its name away. What then still fails is only that a loss of power may bring it back.
+/// Unlinks the name. A failure after that only means that a power loss may bring the name back.
 fn remove(
     jail: &Jail,
     removal: Removal,
@@ -80,7 +79,7 @@ fn remove(
     if let Some(change) = change {
         match jail.commit(vec![change]).map_err(ToolFailure::from) {
             Ok(()) => return Ok(None),
-            // The disk has no room for the change's notes either, and nothing was begun: what makes room must not need any.
+            // The disk has no room for the journal of the change either, and the change has not begun. Making room must not need any.
             Err(failure) if for_good && failure.reason == Reason::WriteLimit => {}
             Err(failure) => return Err(failure.into()),
         }
@@ -93,8 +92,10 @@ fn remove(
     }
 }
 
-/// Puts it into the trash. Where that has no room it may go without, if somebody has `consented` to something: to what, is
-/// looked at afterwards.
+/// Copies the content into the trash.
+///
+/// If the trash has no room, the file may be removed without a copy, provided there is a consent (`consented`). A later
+/// check finds out if the consent covers this.
 fn prepare(jail: &Jail, path: &SandboxPath, what: &Removable, consented: bool) -> Result<Going, ToolFailure> {
     let kept = match what {
         Removable::File(file) => trash::keep(jail, path, file),
@@ -114,7 +115,7 @@ fn prepare(jail: &Jail, path: &SandboxPath, what: &Removable, consented: bool) -
     }
 }
 
-/// Size and hash of what the trash cannot take.
+/// Returns size and hash of a file that the trash cannot take.
 fn without_trash(path: &SandboxPath, what: &Removable) -> Result<(u64, String), ToolFailure> {
     match what {
         Removable::File(file) => trash::look(path, file),
@@ -122,8 +123,9 @@ fn without_trash(path: &SandboxPath, what: &Removable) -> Result<(u64, String), 
     }
 }
 
-/// Holds what is to go against what was asked for and consented to. What a consent says of a file holds in the moment in which
-/// it loses its name, too: that takes a change which can be taken back.
+/// Compares the file with the request and the consent.
+///
+/// A consent has to hold at the moment at which the file loses its name, too. That needs a change that can be undone.
 fn held<'j>(
     delete: &Delete,
     writable: &Writable<'j>,
@@ -139,14 +141,14 @@ fn held<'j>(
     let is_kept = going.kept.is_some();
     let as_seen = bound(&delete.path, writable, what, sha256, !is_kept)?.demand(held_to);
     as_seen.or_else(|changed| {
-        // The trash has room by now: more is kept than the reviewer asked for.
+        // The trash has room by now, so more is kept than the reviewer agreed to lose.
         if !is_kept {
             return Err(changed);
         }
         bound(&delete.path, writable, what, sha256, true)?.demand(held_to)
     })?;
     match what {
-        // Bound to what cannot be set, and compared with it once more where it loses its name.
+        // The consent is bound to attributes that no program can set, which are compared again when the name is removed.
         Removable::File(_) if sha256.is_empty() => Ok(None),
         Removable::File(file) => {
             let target = writable.target(Parents::MustExist)?;
@@ -157,7 +159,7 @@ fn held<'j>(
     }
 }
 
-/// What [`delete()`] would do, with a consent to just that. Fails as [`delete()`] would, and changes nothing.
+/// Returns the result of [`delete()`] with a consent to exactly that. Fails as [`delete()`] would, and changes nothing.
 pub fn preview_delete(jail: &Jail, delete: &Delete, _bounds: &Bounds) -> Result<Preview, ToolFailure> {
     let path = &delete.path;
     let writable = jail.writable(path)?;
@@ -187,8 +189,10 @@ fn entry_type(what: &Removable) -> EntryType {
     }
 }
 
-/// A file by its content, a directory and a file that is not read by their identity, all by owner, permissions and the
-/// directories that lead there; and that it goes for good, if it does.
+/// Returns the state that a consent is bound to.
+///
+/// A file is bound by its content. A directory, and a file that is not read, are bound by their identity. Each is also bound by owner,
+/// permissions, the directories that lead there, and whether it is removed permanently.
 fn bound(
     path: &SandboxPath,
     writable: &Writable<'_>,
@@ -218,7 +222,7 @@ fn bound(
     Ok(binder.finish())
 }
 
-/// What no program can set to what it was.
+/// Adds attributes that no program can reset to earlier values.
 fn identify(meta: &Metadata, binder: &mut Binder) {
     let (seconds, nanoseconds) = meta.changed;
     for number in
@@ -228,7 +232,7 @@ fn identify(meta: &Metadata, binder: &mut Binder) {
     }
 }
 
-/// Demands that the content has the hash that was asked for; a directory has none.
+/// Demands that the content has the hash in the request; a directory has none.
 fn demand(delete: &Delete, what: &Removable, sha256: &str) -> Result<(), ToolFailure> {
     let Some(expected) = &delete.if_match_sha256 else { return Ok(()) };
     if sha256 == expected {

@@ -1,5 +1,4 @@
-//! Unified diffs that always end: bounded in time by the algorithm's deadline, in size by a sink that only counts
-//! once it is full.
+//! Unified diffs that always end: the algorithm has a deadline, and beyond the size limit the sink only counts.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -7,13 +6,13 @@ use std::time::Duration;
 use jail::SandboxPath;
 use similar::TextDiff;
 
-/// After this the diff is right but not the shortest.
+/// Time after which the diff is correct but no longer minimal.
 const TIME: Duration = Duration::from_millis(500);
 const CONTEXT: usize = 3;
 /// Most lines of both sides together: the algorithm takes up to 60 bytes for each.
 const MAX_LINES: usize = 1 << 22;
 
-/// A unified diff, possibly cut.
+/// Unified diff, possibly cut.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Diff {
     pub(super) text: String,
@@ -26,8 +25,8 @@ impl Diff {
         self.left_out > 0
     }
 
-    /// The text with a last line that says how much is missing. A line that begins with a backslash is a remark in a
-    /// unified diff.
+    /// Returns the text, with a last line that says how much is missing. In a unified diff a line that begins with a backslash is a
+    /// remark.
     pub(super) fn noted(mut self) -> String {
         if self.is_cut() {
             let newline = if self.text.is_empty() || self.text.ends_with('\n') { "" } else { "\n" };
@@ -38,13 +37,14 @@ impl Diff {
     }
 }
 
-/// The change from `old` (`None`: there was no file) to `new`, in at most about `most` bytes. Lines end at `\n` only, as
-/// for git and patch.
+/// Returns the change from `old` (`None`: the file did not exist) to `new`, in at most about `most` bytes.
+///
+/// Lines end at `\n` only, as for git and patch.
 pub(super) fn unified(path: &SandboxPath, old: Option<&str>, new: &str, most: u64) -> Diff {
     between(old.map(|old| (path, old)), Some((path, new)), most)
 }
 
-/// The change from one file to another; `None` is no file.
+/// Returns the change from one file to another; `None` is no file.
 pub(super) fn between(
     old: Option<(&SandboxPath, &str)>,
     new: Option<(&SandboxPath, &str)>,
@@ -64,20 +64,20 @@ pub(super) fn between(
         [old, new].map(|side| side.map_or("", |(_, text)| text).split_inclusive('\n').collect());
     let diff = TextDiff::configure().timeout(TIME).newline_terminated(true).diff_slices(&lines[0], &lines[1]);
     let mut sink = Sink::new(most);
-    // A sink takes everything.
+    // Writing to the sink cannot fail.
     let _ = write!(sink, "--- {}\n+++ {}\n", name(old), name(new));
     let _ = write!(sink, "{}", diff.unified_diff().context_radius(CONTEXT));
     Diff { text: sink.text, left_out: sink.left_out }
 }
 
-/// What stands for a diff when one side is no text, or too long: one line.
+/// Returns one line with the sizes, in place of a diff, if one side is too long or no text.
 pub(super) fn sizes(path: &SandboxPath, old: Option<u64>, new: Option<u64>) -> Diff {
     let size = |size: Option<u64>| size.map_or_else(|| "no file".to_owned(), |size| format!("{size} bytes"));
     let text = format!("Binary or very long: {} from {} to {}\n", header_name(path), size(old), size(new));
     Diff { text, left_out: 0 }
 }
 
-/// A name that could forge a line of the diff is quoted, as git does.
+/// Returns the name for a header. A name that could forge a line of the diff is quoted, as git does.
 fn header_name(path: &SandboxPath) -> String {
     let name = path.to_string();
     if name.contains(char::is_control) { format!("{name:?}") } else { name }

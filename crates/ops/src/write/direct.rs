@@ -1,8 +1,8 @@
-//! Large contents on their way to the disk, past the page cache.
+//! Writes large contents to the disk past the page cache.
 //!
-//! Such a file is synced before it appears, so that its pages in memory would only be made to be written at once. On a
-//! guest of a hypervisor that takes free memory back, to make them costs more than the disk does. A file system that has
-//! no direct I/O, or not for these blocks, is written to as ever.
+//! Such a file is synced before it appears, so its pages in the cache would be filled only to be written at once. On a guest of a
+//! hypervisor that reclaims free memory, filling them costs more than the disk does. If a file system has no direct I/O, or not for these
+//! blocks, the ordinary way is used.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write as _};
@@ -14,12 +14,12 @@ use rustix::io::Errno;
 const BLOCK: usize = 4 * 1024 * 1024;
 /// Bytes of any other write.
 const SMALL_BLOCK: usize = 1024 * 1024;
-/// What direct I/O asks of an address, an offset and a length: no disk has larger sectors.
+/// Alignment that direct I/O needs for address, offset and length: no disk has larger sectors.
 const ALIGNMENT: usize = 4096;
-/// Smallest content that goes this way. A smaller one stays in memory for its reader.
+/// Smallest content that is written directly. A smaller one stays in memory for its reader.
 const LARGE: u64 = 16 * 1024 * 1024;
 
-/// Memory for a block, aligned for direct I/O.
+/// Buffer for a block, aligned for direct I/O.
 pub(super) struct Block {
     memory: Vec<u8>,
     start: usize,
@@ -27,7 +27,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// `size` is that of the whole content.
+    /// Creates a buffer for content of `size` bytes in all.
     pub(super) fn new(size: u64) -> Self {
         let length = if size < LARGE { SMALL_BLOCK } else { BLOCK };
         let memory = vec![0; length + ALIGNMENT];
@@ -35,7 +35,7 @@ impl Block {
         Self { memory, start, length }
     }
 
-    /// The next bytes of the source: a whole block, but at its end.
+    /// Reads the next block of the source. It is full except at the end.
     pub(super) fn read(&mut self, source: &mut impl Read) -> io::Result<&[u8]> {
         let block = &mut self.memory[self.start..self.start + self.length];
         let mut filled = 0;
@@ -51,21 +51,21 @@ impl Block {
     }
 }
 
-/// A new file that gets blocks from its beginning on.
+/// New file that is written block by block from its beginning.
 pub(super) struct Target<'f> {
     file: &'f mut File,
     is_direct: bool,
 }
 
 impl<'f> Target<'f> {
-    /// `size` is that of the whole content.
+    /// Prepares to write content of `size` bytes in all.
     pub(super) fn new(file: &'f mut File, size: u64) -> Self {
         let is_direct = size >= LARGE
             && fcntl_getfl(&*file).and_then(|flags| fcntl_setfl(&*file, flags | OFlags::DIRECT)).is_ok();
         Self { file, is_direct }
     }
 
-    /// Writes a block. After one that is no multiple of [`ALIGNMENT`] none is written past the page cache.
+    /// Writes a block. After one that is no multiple of [`ALIGNMENT`], all writes go through the page cache.
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if !bytes.len().is_multiple_of(ALIGNMENT) {
             self.use_cache()?;
@@ -75,7 +75,7 @@ impl<'f> Target<'f> {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // The file system takes the flag and not the block.
+                // The file system accepts the flag but not the block.
                 Err(error) if self.is_direct && Errno::from_io_error(&error) == Some(Errno::INVAL) => {
                     self.use_cache()?;
                 }

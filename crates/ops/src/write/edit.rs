@@ -1,4 +1,4 @@
-//! `edit`: a change of one text file, and everything there is to say when it does not fit.
+//! `edit`: a change of one text file, and a helpful failure if it does not fit.
 
 use std::io::Write as _;
 
@@ -16,7 +16,7 @@ use crate::{
     ToolFailure, before_effect,
 };
 
-/// Changes the file. How text is found and inserted is said in `change`. The effect comes after `go`, if that is given.
+/// Edits the file. The module `change` describes how text is found and inserted. If `go` is given, the effect waits for it.
 pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds, go: Option<Go<'_>>) -> Outcome {
     let held_to = bounds.held_to.as_ref();
     if held_to.is_none() {
@@ -32,12 +32,12 @@ pub fn edit(jail: &Jail, edit: &Edit, bounds: &Bounds, go: Option<Go<'_>>) -> Ou
     Ok(OpResult::Edit(plan.result))
 }
 
-/// Makes a change that nobody was asked about.
+/// Makes a change that needs no consent.
 fn put(jail: &Jail, edit: &Edit, bounds: &Bounds, go: Option<Go<'_>>) -> Result<OpResult, Undone> {
     let Plan { place, text, mode, result } = plan(jail, edit, bounds)?;
     let done = place.put(&mut |file| file.write_all(text.as_bytes()), None, mode, go);
     done.map_err(|undone| match (undone, &edit.change) {
-        // Somebody else was faster.
+        // Another process created the file meanwhile.
         (Undone::Failed(failure), EditChange::Create { .. })
             if failure.reason == Reason::PreconditionFailed =>
         {
@@ -48,7 +48,7 @@ fn put(jail: &Jail, edit: &Edit, bounds: &Bounds, go: Option<Go<'_>>) -> Result<
     Ok(OpResult::Edit(result))
 }
 
-/// What [`edit()`] would do. Fails as [`edit()`] would, and changes nothing.
+/// Returns the result that [`edit()`] would have. Fails as [`edit()`] would, and changes nothing.
 pub fn preview_edit(jail: &Jail, edit: &Edit, bounds: &Bounds) -> Result<Preview, ToolFailure> {
     let plan = plan(jail, edit, bounds)?;
     Ok(Preview { bound: bound(&plan)?, result: OpResult::Edit(plan.result) })
@@ -60,7 +60,7 @@ fn bound(plan: &Plan<'_>) -> Result<Bound, ToolFailure> {
     Ok(binder.finish())
 }
 
-/// An edit that fits.
+/// Edit that fits the file.
 struct Plan<'j> {
     place: Location<'j>,
     text: String,

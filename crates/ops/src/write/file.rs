@@ -17,8 +17,9 @@ use crate::{
 /// Longest old content that a preview compares with the new one.
 const MAX_COMPARED_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Writes the file, exactly the bytes that were given: no newline is added. Directories that lead to it are made. The effect
-/// comes after `go`, if that is given.
+/// Writes the file, exactly the given bytes: no newline is added.
+///
+/// Missing directories on the way are created. If `go` is given, the effect waits for it.
 pub fn write(jail: &Jail, write: &Write, bounds: &Bounds, go: Option<Go<'_>>) -> Outcome {
     let archive = write.uploaded.as_ref().filter(|uploaded| uploaded.archive);
     if archive.is_none() && bounds.held_to.is_none() {
@@ -33,7 +34,7 @@ pub fn write(jail: &Jail, write: &Write, bounds: &Bounds, go: Option<Go<'_>>) ->
     }
 }
 
-/// Writes what nobody was asked about.
+/// Writes content that needs no consent.
 fn put(jail: &Jail, write: &Write, bounds: &Bounds, go: Option<Go<'_>>) -> Result<OpResult, Undone> {
     let place = admit(jail, write, bounds, 0)?;
     let mode = match (write.create_only, &write.if_match_sha256) {
@@ -47,7 +48,7 @@ fn put(jail: &Jail, write: &Write, bounds: &Bounds, go: Option<Go<'_>>) -> Resul
     Ok(written(jail, write, result))
 }
 
-/// Writes what was consented to, if it is still that.
+/// Writes content with a consent, if the state is still the one that was consented to.
 fn commit(jail: &Jail, write: &Write, bounds: &Bounds) -> Outcome {
     let held_to = bounds.held_to.as_ref();
     let place = admit(jail, write, bounds, 0).map_err(|failure| before_effect(held_to, failure))?;
@@ -88,7 +89,7 @@ fn sha256_after(write: &Write) -> String {
     write.uploaded.as_ref().map_or_else(|| sha256(&write.content), |uploaded| uploaded.sha256.clone())
 }
 
-/// What [`write()`] would do, as the diff that whoever approves it sees. Fails as [`write()`] would, and changes nothing.
+/// Returns the result that [`write()`] would have, as the diff that the reviewer sees. Fails as [`write()`] would, and changes nothing.
 pub fn preview_write(jail: &Jail, write: &Write, bounds: &Bounds) -> Result<Preview, ToolFailure> {
     if let Some(archive) = write.uploaded.as_ref().filter(|uploaded| uploaded.archive) {
         return unpack::preview(jail, write, archive, bounds);
@@ -162,7 +163,7 @@ fn compare(place: &Location<'_>, write: &Write, bounds: &Bounds) -> Diff {
     }
 }
 
-/// UTF-8 without NUL.
+/// Returns the bytes as text if they are UTF-8 without NUL.
 pub(super) fn as_text(bytes: &[u8]) -> Option<&str> {
     str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }

@@ -1,4 +1,4 @@
-//! The place of a write: what is there now, and how the new content gets there.
+//! The target of a write: its present state, and the way in which the new content gets there.
 
 use std::io::{self, Read};
 
@@ -13,27 +13,27 @@ use crate::{Binder, Bounds, FileState, Reason, ToolFailure};
 
 const BLOCK: usize = 128 * 1024;
 
-/// What was there before.
+/// State before the write.
 #[derive(Debug)]
 pub(super) struct Before {
     pub(super) size: u64,
     pub(super) sha256: String,
-    /// The content; `None` when it is longer than what was to be kept.
+    /// The content; `None` if it is longer than the caller wanted to keep.
     pub(super) content: Option<Vec<u8>>,
 }
 
-/// A place that was looked at. Looking makes no directories.
+/// Target that has been examined. Examining it creates no directories.
 #[derive(Debug)]
 pub(super) struct Location<'j> {
     path: &'j SandboxPath,
     writable: Writable<'j>,
-    /// `None` when not even the directory is there.
+    /// `None` if not even the directory exists.
     target: Option<Target>,
     pub(super) before: Option<Before>,
 }
 
 impl<'j> Location<'j> {
-    /// Looks, and keeps the present content when it has at most `keep` bytes. Refuses a file that would take too long to hash.
+    /// Examines the target, and keeps the present content if it has at most `keep` bytes. Refuses a file that would take too long to hash.
     pub(super) fn look(
         jail: &'j Jail,
         path: &'j SandboxPath,
@@ -82,12 +82,12 @@ impl<'j> Location<'j> {
         }
     }
 
-    /// The hash of what is there, empty when nothing is.
+    /// Returns the hash of the present content, empty if there is no file.
     pub(super) fn sha256_before(&self) -> String {
         self.before.as_ref().map_or_else(String::new, |before| before.sha256.clone())
     }
 
-    /// What is known about the file that is there.
+    /// Returns the metadata of the present file.
     pub(super) fn metadata(&self) -> Option<Metadata> {
         match self.target.as_ref()?.found() {
             Found::File(meta) => Some(meta),
@@ -95,8 +95,7 @@ impl<'j> Location<'j> {
         }
     }
 
-    /// What a consent to a change of this file is bound to: content, owner and permissions, and the directories that lead
-    /// there.
+    /// Binds a consent to the state of this file: content, owner, permissions, and the directories that lead there.
     pub(super) fn bind(&self, binder: &mut Binder) -> Result<(), ToolFailure> {
         let state = match &self.before {
             Some(before) => FileState::Sha256(before.sha256.clone()),
@@ -109,7 +108,7 @@ impl<'j> Location<'j> {
         bind_lineage(&self.writable, self.target.as_ref(), binder)
     }
 
-    /// Opens what is there once more.
+    /// Opens the present file again.
     pub(super) fn reopen(&mut self) -> Result<Option<RegularFile>, ToolFailure> {
         match &mut self.target {
             Some(target) => Ok(target.read()?),
@@ -117,12 +116,12 @@ impl<'j> Location<'j> {
         }
     }
 
-    /// As one of several changes that are made at once.
+    /// Returns the write as one of several changes that are made together.
     pub(super) fn into_change(self, then: Then) -> Change<'j> {
         Change::new(self.writable, self.target, then)
     }
 
-    /// As [`Self::into_change`], for a change that holds only if what it displaced is what was bound, to the last byte.
+    /// Works like [`Self::into_change`], but the change fails unless the file that it displaced is the bound one, to the last byte.
     pub(super) fn into_held_change(self, then: Then) -> Change<'j> {
         let before = self.before.as_ref().map(|before| before.sha256.clone()).zip(self.metadata());
         let change = self.into_change(then);
@@ -132,8 +131,9 @@ impl<'j> Location<'j> {
         }
     }
 
-    /// Puts there what `filling` writes, as a whole and with these permission bits, with the directories that lead to it; after
-    /// `go` if that is given. What has changed while that waited is stale, and nothing is done.
+    /// Writes the content of `filling` as a whole file with these permission bits, and creates missing directories.
+    ///
+    /// If `go` is given, the effect waits for it. If the state has changed meanwhile, the result is `Stale` and nothing is written.
     pub(super) fn put(
         self,
         filling: Filling<'_>,
@@ -155,7 +155,7 @@ impl<'j> Location<'j> {
                 }
                 target.write_from(filling, permissions, mode)?
             }
-            // The directories would be an effect, so that nothing can be prepared.
+            // Creating the directories would be an effect, so nothing can be prepared.
             (None, Some(go)) => {
                 go()?;
                 return Err(Undone::Stale);
@@ -172,7 +172,7 @@ pub(super) fn bind_owner(meta: &Metadata, binder: &mut Binder) {
     }
 }
 
-/// Binds the directories that lead to a place, by their identities.
+/// Binds the directories that lead to a path, by their identities.
 pub(super) fn bind_lineage(
     writable: &Writable<'_>,
     target: Option<&Target>,
@@ -187,7 +187,7 @@ pub(super) fn bind_lineage(
     Ok(())
 }
 
-/// Whether a file has this content still, and this owner and these permissions.
+/// Checks that a file still has this content, owner and permissions.
 pub(super) fn is_still(sha256: String, meta: Metadata) -> impl Fn(RegularFile) -> io::Result<bool> {
     move |file| {
         let RegularFile { mut file, meta: now } = file;
@@ -205,7 +205,7 @@ fn too_large(path: &SandboxPath, size: u64) -> ToolFailure {
 
 fn before(path: &SandboxPath, old: RegularFile, keep: u64) -> Result<Before, ToolFailure> {
     let (mut digest, mut size, mut content) = (Digest::default(), 0, Some(Vec::new()));
-    // What is appended meanwhile belongs to a later state.
+    // Bytes that are appended meanwhile belong to a later state.
     let mut file = old.file.take(old.meta.size);
     let mut block = vec![0; usize::try_from(old.meta.size).unwrap_or(BLOCK).min(BLOCK)];
     loop {
@@ -227,15 +227,15 @@ fn before(path: &SandboxPath, old: RegularFile, keep: u64) -> Result<Before, Too
     }
 }
 
-/// A bound of the profile for the size of a file, with its name.
+/// Limit of the profile for the size of a file, with its name.
 pub(super) type Most = (&'static str, u64);
 
-/// The bound of what an edit or a patch makes of a file that is there.
+/// Returns the limit for the result of editing or patching an existing file.
 pub(super) fn most_edited(bounds: &Bounds) -> Most {
     ("max_edit_bytes", bounds.max_edit_bytes)
 }
 
-/// The bound of a content that the call brings.
+/// Returns the limit for content that the call brings.
 pub(super) fn most_written(bounds: &Bounds) -> Most {
     ("max_write_bytes", bounds.max_write_bytes)
 }

@@ -1,5 +1,7 @@
-//! The host lane's file operations. Each is worked out in full before anything is changed, so that a preview and the
-//! change itself cannot disagree, and then takes effect with one rename or not at all.
+//! The host lane's file operations.
+//!
+//! Each is computed in full before any file is changed, so that a preview and the change itself cannot disagree. It then takes effect with
+//! one rename or not at all.
 
 mod change;
 mod delete;

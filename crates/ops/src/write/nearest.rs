@@ -1,6 +1,6 @@
-//! What a model probably meant when its text is not there: the same text but for white space, or similar lines.
+//! Guesses what a model meant when its text does not occur: the same text except for white space, or similar lines.
 //!
-//! Linear in the file, however the file and the text look.
+//! Time is linear in the file, for any file and text.
 
 use std::fmt;
 
@@ -9,29 +9,29 @@ use text::{Shape, excerpt_of};
 use super::newline::line_numbers;
 
 const MAX_CANDIDATES: usize = 3;
-/// Of a line, for comparing and for showing.
+/// Bytes of a line that are compared and shown.
 const MAX_COMPARED: usize = 400;
 const MAX_SHOWN_CHARS: usize = 160;
-/// Likeness from which on a line is worth showing, of 1000.
+/// Least similarity of a line that is worth showing, of 1000.
 const LIKE: usize = 400;
 
-/// What comes near.
+/// Closest matches.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Nearest {
-    /// First and last line of what differs in white space only.
+    /// First and last line of each match that differs only in white space.
     Whitespace(Vec<(u64, u64)>),
-    /// Lines like the longest line of the text, the best first.
+    /// Lines similar to the longest line of the text, the best first.
     Lines(Vec<Candidate>),
 }
 
-/// A line of the file.
+/// Similar line of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) line: u64,
     pub(super) text: String,
 }
 
-/// Looks for what `old` may have meant in `text`, which does not contain it.
+/// Searches `text` for passages similar to `old`, which it does not contain.
 pub(super) fn nearest(text: &str, old: &str) -> Nearest {
     let spans = but_for_whitespace(text, old);
     if spans.is_empty() { Nearest::Lines(similar(text, old)) } else { Nearest::Whitespace(spans) }
@@ -43,7 +43,7 @@ fn but_for_whitespace(text: &str, old: &str) -> Vec<(u64, u64)> {
     if wanted.is_empty() {
         return Vec::new();
     }
-    // Positions of the first and the last character of each match, without white space.
+    // Offsets of the first and the last character of each match, without white space.
     let last = wanted.len() - wanted.chars().next_back().map_or(0, char::len_utf8);
     let ends: Vec<usize> = squeezed
         .match_indices(&wanted)
@@ -69,7 +69,7 @@ fn similar(text: &str, old: &str) -> Vec<Candidate> {
         let likeness = pairs.likeness(line.trim());
         if likeness >= LIKE {
             best.push((likeness, number, line));
-            // Stable: of equal lines the first stays.
+            // The sort is stable: of equal lines the first stays.
             best.sort_by_key(|&(likeness, ..)| std::cmp::Reverse(likeness));
             best.truncate(MAX_CANDIDATES);
         }
@@ -79,7 +79,7 @@ fn similar(text: &str, old: &str) -> Vec<Candidate> {
         .collect()
 }
 
-/// The pairs of neighbouring bytes of a line, for Dice's coefficient.
+/// Pairs of neighbouring bytes of a line, for Dice's coefficient.
 struct Pairs {
     count: Vec<u16>,
     total: usize,
@@ -95,7 +95,7 @@ impl Pairs {
         pairs
     }
 
-    /// How much `line` is like this one, of 1000.
+    /// Returns the similarity of `line` to this one, of 1000.
     fn likeness(&mut self, line: &str) -> usize {
         let (mut common, mut total) = (Vec::new(), 0);
         for pair in pairs_of(line) {

@@ -1,13 +1,13 @@
-//! Line endings: a model writes `\n`, the file may not.
+//! Line endings: a model writes `\n`, the file may use `\r\n`.
 
-/// How the lines of a text end.
+/// Line endings of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Newlines {
-    /// `\n`, or there is none.
+    /// `\n`, or no line ending at all.
     Lf,
-    /// `\r\n`, all of them.
+    /// `\r\n` throughout.
     Crlf,
-    /// Some of each.
+    /// Both.
     Mixed,
 }
 
@@ -21,12 +21,12 @@ impl Newlines {
         }
     }
 
-    /// `text` for a file with these line endings. Whoever writes `\r` knows what they are, so that such text stays.
+    /// Converts `text` to these line endings. Text with a `\r` stays, because its author took care of the line endings.
     pub(super) fn fit(self, text: &str) -> String {
         if self == Self::Crlf && !text.contains('\r') { text.replace('\n', "\r\n") } else { text.to_owned() }
     }
 
-    /// What ends a line that is added.
+    /// Returns the line ending for an added line.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Crlf => "\r\n",
@@ -35,7 +35,7 @@ impl Newlines {
     }
 }
 
-/// The 1-based lines of positions in ascending order.
+/// Returns the 1-based lines of offsets in ascending order.
 pub(super) fn line_numbers(text: &str, positions: &[usize]) -> Vec<u64> {
     let (mut line, mut at) = (1, 0);
     positions

@@ -1,4 +1,4 @@
-//! What is done about operations that were killed: by their deadline, by a cancellation, or with the whole host worker.
+//! Recovery from operations that were killed: by their deadline, by a cancellation, or with the whole host worker.
 
 use std::io;
 
@@ -6,21 +6,22 @@ use jail::{Jail, PatchRecovery, Recovery, Whose};
 
 use super::trash;
 
-/// What was found and put right.
+/// Result of a recovery.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Temporary files that were removed.
+    /// Number of temporary files that were removed.
     pub temporaries: usize,
-    /// Things that could not be put right now; the next recovery tries again.
+    /// Number of problems that remain; the next recovery tries again.
     pub left: usize,
-    /// What whoever made the call has to know, a sentence each, on one line and with the paths that agents use.
+    /// Remarks for the callers of the operations, a sentence each, on one line and with the paths that agents use.
     pub remarks: Vec<String>,
 }
 
-/// Brings the mounts into a state in which each operation of `whose` either has happened or has not, and removes what
-/// they left. Idempotent: a recovery that is killed itself is done again.
+/// Completes or undoes each operation of `whose`, and removes leftover files.
+///
+/// Idempotent: a recovery that is killed itself is repeated.
 pub fn recover(jail: &Jail, whose: Whose) -> io::Result<Recovered> {
-    // First: a sweep would take what a patch has put aside for what nobody needs.
+    // Patches come first: a sweep would remove the files that a patch has put aside.
     let patches = jail.recover_patches(whose)?;
     trash::sweep(jail, whose)?;
     let swept = jail.sweep(whose)?;

@@ -35,7 +35,7 @@ pub(super) fn unpack(jail: &Jail, write: &Write, uploaded: &Uploaded, bounds: &B
     }))
 }
 
-/// What the call would do: the names and sizes of what it brings, as far as there is room.
+/// Returns the preview: names and sizes of the archive's entries, as far as there is room.
 pub(super) fn preview(
     jail: &Jail,
     write: &Write,
@@ -68,7 +68,7 @@ pub(super) fn preview(
     Ok(Preview { result, bound: bound(jail, write, uploaded, bounds)? })
 }
 
-/// Every file that is replaced, or is not there yet, and the directories that lead to each.
+/// Binds every file that is replaced or created, and the directories that lead to each.
 fn bound(jail: &Jail, write: &Write, uploaded: &Uploaded, bounds: &Bounds) -> Result<Bound, ToolFailure> {
     let mut binder = Binder::new("write");
     each(jail, write, uploaded, bounds, |path, _, is_file| {
@@ -82,7 +82,7 @@ fn bound(jail: &Jail, write: &Write, uploaded: &Uploaded, bounds: &Bounds) -> Re
     Ok(binder.finish())
 }
 
-/// Each member with its place and the size of its content, and whether it is a file.
+/// Calls a function for each member with its path, the size of its content, and true if it is a file.
 fn each(
     jail: &Jail,
     write: &Write,

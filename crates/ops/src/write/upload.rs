@@ -1,10 +1,10 @@
-//! A content that was uploaded: it is in the run's private directory, whole, until the one call takes it that writes it.
+//! Uploaded content: it is whole, in the run's private directory, until the one call that writes it.
 //!
-//! The container's lane sees no private directory. What it is to write, the host lane puts into `@state` first, under a name of
-//! its own, and the guest removes it.
+//! The container lane cannot see the private directory. The host lane first copies content for it into `@state`, under a separate name,
+//! and the guest removes the copy.
 //!
-//! The daemon has put it there and compared its hash. Here it is hashed again while it is copied: the private directory is
-//! believed no further than it can do no harm, and a request may name an upload with a hash of its own.
+//! The daemon has stored the content and compared its hash. It is hashed again while it is copied. The private directory is only trusted
+//! as far as it can do no harm, and a request may name an upload with a different hash.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -19,10 +19,10 @@ use crate::digest::Digest;
 use crate::{Reason, ToolFailure, UploadId, Uploaded};
 
 const BLOCK: usize = 1024 * 1024;
-/// Entries of `@state` that are looked at for leftovers.
+/// Most entries of `@state` that are examined for leftovers.
 const SWEPT: usize = 1_000;
 
-/// Opens what was uploaded.
+/// Opens the uploaded content.
 pub(super) fn open(jail: &Jail, uploaded: &Uploaded) -> Result<RegularFile, ToolFailure> {
     let gone = || {
         ToolFailure::new(
@@ -49,7 +49,7 @@ pub(super) fn open(jail: &Jail, uploaded: &Uploaded) -> Result<RegularFile, Tool
     }
 }
 
-/// Writes the content into a new file, if it has the hash that the call says.
+/// Writes the content into a new file, if it has the hash in the call.
 pub(super) fn fill(file: File, uploaded: &Uploaded) -> Fill {
     let (mut file, sha256, size) = (Some(file), uploaded.sha256.clone(), uploaded.size);
     Fill::new(move |target| {
@@ -68,7 +68,7 @@ pub(super) fn fill(file: File, uploaded: &Uploaded) -> Fill {
     })
 }
 
-/// Compares an archive with the hash that the call says.
+/// Compares an archive with the hash in the call.
 pub(super) fn verify(mut file: &File, uploaded: &Uploaded) -> Result<(), ToolFailure> {
     let mut digest = Digest::default();
     let (mut block, mut left) = (vec![0; BLOCK], uploaded.size);
@@ -91,24 +91,25 @@ pub(super) fn verify(mut file: &File, uploaded: &Uploaded) -> Result<(), ToolFai
     Err(ToolFailure::new(Reason::PreconditionFailed, not_as_said().to_string()))
 }
 
-/// It is in its place: it is not needed any more.
+/// Removes the upload, which is no longer needed once its content is written.
 pub(super) fn forget(jail: &Jail, uploaded: &Uploaded) {
     if let (Some(private), Some(name)) = (jail.private(), EntryName::new(uploaded.id.as_str().as_bytes())) {
-        // The daemon removes what stays.
+        // If this fails, the daemon removes it.
         let _ = private.remove(Keeps::Uploads, &name);
     }
 }
 
-/// Removes what was put into `@state` for the container's lane, whatever became of it.
+/// Removes the copy that was put into `@state` for the container lane, however the call ended.
 pub fn remove_staged(jail: &Jail, id: &UploadId) {
     let Some(path) = id.staged() else { return };
     let removed = jail.writable(&path).ok().and_then(|place| place.removal().ok()).map(Removal::remove);
-    // It goes with the run otherwise.
+    // If this fails, it is removed with the run.
     drop(removed);
 }
 
-/// Removes all that was put there for a guest which has ended since. `@state` may have any number of files: a leftover
-/// beyond [`SWEPT`] goes with the run.
+/// Removes all copies that were put into `@state` for a guest that has ended since.
+///
+/// `@state` may have any number of files: a leftover beyond [`SWEPT`] is removed with the run.
 pub fn sweep_staged(jail: &Jail) {
     let top = SandboxPath::new(Mount::State, RelPath::root());
     let Some(directory) = jail.readable(&top).ok().and_then(|place| place.open_dir().ok()) else { return };

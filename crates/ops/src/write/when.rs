@@ -1,20 +1,20 @@
-//! An effect that waits until it may come: all that can be prepared is, and what was looked at counts only if it is still so.
+//! Delays an effect until it is permitted. Everything possible is prepared before, and the examined state is checked again afterwards.
 
 use jail::{CommitError, WriteError};
 
 use crate::{OpResult, Outcome, Reason, ToolFailure};
 
-/// Looks at a file that another changes all the time, before it is left to that one.
+/// Attempts to change a file that another process keeps changing, before the call gives up.
 const MAX_ATTEMPTS: u32 = 50;
 
-/// Waits until the effect may come. After an error it never may.
+/// Waits until the effect is permitted. After an error it never is.
 pub type Go<'g> = &'g mut dyn FnMut() -> Result<(), ToolFailure>;
 
-/// Why nothing was done.
+/// Reason for which nothing was done.
 #[derive(Debug)]
 pub(super) enum Undone {
     Failed(ToolFailure),
-    /// The file has changed since the look.
+    /// The file has changed since it was examined.
     Stale,
 }
 
@@ -56,10 +56,10 @@ impl Undone {
     }
 }
 
-/// Attempts it, and begins again where the file has changed since the look: as though it had begun only now.
+/// Attempts the change, and starts again if the file has changed since it was examined.
 ///
-/// Calls that change one file take turns, so that only others are met here: a command, or a second name of the file. Each
-/// attempt fails because another's change has succeeded.
+/// Calls that change one file take turns. So only a command, or a second name of the file, can interfere. Each attempt fails because
+/// another change has succeeded.
 pub(super) fn when(
     mut attempt: impl FnMut(Option<Go<'_>>) -> Result<OpResult, Undone>,
     go: Option<Go<'_>>,

@@ -1,4 +1,4 @@
-//! `git`: looks at, and adds to, the workspace's own repository.
+//! `git`: reads the workspace's own repository and adds to it.
 
 mod names;
 
@@ -45,9 +45,9 @@ pub enum Git {
     Log {
         /// Flags of the allow list.
         flags: Vec<GitLogFlag>,
-        /// At most so many commits, 1 to 10,000.
+        /// Most commits, 1 to 10,000.
         max_count: u32,
-        /// Which commits.
+        /// Commits to show.
         revisions: GitRevisions,
         /// Only commits that touch these paths.
         paths: Vec<SandboxPath>,
@@ -58,9 +58,9 @@ pub enum Git {
         flags: Vec<GitLogFlag>,
         /// A commit, or a tag.
         revision: GitRevision,
-        /// The file or directory of that commit, instead of the commit itself. Without `paths`.
+        /// The file or directory of that commit, shown instead of the commit itself. Excludes `paths`.
         file: Option<SandboxPath>,
-        /// Of the changes only those of these paths.
+        /// Only changes to these paths.
         paths: Vec<SandboxPath>,
     },
     /// `git add`.
@@ -193,7 +193,7 @@ fn show(flags: &[String], revision: &str, paths: &[String]) -> Result<Git, Malfo
     const FIELD: &str = "git.show.revision";
     let (name, file) = match revision.split_once(':') {
         None => (revision, None),
-        // Before the colon there is no default: `:PATH` is what the index has.
+        // Before the colon there is no default: `:PATH` means the index.
         Some(("", _)) => {
             return Err(Malformed::new(FIELD, "needs a commit before the colon, as in HEAD:README.md"));
         }
@@ -234,7 +234,7 @@ fn revision(field: &str, typed: &str) -> Result<GitRevision, Malformed> {
     })
 }
 
-/// What each flag means.
+/// Parses each flag.
 fn parsed<F>(
     field: &str,
     flags: &[String],

@@ -1,8 +1,8 @@
-//! The flags and revisions that git is asked with.
+//! The flags and revisions that git is called with.
 
 use std::fmt;
 
-/// How much is shown of each change.
+/// Format in which changes are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GitFormat {
     /// `--stat`
@@ -18,7 +18,7 @@ pub enum GitFormat {
 }
 
 impl GitFormat {
-    /// The flag as it is typed.
+    /// Returns the flag as it is typed.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stat => "--stat",
@@ -41,19 +41,19 @@ impl GitFormat {
     }
 }
 
-/// The flags of `git diff` that are allowed.
+/// Allowed flag of `git diff`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GitDiffFlag {
     /// `--cached`, `--staged`
     Cached,
     /// `--no-color`
     NoColor,
-    /// Another form than patches.
+    /// Another format than patches.
     Format(GitFormat),
 }
 
 impl GitDiffFlag {
-    /// The flag as it is typed. `--staged` is the same as `--cached`.
+    /// Returns the flag as it is typed. `--staged` is the same as `--cached`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cached => "--cached",
@@ -62,7 +62,7 @@ impl GitDiffFlag {
         }
     }
 
-    /// The flag that is typed like this.
+    /// Parses a flag as it is typed.
     pub fn parse(flag: &str) -> Option<Self> {
         match flag {
             "--cached" | "--staged" => Some(Self::Cached),
@@ -72,7 +72,7 @@ impl GitDiffFlag {
     }
 }
 
-/// The flags of `git log` and `git show` that are allowed.
+/// Allowed flag of `git log` and `git show`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GitLogFlag {
     /// `--oneline`
@@ -81,12 +81,12 @@ pub enum GitLogFlag {
     NoPatch,
     /// `--no-color`
     NoColor,
-    /// The changes of each commit in this form.
+    /// The changes of each commit in this format.
     Format(GitFormat),
 }
 
 impl GitLogFlag {
-    /// The flag as it is typed. `-s` is the same as `--no-patch`.
+    /// Returns the flag as it is typed. `-s` is the same as `--no-patch`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::OneLine => "--oneline",
@@ -96,7 +96,7 @@ impl GitLogFlag {
         }
     }
 
-    /// The flag that is typed like this.
+    /// Parses a flag as it is typed.
     pub fn parse(flag: &str) -> Option<Self> {
         match flag {
             "--oneline" => Some(Self::OneLine),
@@ -107,12 +107,12 @@ impl GitLogFlag {
     }
 }
 
-/// The commits that one revision reaches, without those that another one reaches: `A..B`.
+/// Commits that are reachable from one revision but not from another: `A..B`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GitRevisions {
-    /// Where they begin.
+    /// Revision at which they begin.
     pub of: GitRevision,
-    /// These are left out, and all before them.
+    /// Revision that is left out, with all commits before it.
     pub without: Option<GitRevision>,
 }
 
@@ -125,20 +125,20 @@ impl fmt::Display for GitRevisions {
     }
 }
 
-/// The name of a commit or tag: an id, a reference, and steps from it such as `~2`, `^` and `^{commit}`.
+/// Name of a commit or tag: an id, a reference, and steps from it such as `~2`, `^` and `^{commit}`.
 ///
-/// Not all that git understands: nothing that searches messages (`:/word`), asks reflogs (`@{1}`), or names what the index
-/// has. Such a name costs more to find than to write, or is about another place than the history.
+/// This is less than git accepts. It excludes names that search messages (`:/word`), query reflogs (`@{1}`), or mean the index. Such a name
+/// costs more to resolve than to write, or does not concern the history.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GitRevision(String);
 
-/// Bytes of a revision, at most.
+/// Most bytes of a revision.
 const MAX_REVISION: usize = 256;
-/// What a tag or commit can be peeled to.
+/// Types that a tag or commit can be peeled to.
 const PEELED: [&str; 3] = ["{}", "{commit}", "{tree}"];
 
 impl GitRevision {
-    /// The revision that is typed like this, if it is one.
+    /// Parses a revision as it is typed, or returns `None`.
     pub fn parse(typed: &str) -> Option<Self> {
         let steps = typed.find(['~', '^']).unwrap_or(typed.len());
         let (name, mut steps) = typed.split_at(steps);
@@ -157,13 +157,13 @@ impl GitRevision {
         Some(Self(typed.to_owned()))
     }
 
-    /// As it is typed.
+    /// Returns the revision as it is typed.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Whether it can be an id or a reference.
+/// Returns true if the text can be an id or a reference.
 fn is_name(name: &str) -> bool {
     let forbidden =
         |c: char| c.is_control() || c.is_whitespace() || matches!(c, ':' | '?' | '*' | '[' | '\\');

@@ -1,9 +1,10 @@
-//! What one ignore file says, matched without compiling anything.
+//! Matches paths against one ignore file without compiling it.
 //!
-//! The files are hostile: 64 KiB of costly patterns take 15 MiB as an automaton, before its cache, and there may be two
-//! such files in each of 64 levels. So the patterns stay text and are tried one after the other, the last first: no
-//! memory but the text, no time but bytes of patterns times bytes of a name. By gitignore(5), like git itself: braces
-//! are ordinary characters.
+//! The files are hostile. An automaton for 64 KiB of costly patterns takes 15 MiB, before its cache, and there may be two such files in
+//! each of 64 levels. So the patterns stay text and are tried one after the other, the last first. That takes no memory beyond the text,
+//! and time at most proportional to the pattern bytes times the name bytes.
+//!
+//! The semantics are those of gitignore(5) and git itself: braces are ordinary characters.
 
 mod wild;
 
@@ -11,42 +12,42 @@ use std::ops::Range;
 
 use wild::matches;
 
-/// Longer lines name nothing that there is.
+/// Longest line that counts: no path is longer.
 const MAX_LINE: usize = 4_096;
 
-/// The lines of one ignore file.
+/// Lines of one ignore file.
 #[derive(Debug)]
 pub(super) struct Gitignore {
     text: Box<[u8]>,
     rules: Box<[Rule]>,
 }
 
-/// One line. Its pattern is without `!`, and without slashes at both ends.
+/// One line. Its pattern is stored without `!`, and without slashes at both ends.
 #[derive(Debug)]
 struct Rule {
     pattern: Range<u32>,
     shape: Shape,
-    /// `!`: what matches is not ignored after all.
+    /// Begins with `!`: a matching path is not ignored after all.
     negated: bool,
-    /// A slash at the end: for directories only.
+    /// Ends in a slash: matches directories only.
     dirs_only: bool,
-    /// A slash anywhere else: for the path from the file's directory; otherwise for the last component alone.
+    /// Has a slash elsewhere: matches the path from the file's directory, and otherwise only the last component.
     path: bool,
 }
 
-/// What a pattern needs.
+/// Kind of comparison that a pattern needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// Nothing special in it: compare.
+    /// No special character: compare the whole.
     Literal,
-    /// `*` and nothing special behind it: compare the end of a component.
+    /// `*` followed by no special character: compare the end of a component.
     Ending,
-    /// Anything else.
+    /// Any other pattern.
     Wild,
 }
 
 impl Gitignore {
-    /// Takes the lines of a file. A line that is no pattern is passed over.
+    /// Parses the lines of a file and skips lines that are no pattern.
     pub(super) fn parse(text: Vec<u8>) -> Self {
         let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let mut rules = Vec::new();
@@ -58,8 +59,7 @@ impl Gitignore {
         Self { text: text.into(), rules: rules.into() }
     }
 
-    /// Whether the file or directory at `path`, relative to the file's directory, is ignored; `None` when no line is
-    /// about it.
+    /// Returns true if the file or directory at `path`, relative to the file's directory, is ignored; `None` if no line matches it.
     pub(super) fn matched(&self, path: &[u8], is_dir: bool) -> Option<bool> {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         let decides = |rule: &&Rule| {
@@ -69,13 +69,13 @@ impl Gitignore {
         self.rules.iter().rev().find(decides).map(|rule| !rule.negated)
     }
 
-    /// Returns whether a rule with a path, relative to the ignore file's directory, excludes the file at `path`.
+    /// Returns true if a rule with a path, relative to the ignore file's directory, excludes the file at `path`.
     pub(super) fn excludes_by_path(&self, path: &[u8]) -> bool {
         let decides = |rule: &&Rule| rule.path && !rule.dirs_only && self.applies(rule, path);
         self.rules.iter().rev().find(decides).is_some_and(|rule| !rule.negated)
     }
 
-    /// Bytes that it takes.
+    /// Returns the number of bytes that the rules take.
     pub(super) fn size(&self) -> usize {
         self.text.len() + size_of_val(&*self.rules)
     }
@@ -90,7 +90,7 @@ impl Gitignore {
     }
 }
 
-/// The rule of a line that begins at `at`; `None` for an empty line, a comment, and what names nothing.
+/// Parses a line that begins at `at`. Returns `None` for an empty line, a comment, and a pattern without a name.
 fn rule(line: &[u8], at: usize) -> Option<Rule> {
     let line = trimmed(line.strip_suffix(b"\r").unwrap_or(line));
     if line.len() > MAX_LINE || line.starts_with(b"#") {
@@ -109,18 +109,18 @@ fn rule(line: &[u8], at: usize) -> Option<Rule> {
         Some(0) if !path && pattern[0] == b'*' && !pattern[1..].iter().any(special) => Shape::Ending,
         Some(_) => Shape::Wild,
     };
-    // All of it is within the line.
+    // Cannot overflow: all of it is within the line.
     let start = at + usize::from(negated) + usize::from(line[usize::from(negated)..].starts_with(b"/"));
     let start = u32::try_from(start).ok()?;
     let end = start.checked_add(u32::try_from(pattern.len()).ok()?)?;
     Some(Rule { pattern: start..end, shape, negated, dirs_only, path })
 }
 
-/// Without spaces at the end, unless a backslash keeps one.
+/// Returns the line without spaces at its end, unless a backslash escapes one.
 fn trimmed(line: &[u8]) -> &[u8] {
     let end = line.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
     let escapes = line[..end].iter().rev().take_while(|&&byte| byte == b'\\').count();
-    // An odd number of backslashes: the last of them is for the space.
+    // With an odd number of backslashes, the last one escapes the space.
     if escapes % 2 == 1 && end < line.len() { &line[..=end] } else { &line[..end] }
 }
 

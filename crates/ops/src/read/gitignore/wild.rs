@@ -1,16 +1,16 @@
 //! Matching a path against a pattern of gitignore(5), byte by byte.
 //!
-//! It goes back only to the last `*` and the last `**`: what came before them has matched as early as it can, and
-//! would not do better later. So the time is bounded by the product of the lengths for each component.
+//! The matcher backtracks only to the last `*` and the last `**`. The parts before them have matched as early as possible, and a later
+//! match would not help. So the time for each component is bounded by the product of the lengths.
 
-/// Where to go on when what follows does not match.
+/// Position at which matching resumes after a mismatch.
 #[derive(Clone, Copy)]
 struct Retry {
     pattern: usize,
     path: usize,
 }
 
-/// Whether the whole of `path` matches the whole of `pattern`.
+/// Returns true if the whole of `path` matches the whole of `pattern`.
 pub(super) fn matches(pattern: &[u8], path: &[u8]) -> bool {
     let (mut p, mut s) = (0, 0);
     // The last `*`, which takes bytes of one component, and the last `**/`, which takes components.
@@ -23,7 +23,7 @@ pub(super) fn matches(pattern: &[u8], path: &[u8]) -> bool {
             continue;
         }
         if at_component(pattern, p) && rest == b"**" {
-            // Everything below, but not the directory itself.
+            // Matches everything below, but not the directory itself.
             if s < path.len() {
                 return true;
             }
@@ -38,7 +38,7 @@ pub(super) fn matches(pattern: &[u8], path: &[u8]) -> bool {
             s += 1;
             continue;
         }
-        // A mismatch: the last star takes one byte more, or else the last two take one component more.
+        // Mismatch: the last `*` takes one more byte, or else the last `**` takes one more component.
         match (&mut star, &mut stars) {
             (Some(retry), _) if path.get(retry.path).is_some_and(|&byte| byte != b'/') => {
                 retry.path += 1;
@@ -56,30 +56,30 @@ pub(super) fn matches(pattern: &[u8], path: &[u8]) -> bool {
     }
 }
 
-/// Two stars are more than one only as a whole component.
+/// Returns true if `at` begins a component. Two stars only have a special meaning as a whole component.
 fn at_component(pattern: &[u8], at: usize) -> bool {
     at == 0 || pattern[at - 1] == b'/'
 }
 
-/// How many bytes of the pattern stand for this one byte; `None` when they do not.
+/// Returns the number of pattern bytes that match this one byte; `None` if they do not match.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern.first()? {
         b'?' => (byte != b'/').then_some(1),
         b'[' => class(pattern, byte),
-        // At the end it escapes nothing, and the pattern matches nothing.
+        // A backslash at the end escapes nothing, and the pattern matches nothing.
         b'\\' => (*pattern.get(1)? == byte).then_some(2),
         literal => (*literal == byte).then_some(1),
     }
 }
 
-/// `[abc]`, `[a-c]`, `[!a]`, `[^a]`, `[[:alpha:]]`. Without its end the pattern matches nothing.
+/// Matches a class: `[abc]`, `[a-c]`, `[!a]`, `[^a]`, `[[:alpha:]]`. Without its end the pattern matches nothing.
 fn class(pattern: &[u8], byte: u8) -> Option<usize> {
     let negated = matches!(pattern.get(1)?, b'!' | b'^');
     let first = if negated { 2 } else { 1 };
     let (mut at, mut found) = (first, false);
     loop {
         let from = match *pattern.get(at)? {
-            // As the first one it is a member.
+            // A `]` in the first position is a member.
             b']' if at > first => break,
             b'[' if pattern.get(at + 1) == Some(&b':') => {
                 let name = &pattern[at + 2..];
@@ -109,7 +109,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<usize> {
     (found != negated && byte != b'/').then_some(at + 1)
 }
 
-/// Whether the byte is of a class by this name; `None` when there is no such class.
+/// Returns true if the byte is in the class with this name; `None` if there is no such class.
 fn named(name: &[u8], byte: u8) -> Option<bool> {
     Some(match name {
         b"alnum" => byte.is_ascii_alphanumeric(),

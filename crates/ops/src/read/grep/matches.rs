@@ -1,4 +1,4 @@
-//! Takes a file's lines from the searcher and gives every match its context, also where contexts overlap.
+//! Receives a file's lines from the searcher and gives every match its context, even if contexts overlap.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,31 +7,31 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use crate::{Grep, GrepMatch};
 
-/// Characters of a line that are shown.
+/// Most characters of a line that are shown.
 const MAX_LINE_CHARS: usize = 400;
 
-/// The matches of one file.
+/// Matches of one file.
 pub(super) struct Matches<'a> {
     path: &'a str,
     before: usize,
     after: usize,
-    /// Matches that are wanted.
+    /// Number of matches that are still wanted.
     left: usize,
-    /// Bytes that still fit.
+    /// Bytes that still fit into the answer.
     room: usize,
-    /// Lines without a gap up to now, at most `before`.
+    /// Lines before the current one without a gap, at most `before`.
     recent: VecDeque<String>,
     pub(super) found: Vec<GrepMatch>,
-    /// The first match that may still get lines after it.
+    /// Index of the first match that may still get lines after it.
     open: usize,
-    /// There was a match that was not wanted any more.
+    /// True if there was a match beyond the wanted number.
     pub(super) more: bool,
-    /// A NUL byte was seen.
+    /// True if a NUL byte was seen.
     pub(super) binary: bool,
 }
 
 impl<'a> Matches<'a> {
-    /// `room`: bytes that fit into an answer.
+    /// Prepares for a file. `room` is the number of bytes that fit into an answer.
     pub(super) fn new(path: &'a str, grep: &Grep, room: usize) -> Self {
         let (before, after) = (grep.before as usize, grep.after as usize);
         let left = if grep.one_per_file { 1 } else { grep.max_matches as usize };
@@ -39,7 +39,7 @@ impl<'a> Matches<'a> {
         Self { path, before, after, left, room, recent, found, open: 0, more: false, binary: false }
     }
 
-    /// The line is behind every match that still waits for some.
+    /// Adds the line as context to every earlier match that still needs some.
     fn give(&mut self, line: &str) {
         for found in &mut self.found[self.open..] {
             if found.after.len() < self.after {
@@ -61,7 +61,7 @@ impl<'a> Matches<'a> {
         }
     }
 
-    /// Whether the searcher should go on.
+    /// Returns true if the searcher should continue.
     fn go_on(&self) -> bool {
         !self.more || self.open < self.found.len()
     }
@@ -114,11 +114,11 @@ impl Sink for Matches<'_> {
     }
 }
 
-/// Whether there is a match at all.
+/// Sink that records only the first match.
 #[derive(Debug, Default)]
 pub(super) struct First {
     pub(super) found: bool,
-    /// A NUL byte was seen before.
+    /// True if a NUL byte was seen before the match.
     pub(super) binary: bool,
 }
 
@@ -136,11 +136,11 @@ impl Sink for First {
     }
 }
 
-/// The line without its end, clipped.
+/// Returns the line without its end, clipped.
 fn shown(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    // Four bytes are the most that a character has; a stray byte is shown as one character.
+    // A character has at most four bytes; an invalid byte is shown as one character.
     let text = String::from_utf8_lossy(&line[..line.len().min(4 * MAX_LINE_CHARS + 4)]);
     match text.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,10 +1,10 @@
-//! `grep`: matching lines, by ripgrep's own libraries over the walk that glob uses.
+//! `grep`: matching lines, found by ripgrep's own libraries over the walk that glob uses.
 //!
-//! Several threads search ([`worker_pool`]), each one file at a time ([`seeker`]); what they find is put together in path order
-//! ([`tally`]), so that the same tree gives the same answer however many they are.
+//! Several threads search ([`worker_pool`]), each one file at a time ([`seeker`]). Their results are combined in path order ([`tally`]), so
+//! the same tree gives the same answer for any number of threads.
 //!
-//! A pattern cannot hang it: the engine is linear in the text and in the compiled pattern, which is bounded, and between
-//! two blocks of a file it asks whether to stop ([`pattern`]).
+//! A pattern cannot block a search for long. The engine is linear in the text and in the compiled pattern, whose size is bounded. Between
+//! two blocks of a file it checks for cancellation ([`pattern`]).
 
 mod matches;
 mod pattern;
@@ -65,7 +65,7 @@ pub fn grep(jail: &Jail, grep: &Grep, bounds: &Bounds, cancel: &Cancel) -> Outco
         worker_pool::search(order, filter.map_or(&grep.path, Pattern::start), walk, tally);
     sum.stopped = sum.stopped.or(walked.stopped);
     if sum.more {
-        // How far the walk had come by then is chance.
+        // The progress of the walk at that time is arbitrary.
         return result(grep, sum, &Walked::default(), Vec::new());
     }
     sum.result.truncated |= walked.bounded;
@@ -77,7 +77,7 @@ pub fn grep(jail: &Jail, grep: &Grep, bounds: &Bounds, cancel: &Cancel) -> Outco
     result(grep, sum, &walked, hints)
 }
 
-/// Searches the one file that was asked for.
+/// Searches a single file that the caller named.
 fn alone(order: Order<'_>, file: &RegularFile, path: &SandboxPath, mut tally: Tally) -> Sum {
     tally.add(0, Seeker::new(order).file(0, file, || path.to_string()));
     tally.finish(1)

@@ -1,4 +1,4 @@
-//! The pattern, compiled, and what may be searched with it before somebody asks whether to stop.
+//! The compiled pattern, and the size of the blocks that it searches between two checks for cancellation.
 
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -6,24 +6,26 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use crate::{Grep, Reason, ToolFailure};
 
 const KIB: usize = 1024;
-/// Memory of a compiled pattern, and bytes of text that are searched with it at once. In the worst case a byte of text
-/// costs a look at every part of the pattern, so that the product of the two is what can pass before a stop is heard: a
-/// fraction of a second. Nearly every pattern fits into the first.
+/// Memory of a compiled pattern, and bytes of text that are searched with it at once.
+///
+/// In the worst case a byte of text is compared with every part of the pattern. So the product of the two bounds the time until a
+/// cancellation takes effect: a fraction of a second. Nearly every pattern fits into the first size.
 const SIZES: [(usize, usize); 3] = [(64 * KIB, 64 * KIB), (256 * KIB, 16 * KIB), (4 * 1024 * KIB, 4 * KIB)];
-/// Memory of the automaton's cache, on each thread.
+/// Memory of the automaton's cache on each thread.
 const MAX_CACHE_BYTES: usize = 4 * 1024 * KIB;
 
-/// A pattern to search for.
+/// Compiled pattern.
 pub(super) struct Compiled {
     pub(super) matcher: RegexMatcher,
-    /// Bytes of text at once.
+    /// Bytes of text that are searched at once.
     pub(super) block: usize,
-    /// The pattern is for lines one by one, without their `\r\n`: it is about the beginning or the end of the text.
+    /// True if lines are searched one by one, without their `\r\n`, because the pattern has an anchor for the beginning or end
+    /// of the text.
     pub(super) by_line: bool,
 }
 
 impl Compiled {
-    /// Fails when the pattern is none, is too large, or could match across lines.
+    /// Compiles the pattern. Fails if it is invalid, too large, or could match across lines.
     pub(super) fn new(grep: &Grep) -> Result<Self, ToolFailure> {
         let mut problem = String::new();
         let crlf = grep.regex && !names_carriage_return(grep);
@@ -36,7 +38,7 @@ impl Compiled {
                 Err(error) => problem = error.to_string(),
             }
         }
-        // The lines before the last repeat the pattern, whatever is in it.
+        // The lines before the last repeat the pattern, whose content is arbitrary.
         let problem = problem.lines().last().unwrap_or_default();
         let problem = problem.strip_prefix("error: ").unwrap_or(problem);
         let message = format!("the pattern cannot be searched for, line by line: {problem}");
@@ -44,14 +46,14 @@ impl Compiled {
     }
 }
 
-/// Returns whether the pattern names `\r`. A line then ends at `\n` alone; otherwise `\r$` would match nothing.
+/// Returns true if the pattern names `\r`. A line then ends at `\n` alone; otherwise `\r$` would match nothing.
 fn names_carriage_return(grep: &Grep) -> bool {
     let (size, _) = SIZES[SIZES.len() - 1];
-    // As a part of the line terminator it is an error in the pattern.
+    // A pattern that names a part of the line terminator is an error.
     builder(grep, size, true).line_terminator(Some(b'\r')).build(&grep.pattern).is_err()
 }
 
-/// `crlf`: the end of a line is before its `\r\n`, as lines are shown.
+/// Returns the builder. With `crlf`, `$` matches before `\r\n`, as lines are shown.
 fn builder(grep: &Grep, size: usize, crlf: bool) -> RegexMatcherBuilder {
     let mut builder = RegexMatcherBuilder::new();
     builder
@@ -63,7 +65,7 @@ fn builder(grep: &Grep, size: usize, crlf: bool) -> RegexMatcherBuilder {
         .crlf(crlf)
         // A `\r` within a line is a character like any other.
         .dot_matches_new_line(true)
-        // Twice as fast as without, and a pattern that could match across lines is an error instead of a surprise.
+        // Twice as fast as without, and a pattern that could match across lines becomes an error.
         .line_terminator(Some(b'\n'));
     builder
 }

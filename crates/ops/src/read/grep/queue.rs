@@ -1,7 +1,7 @@
-//! The files of a walk, a few ahead of the threads that search them.
+//! The files of a walk, queued a few ahead of the threads that search them.
 //!
-//! One thread at a time can walk, so whoever finds that few files are left walks on while the others take those. What is
-//! held is bounded, and so are the directories that are open for it.
+//! Only one thread at a time can walk. A thread that finds few files left continues the walk while the others search those. The number of
+//! queued files is bounded, and with it the number of their open directories.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,21 +11,23 @@ use jail::{Dir, EntryName};
 
 use crate::read::walk::{Walk, Walked};
 
-/// Files that a thread takes at once, and that are fetched at once when there are fewer.
+/// Files that a thread takes at once.
+///
+/// With fewer files left, a thread fetches this many.
 pub(super) const TAKEN: usize = 16;
 
-/// A file to search.
+/// File to search.
 pub(super) struct Job {
-    /// In path order, from 0.
+    /// Number in path order, from 0.
     pub(super) number: u64,
     pub(super) dir: Arc<Dir>,
     pub(super) name: EntryName,
     pub(super) shown: String,
 }
 
-/// The files that are still to come.
+/// Files that are still to be searched.
 pub(super) struct Queue<'a> {
-    /// The number of the last file that can still matter.
+    /// Number of the last file that can still matter.
     last: &'a AtomicU64,
     source: Mutex<Source<'a>>,
     ready: Mutex<VecDeque<Job>>,
@@ -33,7 +35,7 @@ pub(super) struct Queue<'a> {
 
 struct Source<'a> {
     walk: Walk<'a>,
-    /// Files that have a number.
+    /// Number of files numbered so far.
     count: u64,
     over: bool,
 }
@@ -44,7 +46,7 @@ impl<'a> Queue<'a> {
         Self { last, source, ready: Mutex::default() }
     }
 
-    /// The next files; none when there are no more.
+    /// Returns the next files, or none at the end.
     pub(super) fn take(&self) -> Vec<Job> {
         loop {
             let (some, left) = self.pop();
@@ -56,20 +58,20 @@ impl<'a> Queue<'a> {
             if !some.is_empty() {
                 return some;
             }
-            // Nothing to do until whoever walks now has found more.
+            // Wait until the thread that walks now has found more.
             if lock(&self.source).over {
                 return self.pop().0;
             }
         }
     }
 
-    /// How many files there were, and how far the walk came.
+    /// Returns the number of files and how far the walk came.
     pub(super) fn finish(self) -> (u64, Walked) {
         let Source { walk, count, .. } = self.source.into_inner().unwrap_or_else(PoisonError::into_inner);
         (count, walk.finish())
     }
 
-    /// Some files, and how many are left.
+    /// Takes some files and returns them with the number of files that are left.
     fn pop(&self) -> (Vec<Job>, usize) {
         let mut ready = lock(&self.ready);
         let some = ready.len().min(TAKEN);
@@ -79,7 +81,7 @@ impl<'a> Queue<'a> {
     fn fetch(&self, source: &mut Source<'_>) {
         let mut jobs = Vec::with_capacity(TAKEN);
         while jobs.len() < TAKEN && !source.over {
-            // The answer may be full without what comes now.
+            // The answer may be full without the next files.
             let wanted = self.last.load(Ordering::Relaxed) >= source.count;
             let Some(visit) = wanted.then(|| source.walk.next()).flatten() else {
                 source.over = true;
@@ -93,7 +95,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Whoever panicked with it left it whole: it is only ever changed by single steps.
+/// Locks, and ignores poisoning: every change is a single step, so a panic leaves the value consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

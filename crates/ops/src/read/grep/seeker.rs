@@ -1,8 +1,7 @@
 //! Searches one file after the other, on one thread.
 //!
-//! Most files have no match, so each is looked through first without counting its lines; the few that have one are
-//! searched again with line numbers and context. A file that fits into a block is read with one system call and is seen
-//! as it was at that moment.
+//! Most files have no match, so each is first searched without counting its lines. The few files with a match are searched again with line
+//! numbers and context. A file that fits into a block is read with one system call, and so is seen at one moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,10 +16,10 @@ use super::source::{Blocks, Source, Whole};
 use crate::cancel::Stopped;
 use crate::{Cancel, Grep, GrepMatch};
 
-/// A file is searched up to its first line that is longer.
+/// Longest line. The search of a file ends at the first longer one.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// What all threads of a search have in common.
+/// Data that all threads of a search share.
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a> {
     pub(super) grep: &'a Grep,
@@ -28,12 +27,12 @@ pub(super) struct Order<'a> {
     /// Bytes of text that fit into the answer.
     pub(super) room: usize,
     pub(super) cancel: &'a Cancel,
-    /// The number, in path order, of the last file that can still matter.
+    /// Number, in path order, of the last file that can still matter.
     pub(super) last: &'a AtomicU64,
 }
 
 impl Order<'_> {
-    /// Whether to go on with the file of that number.
+    /// Returns an error if the file with this number should not be searched further.
     pub(super) fn wants(&self, number: u64) -> Result<(), Sought> {
         if self.last.load(Ordering::Relaxed) < number {
             return Err(Sought::Unwanted);
@@ -42,22 +41,22 @@ impl Order<'_> {
     }
 }
 
-/// What came of a file.
+/// Result of searching a file.
 #[derive(Debug)]
 pub(super) enum Sought {
-    /// It is text.
+    /// The file is text.
     Searched {
         matches: Vec<GrepMatch>,
-        /// There are more than fit into any answer.
+        /// True if the file has more matches than fit into any answer.
         more: bool,
-        /// It was not searched to its end.
+        /// True if the file was not searched to its end.
         cut: bool,
     },
-    /// It has NUL bytes.
+    /// The file has NUL bytes.
     Binary,
-    /// It cannot be opened.
+    /// The file cannot be opened.
     Unreadable,
-    /// Nobody wants to know any more.
+    /// The result is no longer needed.
     Unwanted,
     /// The whole search has to stop.
     Stopped(Stopped),
@@ -69,7 +68,7 @@ impl Sought {
     }
 }
 
-/// One thread's tools.
+/// Tools of one thread.
 pub(super) struct Seeker<'a> {
     order: Order<'a>,
     tools: Tools,
@@ -78,14 +77,14 @@ pub(super) struct Seeker<'a> {
 
 impl<'a> Seeker<'a> {
     pub(super) fn new(order: Order<'a>) -> Self {
-        // A matcher is quickest on a thread that has it for itself.
+        // A matcher is fastest if no other thread uses it.
         let matcher = order.compiled.matcher.clone();
         let by_line = order.compiled.by_line;
         let tools = Tools { matcher, first: builder(by_line).line_number(false).build(), all: None };
         Self { order, tools, block: vec![0; order.compiled.block] }
     }
 
-    /// Searches the file of that number. `path` is for showing.
+    /// Searches the file with this number. `path` is for display.
     pub(super) fn file(
         &mut self,
         number: u64,
@@ -111,7 +110,7 @@ impl<'a> Seeker<'a> {
 struct Tools {
     matcher: RegexMatcher,
     first: Searcher,
-    /// Made for the first file that has a match.
+    /// Searcher that is made for the first file with a match.
     all: Option<Searcher>,
 }
 
@@ -140,7 +139,7 @@ impl Tools {
         if matches.binary {
             return Sought::Binary;
         }
-        // More of the same file is not wanted.
+        // With one match per file, further ones are not wanted.
         let more = matches.more && !grep.one_per_file;
         Sought::Searched { matches: matches.found, more, cut: searched.is_err() }
     }
@@ -151,7 +150,7 @@ fn builder(by_line: bool) -> SearcherBuilder {
     builder
         .line_terminator(if by_line { LineTerminator::crlf() } else { LineTerminator::byte(b'\n') })
         .binary_detection(BinaryDetection::quit(0))
-        // A file that becomes shorter would end the process.
+        // With a memory map, a file that becomes shorter would kill the process.
         .memory_map(MmapChoice::never())
         .heap_limit(Some(MAX_LINE_BYTES));
     builder

@@ -1,4 +1,4 @@
-//! Where a file's text comes from: all of it at once, or block by block.
+//! The text of a file: all of it at once, or block by block.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek as _};
@@ -7,8 +7,9 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink};
 use jail::RegularFile;
 
-/// Text that can be searched more than once, from its beginning. An error means that the search did not come to the
-/// end: a line is too long, the file cannot be read on, or the source was told to stop.
+/// Text that can be searched repeatedly from its beginning.
+///
+/// An error means that the search did not reach the end: a line is too long, the file cannot be read, or the source was stopped.
 pub(super) trait Source {
     fn search(
         &mut self,
@@ -18,11 +19,11 @@ pub(super) trait Source {
     ) -> io::Result<()>;
 }
 
-/// A whole file in memory.
+/// Whole file in memory.
 pub(super) struct Whole<'a>(&'a [u8]);
 
 impl<'a> Whole<'a> {
-    /// Reads the file into a buffer of the size that it had when it was opened. It may have become shorter.
+    /// Reads the file into a buffer of its size when it was opened. The file may have become shorter.
     pub(super) fn read(mut file: &File, into: &'a mut [u8]) -> io::Result<Self> {
         let mut length = 0;
         while length < into.len() {
@@ -48,12 +49,12 @@ impl Source for Whole<'_> {
     }
 }
 
-/// A file that is read block by block, with a question before each whether to go on.
+/// File that is read block by block, with a check before each block.
 pub(super) struct Blocks<'a, G, H> {
     file: &'a RegularFile,
     block: usize,
     go_on: G,
-    /// The answer, when it was no.
+    /// Error that the check returned, if it did.
     pub(super) halted: Option<H>,
 }
 
@@ -72,7 +73,7 @@ impl<G: Fn() -> Result<(), H>, H> Source for Blocks<'_, G, H> {
     ) -> io::Result<()> {
         let mut file = &self.file.file;
         file.rewind()?;
-        // What is appended meanwhile belongs to a later state, and a file that grows for ever ends.
+        // Bytes that are appended meanwhile belong to a later state. The limit also ends a file that grows forever.
         let text = Asking { file: file.take(self.file.meta.size), blocks: self };
         searcher.search_reader(matcher, text, sink)
     }

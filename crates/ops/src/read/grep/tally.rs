@@ -1,5 +1,4 @@
-//! What has been found so far, by several threads in no order, and the answer that comes of it: the same as if the
-//! files had been searched one after the other.
+//! Collects the results of several threads in any order, and builds the answer of a sequential search from them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,7 @@ use super::seeker::Sought;
 use crate::cancel::Stopped;
 use crate::{GrepMatch, GrepResult};
 
-/// What fits into the answer.
+/// Matches and bytes that still fit into the answer.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     matches: usize,
@@ -15,7 +14,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Takes a match in, unless the answer is full.
+    /// Counts a match, unless the answer is full.
     fn admit(&mut self, found: &GrepMatch) -> bool {
         if self.matches == 0 || self.bytes == 0 {
             return false;
@@ -27,39 +26,39 @@ impl Budget {
     }
 }
 
-/// The matches of one file.
+/// Matches of one file.
 #[derive(Debug)]
 struct Found {
     matches: Vec<GrepMatch>,
-    /// The file has more than fit into any answer.
+    /// True if the file has more matches than fit into any answer.
     more: bool,
 }
 
-/// Gathers what the threads find. Files are known by their number in path order.
+/// Collector of the threads' results. Files are identified by their number in path order.
 #[derive(Debug)]
 pub(super) struct Tally {
     budget: Budget,
     searched: u64,
-    /// No more than an answer and a file's worth.
+    /// Results by file, at most those of an answer and one more file.
     found: BTreeMap<u64, Found>,
-    /// Files that were left out, and of these the ones with NUL bytes.
+    /// Numbers of files that were left out, among them those with NUL bytes.
     skipped: Vec<u64>,
     binary: Vec<u64>,
-    /// Files that were not searched to their end.
+    /// Numbers of files that were not searched to their end.
     cut: Vec<u64>,
     stopped: Option<Stopped>,
 }
 
-/// What came of a search.
+/// Final result of a search.
 #[derive(Debug)]
 pub(super) struct Sum {
-    /// Without its hint.
+    /// Result without its hint.
     pub(super) result: GrepResult,
-    /// There are more matches than fit.
+    /// True if there are more matches than fit.
     pub(super) more: bool,
-    /// Files that have NUL bytes.
+    /// Number of files with NUL bytes.
     pub(super) binary: u64,
-    /// Files that were not searched to their end.
+    /// Number of files that were not searched to their end.
     pub(super) cut: u64,
     pub(super) stopped: Option<Stopped>,
 }
@@ -71,8 +70,9 @@ impl Tally {
         Self { budget, searched: 0, found, skipped, binary, cut, stopped: None }
     }
 
-    /// Takes what came of a file. The answer is the number of the last file that can still matter, when the files up to
-    /// it are known to be enough.
+    /// Adds the result of a file.
+    ///
+    /// Returns the number of the last file that can still matter, once the files up to it are known to fill the answer.
     pub(super) fn add(&mut self, number: u64, sought: Sought) -> Option<u64> {
         match sought {
             Sought::Unwanted => None,
@@ -105,8 +105,7 @@ impl Tally {
         }
     }
 
-    /// The first file with which the answer is full. Files before it that are not known yet can only make it an earlier
-    /// one.
+    /// Returns the first file with which the answer is full. Files before it that are still missing can only make it an earlier one.
     fn last(&self) -> Option<u64> {
         let mut budget = self.budget;
         let full = self
@@ -116,14 +115,14 @@ impl Tally {
         full.map(|(&number, _)| number)
     }
 
-    /// The answer, when `files` were handed out and all that matter have come in.
+    /// Returns the answer after `files` files were handed out and all that matter have been added.
     pub(super) fn finish(self, files: u64) -> Sum {
         let last = self.last();
         let looked = last.map_or(files, |last| last + 1);
         let counted = |numbers: &[u64]| numbers.iter().filter(|&&number| number < looked).count() as u64;
         let (skipped, binary, cut) = (counted(&self.skipped), counted(&self.binary), counted(&self.cut));
         let mut result = GrepResult {
-            // Of a search that was stopped, what was done by then; else what the order says, whoever was quicker.
+            // A stopped search reports its progress. Otherwise the count follows the path order, independent of the threads' speed.
             files_searched: self.stopped.map_or(looked - skipped, |_| self.searched),
             files_skipped: skipped,
             ..GrepResult::default()

@@ -1,4 +1,4 @@
-//! Searches the files of a walk on several threads. Nothing waits for a thread: one that cannot be made is one less.
+//! Searches the files of a walk on several threads. If a thread cannot be created, the search continues with fewer.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +14,10 @@ use super::threads::Threads;
 use crate::read::helpers::{helped, thread_time};
 use crate::read::walk::{Walk, Walked};
 
-/// As much as the thread has on which the search was called.
+/// Stack of a thread, as large as that of the thread that called the search.
 const STACK: usize = 1024 * 1024;
 
-/// Searches what is left of `walk`, which began in `start`, or as much as the answer needs.
+/// Searches the rest of `walk`, which began in `start`, until the answer is full.
 pub(super) fn search(order: Order<'_>, start: &SandboxPath, walk: Walk<'_>, tally: Tally) -> (Sum, Walked) {
     let worker_pool = WorkerPool {
         order,
@@ -33,7 +33,7 @@ pub(super) fn search(order: Order<'_>, start: &SandboxPath, walk: Walk<'_>, tall
             let host_worker = Builder::new().name("grep".to_owned()).stack_size(STACK);
             let help = || {
                 worker_pool.work(worker_pool.queue.take());
-                // The thread has done nothing else.
+                // The thread has done no other work.
                 *worker_pool.helped.lock().unwrap_or_else(PoisonError::into_inner) += thread_time();
             };
             if host_worker.spawn_scoped(scope, help).is_err() {
@@ -53,7 +53,7 @@ struct WorkerPool<'a> {
     start: &'a SandboxPath,
     queue: Queue<'a>,
     tally: Mutex<Tally>,
-    /// Processor time of the threads that help.
+    /// Processor time of the additional threads.
     helped: Mutex<Duration>,
 }
 

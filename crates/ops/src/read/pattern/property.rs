@@ -94,7 +94,7 @@ fn text(parts: &[Part]) -> String {
     text
 }
 
-/// Whether `name` is made of the pieces, of which the first `from` are behind.
+/// Returns true if `name` is made of the pieces.
 fn fits(pieces: &[Piece], name: &[char]) -> bool {
     let Some((piece, rest)) = pieces.split_first() else { return name.is_empty() };
     let one = |holds: fn(char, &[char]) -> bool, of: &[char]| {

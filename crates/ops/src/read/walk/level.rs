@@ -1,4 +1,4 @@
-//! One directory on the way of a walk, with the names that are still to come.
+//! One directory of a walk, with the names that are still to be visited.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::vec;
 
 use jail::{Dir, Entry, FileKind, SandboxPath};
 
-/// A directory that the walk is in.
+/// Directory that the walk is in.
 pub(super) struct Level {
     pub(super) dir: Arc<Dir>,
-    /// Where that is by the names that were met, for the rules.
+    /// Path made of the names that the walk went through, for the rules.
     pub(super) place: SandboxPath,
     pub(super) rest: vec::IntoIter<Entry>,
     /// Bytes of its names.
@@ -19,31 +19,31 @@ pub(super) struct Level {
     pub(super) shown: usize,
 }
 
-/// A directory's names, as far as they could be read.
+/// Names in a directory, as far as they could be read.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) sorted: Vec<Entry>,
-    /// Bytes of them.
+    /// Bytes of the names.
     pub(super) held: usize,
-    /// Some are missing.
+    /// True if some names are missing.
     pub(super) partial: bool,
 }
 
 impl Names {
-    /// Whether there may be a `name` here, so that opening it is worth a system call.
+    /// Returns false if `name` is certainly not here, so that opening it would waste a system call.
     pub(super) fn may_have(&self, name: &[u8]) -> bool {
         self.partial || self.sorted.iter().any(|entry| entry.name.as_bytes() == name)
     }
 }
 
-/// A directory's files are sorted as if its name ended in the slash that follows: `a-b` comes before `a/b`.
+/// Orders entries by path: a directory sorts as if its name ended in the slash that follows, so `a-b` comes before `a/b`.
 pub(super) fn path_order(a: &Entry, b: &Entry) -> Ordering {
     let (left, right) = (a.name.as_bytes(), b.name.as_bytes());
     let shared = left.len().min(right.len());
     left[..shared].cmp(&right[..shared]).then_with(|| byte(a, shared).cmp(&byte(b, shared)))
 }
 
-/// The byte at `at`, which is at most the name's length.
+/// Returns the byte at `at`, which is at most the name's length.
 fn byte(entry: &Entry, at: usize) -> Option<u8> {
     let slash = (entry.kind == FileKind::Directory).then_some(b'/');
     entry.name.as_bytes().get(at).copied().or(slash)

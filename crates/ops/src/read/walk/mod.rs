@@ -1,8 +1,8 @@
-//! The walk that glob and grep share: regular files below a directory, sorted by path byte by byte, through open
-//! directory handles only.
+//! The walk that glob and grep share. It visits regular files below a directory, sorted by path byte by byte, through open directory
+//! handles only.
 //!
-//! A tree can be endless, change all the time and be full of traps. So the walk is bounded in entries and depth, asks
-//! between entries whether to stop, follows no link, and passes over what has vanished.
+//! A tree can be endless, change all the time and be full of traps. So the walk is bounded in entries and depth, checks for cancellation
+//! between entries, follows no link, and skips entries that have vanished.
 
 mod level;
 mod walked;
@@ -18,14 +18,14 @@ use super::location::{below, in_mount};
 use super::pattern::Pattern;
 use crate::cancel::{Cancel, Stopped};
 
-/// Entries that one walk looks at.
+/// Most entries that one walk visits.
 const MAX_ENTRIES: u64 = 200_000;
-/// Directories that are open at once, one for each level.
+/// Most directories that are open at once, one for each level.
 const MAX_DEPTH: usize = 64;
-/// Bytes of names that one walk holds at once: what the most entries of ordinary names have.
+/// Most bytes of names that one walk holds at once; enough for the most entries with ordinary names.
 const MAX_HELD: usize = 8 * 1024 * 1024;
 
-/// What a walk leaves out. `.git` always, unless the walk begins in it.
+/// Entries that a walk includes. `.git` is always left out, unless the walk begins in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     /// Visit names that begin with a dot.
@@ -36,30 +36,32 @@ pub(super) struct Rules {
     pub(super) node_modules: bool,
 }
 
-/// A file that the walk came to.
+/// File that the walk visits.
 pub(super) struct Visit<'w> {
-    /// Can be kept: the file is opened in this directory whatever becomes of the walk.
+    /// Handle of the file's directory, which may outlive the walk.
     pub(super) dir: &'w Arc<Dir>,
     pub(super) name: EntryName,
-    /// Path from where the walk began, for showing and matching.
+    /// Path from the start of the walk, for display and matching.
     pub(super) shown: &'w str,
 }
 
-/// A walk on its way. It goes on when it is asked for the next file, on whichever thread asks.
+/// A walk in progress.
+///
+/// It advances when a caller asks for the next file, on the thread of that caller.
 pub(super) struct Walk<'a> {
     jail: &'a Jail,
     start: &'a SandboxPath,
     rules: Rules,
-    /// Files of other names are passed over.
+    /// Pattern of the wanted files; others are skipped.
     filter: Option<&'a Pattern>,
     cancel: &'a Cancel,
     ignores: Ignores,
-    /// From the top to where it is; empty when it is over.
+    /// Directories from the top to the current one; empty when the walk is over.
     levels: Vec<Level>,
-    /// Path from the mount's root, as the file system has it.
+    /// Path from the mount's root, in the bytes of the file system.
     raw: Vec<u8>,
     shown: String,
-    /// Bytes of names that are still to come.
+    /// Bytes of names that are still to be visited.
     held: usize,
     walked: Walked,
 }
@@ -96,7 +98,7 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// The next file; `None` at the end, for whatever reason.
+    /// Returns the next file, or `None` at the end of the walk, for any reason.
     pub(super) fn next(&mut self) -> Option<Visit<'_>> {
         match self.advance() {
             Ok(name) => {
@@ -110,7 +112,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How far it came.
+    /// Returns how far the walk came.
     pub(super) fn finish(self) -> Walked {
         Walked { rules_cut: self.ignores.cut(), ..self.walked }
     }
@@ -120,8 +122,9 @@ impl<'a> Walk<'a> {
         self.levels.clear();
     }
 
-    /// Ignore files count from the mount's root on, wherever the walk begins. Those above its beginning do not if they exclude
-    /// all that is in it by its path: it was asked for by name.
+    /// Enters the directories from the mount's root to the start, so that their ignore files count.
+    ///
+    /// Ignore files above the start do not count if they exclude everything in it by its path, because the caller named it.
     fn enter_parents(&mut self) {
         let mut parents: Vec<_> = std::iter::successors(self.start.rel().parent(), RelPath::parent).collect();
         while let Some(parent) = parents.pop() {
@@ -135,7 +138,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next file's name, in the last level; the paths are set to it.
+    /// Finds the next file's name, in the last level, and sets the paths to it.
     fn advance(&mut self) -> Result<Option<EntryName>, Stopped> {
         while let Some(level) = self.levels.last_mut() {
             self.cancel.check()?;
@@ -166,7 +169,7 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
-    /// Puts the entry's name on the paths; its place when it is to be visited.
+    /// Appends the entry's name to the paths, and returns its path if the walk should visit it.
     fn admit(&mut self, entry: &Entry) -> Option<SandboxPath> {
         let (name, is_dir) = (entry.name.as_bytes(), entry.kind == FileKind::Directory);
         if name == b".git" {
@@ -175,7 +178,7 @@ impl<'a> Walk<'a> {
         let rel = below(self.levels.last()?.place.rel(), &entry.name)?;
         let place = SandboxPath::new(self.start.mount(), rel);
         if let Err(refusal) = self.jail.check(&place, Access::Read) {
-            // Each counts, whatever the pattern: a count by pattern would tell its name.
+            // Each counts, whatever the pattern is: a count by pattern would reveal the name.
             self.walked.left_out.withheld += u64::from(refusal.is_by_rule());
             return None;
         }
@@ -184,7 +187,7 @@ impl<'a> Walk<'a> {
         let wanted = is_dir || self.is_wanted();
         let left_out = &mut self.walked.left_out;
         let count = match entry.kind {
-            // It may lead to a directory.
+            // The link may lead to a directory.
             FileKind::Symlink => {
                 left_out.links += 1;
                 return None;
@@ -208,7 +211,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Returns whether the current file passes the filter.
+    /// Returns true if the current file passes the filter.
     fn is_wanted(&self) -> bool {
         self.filter.is_none_or(|filter| filter.matches(&self.shown))
     }
@@ -222,7 +225,7 @@ impl<'a> Walk<'a> {
                 self.enter(dir, place)
             }
             Err(error) => {
-                // Gone, or something else by now.
+                // The entry has vanished or was replaced.
                 let vanished = matches!(
                     error.kind,
                     OpenErrorKind::NotFound | OpenErrorKind::NotADirectory | OpenErrorKind::Symlink
@@ -233,7 +236,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes into a directory, with its ignore files.
+    /// Enters a directory and reads its ignore files.
     fn enter(&mut self, dir: Dir, place: SandboxPath) -> Result<(), Stopped> {
         let names = self.names(&dir)?;
         if !self.rules.ignored {
@@ -251,7 +254,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Reads a directory's names, as many as the bound still permits.
+    /// Reads as many of a directory's names as the limit still permits.
     fn names(&mut self, dir: &Dir) -> Result<Names, Stopped> {
         let mut names = Names::default();
         let Ok(entries) = dir.entries() else {

@@ -1,4 +1,4 @@
-//! What a walk has to say about itself when it is over.
+//! The report on a finished walk.
 
 use jail::{SandboxPath, excerpt};
 
@@ -6,19 +6,19 @@ use super::{MAX_DEPTH, MAX_ENTRIES};
 use crate::LeftOut;
 use crate::cancel::Stopped;
 
-/// How far a walk came.
+/// Extent of a finished walk.
 #[derive(Debug, Default)]
 pub(in crate::read) struct Walked {
     pub(in crate::read) entries: u64,
-    /// It was told to stop.
+    /// Reason for which it was stopped early.
     pub(in crate::read) stopped: Option<Stopped>,
-    /// There was more, deeper or beyond the bound.
+    /// True if there was more, deeper or beyond the limit.
     pub(in crate::read) bounded: bool,
     /// Files and directories that were not visited.
     pub(in crate::read) left_out: LeftOut,
-    /// Ignore files were too large to count in full.
+    /// True if ignore files were too large to count in full.
     pub(in crate::read) rules_cut: bool,
-    /// Directories that have the name of a file that was looked for: how many, and the first.
+    /// Directories with the name of a wanted file: their number, and the first one.
     pub(in crate::read) directories: (u64, String),
 }
 
@@ -30,7 +30,7 @@ impl Walked {
         self.directories.0 += 1;
     }
 
-    /// Returns what to say where a pattern found no file but directories of that name, in the walk from `start`.
+    /// Returns the hint for a pattern that found no file but directories with that name, in the walk from `start`.
     pub(in crate::read) fn directory_hint(&self, start: &SandboxPath) -> Option<String> {
         let (count, first) = &self.directories;
         (*count > 0).then(|| {
@@ -39,7 +39,7 @@ impl Walked {
         })
     }
 
-    /// Returns what a result has to say about a walk that did not see all.
+    /// Returns the hints for a walk that did not visit everything.
     pub(in crate::read) fn hints(&self) -> Vec<String> {
         let mut hints = Vec::new();
         if self.bounded {

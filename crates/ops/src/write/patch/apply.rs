@@ -1,57 +1,59 @@
-//! What hunks make of a file: pure, and strict. A hunk goes where it says it goes, or to the one other place where all of
-//! its lines are, and nowhere else: nothing is guessed, and nothing is left out of a comparison.
+//! Applies hunks to a file: pure, and strict.
 //!
-//! What git would do is done, or the hunk is refused; but git takes a line that is to have no newline for one that has
-//! (`--unidiff-zero`, 2.47.3), and here that line is the file's last or none. Beyond git, a patch whose lines end in `\n`
+//! A hunk is applied at its stated position, or at the only other position where all of its lines are. Positions are never guessed, and
+//! every line is compared.
+//!
+//! The result is the one that git would produce, or the hunk is refused. There is one exception: git lets a line without a newline match a
+//! line with one (`--unidiff-zero`, 2.47.3). Here that line only matches the file's last line. Beyond git, a patch whose lines end in `\n`
 //! fits a file whose lines all end in `\r\n`, and its first line needs no byte order mark, since models write neither.
 
 use super::locate::Index;
 use crate::patch::{Hunk, HunkPosition, Kind, Line};
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-/// Places that a failure names.
+/// Most positions that a failure names.
 const MAX_PLACES: usize = 20;
 
-/// The file afterwards.
+/// File after the patch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Applied {
     pub(super) content: Vec<u8>,
-    /// Hunks that went elsewhere than they say.
+    /// Hunks that were applied elsewhere than stated.
     pub(super) moved: Vec<Moved>,
 }
 
-/// A hunk that was not where it says.
+/// Hunk that was not at its stated position.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Moved {
-    /// From 1.
+    /// Number of the hunk, from 1.
     pub(super) hunk: usize,
-    /// From 1.
+    /// Stated line, from 1.
     pub(super) said: u64,
     pub(super) found: u64,
 }
 
-/// A hunk that does not fit.
+/// Hunk that does not fit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
-    /// From 1.
+    /// Number of the hunk, from 1.
     pub(super) hunk: usize,
     pub(super) kind: MisfitKind,
 }
 
-/// Why it does not fit. Lines are numbered from 1.
+/// Reason for which a hunk does not fit. Lines are numbered from 1.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MisfitKind {
-    /// Its lines are nowhere where it may go.
+    /// Its lines do not occur where they may.
     Absent,
-    /// They are in more places than one.
+    /// Its lines occur in more than one place.
     Ambiguous(Vec<u64>),
-    /// They are only before an earlier hunk of the patch.
+    /// Its lines occur only before an earlier hunk of the patch.
     OutOfOrder(u64),
-    /// There is nothing by which to find its place.
+    /// It has no lines by which to find its position.
     NoContext,
-    /// This line of the envelope's `@@` is not in the file, or not behind the one before.
+    /// This line of the envelope's `@@` is not in the file, or not after the one before.
     NoAnchor(String),
-    /// It is in the file more than once.
+    /// The anchor occurs more than once.
     AmbiguousAnchor(String, Vec<u64>),
 }
 
@@ -69,7 +71,7 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
     } else {
         b"\n"
     };
-    // The envelope says nothing of the last newline: the file keeps its own way.
+    // The envelope does not state the last newline, so the file keeps its own.
     let anchored = hunks.iter().any(|hunk| matches!(hunk.place, HunkPosition::Anchored { .. }));
     let unended = anchored && !content.is_empty() && !content.ends_with(b"\n");
     let ended = if unended { [content, newline].concat() } else { Vec::new() };
@@ -78,7 +80,7 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
     let file = File::new(content, newline);
     let mut result = mark.to_vec();
     let mut moved = Vec::new();
-    // Lines that the hunks so far have added, less those that they have removed.
+    // Lines that the hunks have added so far, less those that they have removed.
     let (mut done, mut grown) = (0, 0);
     for (number, hunk) in (1..).zip(hunks) {
         let old: Vec<Vec<u8>> = hunk.old().map(|line| file.bytes(line)).collect();
@@ -136,7 +138,7 @@ impl<'f> File<'f> {
         Self { lines, index, newline }
     }
 
-    /// A line of the patch as it is, or would be, in this file.
+    /// Returns the bytes that a line of the patch has, or would have, in this file.
     fn bytes(&self, line: &Line) -> Vec<u8> {
         let newline = if line.newline { self.newline } else { &[] };
         [line.text.as_bytes(), newline].concat()
@@ -148,7 +150,7 @@ impl<'f> File<'f> {
         }
     }
 
-    /// Index of the hunk's first line. What is before `from` belongs to earlier hunks.
+    /// Returns the index of the hunk's first line. Lines before `from` belong to earlier hunks.
     fn place(&self, hunk: &Hunk, needle: &[u32], from: usize, grown: i64) -> Result<usize, MisfitKind> {
         match &hunk.place {
             HunkPosition::Stated { old, new } => {
@@ -159,7 +161,7 @@ impl<'f> File<'f> {
         }
     }
 
-    /// Git goes by the line in the new file: only where both `agree` is there *one* place that the hunk says.
+    /// Finds a hunk by its line numbers. Git uses the line in the new file, so the position is unique only if both lines `agree`.
     fn stated(
         &self,
         hunk: &Hunk,
@@ -173,7 +175,7 @@ impl<'f> File<'f> {
         }
         let said = as_index(old).checked_sub(1).filter(|&at| at >= from && self.index.is_at(needle, at));
         if let Some(at) = said.filter(|_| agree) {
-            // Without context behind it, git takes such lines for the file's last.
+            // Without context after them, git takes such lines for the file's last.
             let last = self.index.last(needle).filter(|&last| last != at && !ends_in_context(hunk));
             return last.map_or(Ok(at), |last| Err(ambiguous(&[at, last])));
         }
@@ -182,7 +184,7 @@ impl<'f> File<'f> {
 
     fn only(&self, needle: &[u32], from: usize) -> Result<usize, MisfitKind> {
         let found = self.index.all(needle, 0);
-        // What earlier hunks have taken is gone.
+        // Lines that earlier hunks have used are not available.
         let left = |&at: &usize| at >= from || at + needle.len() <= from;
         match found.iter().copied().filter(left).collect::<Vec<_>>()[..] {
             [] => Err(MisfitKind::Absent),
@@ -207,7 +209,7 @@ impl<'f> File<'f> {
             };
         }
         if needle.is_empty() {
-            // Right behind the line that is named.
+            // Directly after the named line.
             return match anchors {
                 [] if self.lines.is_empty() => Ok(0),
                 [] => Err(MisfitKind::NoContext),
@@ -222,7 +224,7 @@ impl<'f> File<'f> {
             }),
             (&[at], []) => Ok(at),
             (several, []) => Err(ambiguous(several)),
-            // The lines are in one place only, so the anchors only have to be before it.
+            // The lines occur only once, so the anchors only have to precede them.
             (&[at], _) if self.first_behind(anchors, from).is_ok_and(|anchor| anchor <= at) => Ok(at),
             (several, _) => {
                 let anchor = self.behind(anchors, from)?;
@@ -231,7 +233,7 @@ impl<'f> File<'f> {
         }
     }
 
-    /// Index of the last anchor. The first of them must be in the file only once.
+    /// Returns the index of the last anchor. The first anchor must occur only once in the file.
     fn behind(&self, anchors: &[String], from: usize) -> Result<usize, MisfitKind> {
         if let Some(anchor) = anchors.first() {
             let found: Vec<usize> = self.equal(anchor, from).collect();
@@ -242,7 +244,7 @@ impl<'f> File<'f> {
         self.first_behind(anchors, from)
     }
 
-    /// Index of the last anchor, where each is the first behind the one before.
+    /// Returns the index of the last anchor. Each is the first occurrence after the one before.
     fn first_behind(&self, anchors: &[String], from: usize) -> Result<usize, MisfitKind> {
         let mut at = from;
         for (number, anchor) in anchors.iter().enumerate() {
@@ -258,7 +260,7 @@ impl<'f> File<'f> {
     }
 }
 
-/// 1 where nothing is left of the hunk's lines: its place in the new file is then the line before.
+/// Returns 1 if the hunk removes all of its lines: its position in the new file is then the line before.
 fn removes_all(hunk: &Hunk) -> i128 {
     i128::from(!hunk.lines.iter().any(Line::is_new))
 }

@@ -1,15 +1,14 @@
-//! Finding lines in a file: the file's lines become numbers, so that a search is linear in the file whatever it looks
-//! like.
+//! Finds lines in a file. The lines are numbered, so that a search is linear in the file for any content.
 
 use std::collections::HashMap;
 
-/// The lines of a file as numbers: equal lines have equal numbers.
+/// Lines of a file as numbers: equal lines have equal numbers.
 pub(super) struct Index<'f> {
     numbers: HashMap<&'f [u8], u32>,
     lines: Vec<u32>,
 }
 
-/// A line that the file does not have.
+/// Number of a line that does not occur in the file.
 const ABSENT: u32 = u32::MAX;
 
 impl<'f> Index<'f> {
@@ -25,25 +24,26 @@ impl<'f> Index<'f> {
         Self { numbers, lines }
     }
 
-    /// Lines to look for, as numbers.
+    /// Returns the numbers of the lines to find.
     pub(super) fn needle<L: AsRef<[u8]>>(&self, lines: impl IntoIterator<Item = L>) -> Vec<u32> {
         lines.into_iter().map(|line| self.numbers.get(line.as_ref()).copied().unwrap_or(ABSENT)).collect()
     }
 
-    /// Whether the lines are at index `at`.
+    /// Returns true if the lines are at index `at`.
     pub(super) fn is_at(&self, needle: &[u32], at: usize) -> bool {
         !needle.contains(&ABSENT)
             && at.checked_add(needle.len()).and_then(|end| self.lines.get(at..end)) == Some(needle)
     }
 
-    /// The index at which the lines would be the file's last.
+    /// Returns the index at which the lines would be the file's last.
     pub(super) fn last(&self, needle: &[u32]) -> Option<usize> {
         let at = self.lines.len().checked_sub(needle.len())?;
         self.is_at(needle, at).then_some(at)
     }
 
-    /// Every index from `from` on at which the lines are, overlapping ones too (Knuth, Morris, Pratt). `needle` is not
-    /// empty.
+    /// Returns every index from `from` on at which the lines occur, overlapping ones too (Knuth, Morris, Pratt).
+    ///
+    /// `needle` must not be empty.
     pub(super) fn all(&self, needle: &[u32], from: usize) -> Vec<usize> {
         if needle.is_empty() || needle.contains(&ABSENT) {
             return Vec::new();
@@ -66,7 +66,7 @@ impl<'f> Index<'f> {
     }
 }
 
-/// For each beginning of `needle`, the length of its longest proper beginning that is also its end.
+/// Returns for each prefix of `needle` the length of its longest proper prefix that is also its suffix.
 fn borders(needle: &[u32]) -> Vec<usize> {
     let mut border = vec![0; needle.len()];
     let mut length = 0;

@@ -1,4 +1,4 @@
-//! A hunk that does not fit, in words that say what was expected, what is there, and what to do.
+//! The failure for a hunk that does not fit: the expected lines, the present ones, and what to do.
 
 use jail::{SandboxPath, excerpt};
 
@@ -7,10 +7,10 @@ use crate::patch::{Hunk, HunkPosition};
 use crate::write::nearest::{Candidate, Nearest, nearest};
 use crate::{Reason, ToolFailure};
 
-/// Bytes of expected text that a failure carries.
+/// Most bytes of expected text that a failure carries.
 const MAX_EXPECTED: usize = 2_000;
 
-/// The failure. `content` is the file.
+/// Returns the failure. `content` is the file.
 pub(super) fn failure(path: &SandboxPath, content: &[u8], hunks: &[Hunk], misfit: &Misfit) -> ToolFailure {
     let shown = path.excerpt();
     let number = misfit.hunk;
@@ -90,7 +90,7 @@ fn absent(hunk: &Hunk, content: &[u8], expected: &str, details: &mut Vec<(&'stat
     format!("{difference}; {near}: read the file again and copy its lines exactly")
 }
 
-/// What is otherwise at the place that the hunk names.
+/// Describes the first difference at the position that the hunk states.
 fn first_difference(hunk: &Hunk, text: &str, old: u64) -> Option<String> {
     let mut there = text.lines().skip(usize::try_from(old.max(1) - 1).ok()?);
     let differing = hunk.old().zip(old.max(1)..).find_map(|(line, number)| {

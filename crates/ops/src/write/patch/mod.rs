@@ -4,8 +4,8 @@
 //! look at every file ─► apply in memory, check bounds ─► copy what is deleted into the trash ─► one commit for all
 //! ```
 //!
-//! Nothing is written before the whole patch fits. One file that stays where it is needs no more than its own rename,
-//! as for `edit`; several go through [`Jail::commit`].
+//! No file is written before the whole patch fits. A patch of one file that keeps its name needs only a rename, as for `edit`. Several
+//! files go through [`Jail::commit`].
 
 mod apply;
 mod front_matter;
@@ -29,7 +29,7 @@ use crate::{Binder, Bound, Bounds, OpResult, Outcome, Patch, Preview, ToolFailur
 use plan::{Planned, plan};
 use report::report;
 
-/// Applies the patch. Where a file has changed since the look, it is applied to what the file is then.
+/// Applies the patch. A file that has changed since it was examined is examined again.
 pub fn patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Outcome {
     if bounds.held_to.is_none() {
         return when(|_| attempt(jail, patch, bounds), None);
@@ -61,7 +61,7 @@ fn attempt(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Result<OpResult, Undo
     Ok(OpResult::Patch(result))
 }
 
-/// What [`patch()`] would do. Fails as [`patch()`] would, and changes nothing.
+/// Returns the result that [`patch()`] would have. Fails as [`patch()`] would, and changes nothing.
 pub fn preview_patch(jail: &Jail, patch: &Patch, bounds: &Bounds) -> Result<Preview, ToolFailure> {
     let mut planned = plan(jail, patch, bounds)?;
     for file in planned.iter_mut().filter(|file| file.is_deletion()) {
@@ -83,7 +83,7 @@ fn bound(planned: &[Planned<'_>]) -> Result<Bound, ToolFailure> {
     Ok(binder.finish())
 }
 
-/// Copies of the files that are deleted, one for each file of the patch or none.
+/// Copies the files that are deleted into the trash. Returns one item for each file of the patch, `None` if it is not deleted.
 fn keep(jail: &Jail, planned: &mut [Planned<'_>]) -> Result<Vec<Option<Kept>>, Undone> {
     let mut all: Vec<Option<Kept>> = Vec::new();
     for file in planned {
@@ -114,7 +114,7 @@ fn keep_one(jail: &Jail, file: &mut Planned<'_>) -> Result<Kept, Undone> {
     Err(Undone::Stale)
 }
 
-/// Makes the changes. `held`: only if they displace what was bound.
+/// Makes the changes. With `held`, only if they displace the bound state.
 fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>, held: bool) -> Result<(), Undone> {
     planned.retain(|file| !file.is_unchanged());
     if !held
@@ -143,7 +143,7 @@ fn carry_out(jail: &Jail, mut planned: Vec<Planned<'_>>, held: bool) -> Result<(
     }
     match changes.is_empty() {
         true => Ok(()),
-        // A consent was given to one state of the files, and to no other.
+        // A consent covers one state of the files, and no other.
         false if held => Ok(jail.commit(changes).map_err(ToolFailure::from)?),
         false => Ok(jail.commit(changes)?),
     }

@@ -1,4 +1,4 @@
-//! What a patch comes to, file by file, in memory. Nothing has been changed when this is done.
+//! Applies a patch file by file, in memory. No file is changed by this module.
 
 use jail::{Jail, SandboxPath};
 
@@ -12,16 +12,16 @@ use crate::{Bounds, FrontMatter, Patch, PatchChange, Reason, ToolFailure};
 
 /// Most lines of a file that is patched: an index of them is in memory.
 const MAX_LINES: usize = 1 << 21;
-/// Old and new contents of one patch together: all of them are in memory.
+/// Most bytes of old and new contents of one patch together: all of them are in memory.
 const MAX_TOTAL_BYTES: u64 = 64 * 1024 * 1024;
 
-/// One file, and what becomes of it.
+/// One file and its change.
 pub(super) struct Planned<'j> {
     pub(super) path: &'j SandboxPath,
     pub(super) place: Location<'j>,
-    /// The content afterwards; `None`: it is gone.
+    /// The content afterwards; `None` if the file is deleted.
     pub(super) content: Option<Vec<u8>>,
-    /// Where it goes.
+    /// New path of the file.
     pub(super) moved_to: Option<(&'j SandboxPath, Location<'j>)>,
     pub(super) notes: Vec<String>,
 }
@@ -31,14 +31,14 @@ impl Planned<'_> {
         self.content.is_none()
     }
 
-    /// Whether nothing has to be written.
+    /// Returns true if no file has to be written.
     pub(super) fn is_unchanged(&self) -> bool {
         let before = self.place.before.as_ref().and_then(|before| before.content.as_ref());
         self.moved_to.is_none() && self.content.is_some() && self.content.as_ref() == before
     }
 }
 
-/// Looks at all files, and applies.
+/// Examines all files and applies the patch to them in memory.
 pub(super) fn plan<'j>(
     jail: &'j Jail,
     patch: &'j Patch,
@@ -109,7 +109,7 @@ fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Plann
     }
 }
 
-/// Whether this is how `diff -u` shows a new file whose old name it was told.
+/// Returns true if the hunks create a file: `diff -u` shows a new file like this if it was given a name for the old one.
 fn creates(hunks: &[Hunk]) -> bool {
     matches!(hunks, [hunk] if hunk.old().next().is_none() && matches!(hunk.place, HunkPosition::Stated { old: 0, .. }))
 }

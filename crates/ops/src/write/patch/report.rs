@@ -1,4 +1,4 @@
-//! What a patch did or would do, for its caller and its reviewer.
+//! The result of a patch, made or previewed, for its caller and its reviewer.
 
 use super::plan::Planned;
 use crate::digest::sha256;
@@ -6,14 +6,14 @@ use crate::write::diff::{Diff, between, sizes};
 use crate::write::file::as_text;
 use crate::{Bounds, FileChange, PatchResult, PatchedFile};
 
-/// The result, with one diff over all files.
+/// Returns the result, with one diff over all files.
 pub(super) fn report(planned: &[Planned<'_>], bounds: &Bounds) -> PatchResult {
     let mut result = PatchResult::default();
     let mut whole = Diff { text: String::new(), left_out: 0 };
     for file in planned {
         result.files.push(describe(file));
         result.notes.extend(file.notes.iter().cloned());
-        // Once something is missing, nothing may follow the gap.
+        // After a cut no further diff may follow.
         let most = if whole.is_cut() { 0 } else { bounds.max_output_bytes };
         let diff = diff(file, most.saturating_sub(whole.text.len() as u64));
         whole.text.push_str(&diff.text);

@@ -1,5 +1,5 @@
-//! How much the trash of a run may hold. It only grows while the run lives, and an agent that writes and deletes in
-//! turn could fill the daemon's disk with it.
+//! Limits of a run's trash. It only grows while the run exists, and an agent that writes and deletes in turn could fill the daemon's disk
+//! with it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,22 +14,22 @@ use crate::{Reason, ToolFailure};
 const MAX_FILES: u64 = 20_000;
 /// Most bytes in a run's trash.
 const MAX_BYTES: u64 = 1024 * 1024 * 1024;
-/// What stays free of the trash's file system, which may be that of the audit log: bytes, and inodes.
+/// Space that stays free on the trash's file system, which may be that of the audit log: bytes, and inodes.
 const MIN_FREE_BYTES: u64 = 256 * 1024 * 1024;
 const MIN_FREE_FILES: u64 = 1_000;
 
-/// What there is, and what is left.
+/// Present size of the trash, and free space.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
     files: u64,
     bytes: u64,
     free_bytes: u64,
-    /// `None` where the file system does not count.
+    /// Free inodes; `None` if the file system does not count them.
     free_files: Option<u64>,
 }
 
 impl Allowance {
-    /// Looks at all that the trash holds: at most [`MAX_FILES`] and a few more.
+    /// Examines everything in the trash: at most [`MAX_FILES`] and a few more.
     pub(super) fn of(trash: &OwnedFd) -> io::Result<Self> {
         let system = fstatvfs(trash)?;
         let mut room = Self {
@@ -50,7 +50,7 @@ impl Allowance {
             }
             match statat(trash, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => room.bytes += u64::try_from(stat.st_size).unwrap_or(0),
-                // Taken out by another operation.
+                // Another operation has removed it.
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -58,7 +58,7 @@ impl Allowance {
         Ok(room)
     }
 
-    /// Whether one more of `size` bytes fits.
+    /// Checks that another file of `size` bytes fits.
     pub(super) fn take(self, size: u64) -> Result<(), ToolFailure> {
         let too_much = self.files + 2 > MAX_FILES || self.bytes.saturating_add(size) > MAX_BYTES;
         if too_much {

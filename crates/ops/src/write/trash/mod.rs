@@ -1,12 +1,11 @@
-//! Putting what is about to be removed into the run's trash.
+//! Copies files into the run's trash before they are removed.
 //!
-//! The trash is in the run's private directory: outside of every workspace, invisible in the container, and there until
-//! the run is deleted. It is another mount than the workspace, so that nothing can be renamed into it: content is
-//! copied, and on disk, before its name goes.
+//! The trash is in the run's private directory: outside of every workspace, invisible in the container, and kept until the run is deleted.
+//! It is another mount than the workspace, so files cannot be renamed into it. The content is copied and synced before the file loses its
+//! name.
 //!
-//! Called by `delete`, and by `patch` for the files that it deletes. Either may find afterwards that nothing has to go:
-//! then the copy is forgotten. A trash that has no room refuses; only `delete` goes on then, and only with a consent that
-//! says so.
+//! Called by `delete`, and by `patch` for the files that it deletes. Either may find afterwards that the file has to stay, and then
+//! removes the copy. A full trash refuses the copy. Only `delete` continues then, and only with a consent that says so.
 
 mod allowance;
 mod store;
@@ -26,13 +25,13 @@ use crate::{EntryType, Reason, ToolFailure};
 use allowance::Allowance;
 pub(super) use sweep::sweep;
 
-/// Largest file that the trash takes: as large as any file that the host lane can make.
+/// Largest file that the trash takes: as large as any file that the host lane can write.
 const MAX_FILE: u64 = 256 * 1024 * 1024;
 const BLOCK: usize = 128 * 1024;
-/// What is left to do where the trash has no room.
+/// Advice for a full trash.
 const FOR_GOOD: &str = "`delete` can let it go for good, with a consent that says so";
 
-/// Something that is in the trash, on disk.
+/// Entry in the trash, synced to disk.
 #[derive(Debug)]
 pub(super) struct Kept {
     trash: OwnedFd,
@@ -41,23 +40,23 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The entry's name.
+    /// Returns the entry's name.
     pub(super) fn entry(&self) -> String {
         self.entry.to_string()
     }
 
-    /// What it was.
+    /// Returns the description of the removed file.
     pub(super) fn record(&self) -> &TrashRecord {
         &self.record
     }
 
-    /// Takes it out again: what it is a copy of stays where it is.
+    /// Removes the entry again, because the original stays.
     pub(super) fn forget(self) {
         store::remove(&self.trash, self.entry);
     }
 }
 
-/// Why something is not in the trash.
+/// Reason for which a file is not in the trash.
 #[derive(Debug)]
 pub(super) enum NotKept {
     /// The trash has no room for it.
@@ -74,7 +73,7 @@ impl From<NotKept> for ToolFailure {
     }
 }
 
-/// Copies a file, from its first byte to its present size, whatever its position is.
+/// Copies a file from its first byte to its present size, whatever its position is.
 pub(super) fn keep(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Result<Kept, NotKept> {
     let size = file.meta.size;
     within_reach(path, size)?;
@@ -88,7 +87,7 @@ pub(super) fn keep(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Resul
     finish(path, trash, entry, kept)
 }
 
-/// Notes an empty directory.
+/// Records an empty directory.
 pub(super) fn keep_directory(jail: &Jail, path: &SandboxPath, meta: &Metadata) -> Result<Kept, NotKept> {
     let (trash, entry) = begin(jail, path, 0)?;
     let record = record(path, EntryType::Directory, meta);
@@ -96,7 +95,7 @@ pub(super) fn keep_directory(jail: &Jail, path: &SandboxPath, meta: &Metadata) -
     finish(path, trash, entry, kept)
 }
 
-/// Refuses what is larger than anything that the trash takes.
+/// Refuses a file that is too large for any trash.
 fn within_reach(path: &SandboxPath, size: u64) -> Result<(), NotKept> {
     if size <= MAX_FILE {
         return Ok(());
@@ -112,15 +111,16 @@ fn within_reach(path: &SandboxPath, size: u64) -> Result<(), NotKept> {
     Err(NotKept::NoRoom(failure.with("size_bytes", size.to_string()).with("max_bytes", MAX_FILE.to_string())))
 }
 
-/// Size and hash of a file, as [`keep`] would find them, and whether it would fit.
+/// Returns size and hash of a file, as [`keep`] would find them, or an error if it would not fit.
 pub(super) fn foresee(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Result<(u64, String), NotKept> {
     within_reach(path, file.meta.size)?;
     open(jail, path, file.meta.size)?;
     blocks(file, |_| Ok(())).map_err(|error| failure(path, &error))
 }
 
-/// Size and hash of a file that the trash cannot take. One that is larger than anything that it takes is not read, and has
-/// no hash.
+/// Returns size and hash of a file that the trash cannot take.
+///
+/// A file that is too large for any trash is not read, and has no hash.
 pub(super) fn look(path: &SandboxPath, file: &RegularFile) -> Result<(u64, String), ToolFailure> {
     if file.meta.size > MAX_FILE {
         return Ok((file.meta.size, String::new()));
@@ -128,7 +128,7 @@ pub(super) fn look(path: &SandboxPath, file: &RegularFile) -> Result<(u64, Strin
     Ok(blocks(file, |_| Ok(())).map_err(|error| failure(path, &error))?)
 }
 
-/// Whether an empty directory would fit.
+/// Checks that an empty directory would fit.
 pub(super) fn foresee_directory(jail: &Jail, path: &SandboxPath) -> Result<(), NotKept> {
     open(jail, path, 0).map(drop)
 }
@@ -139,7 +139,7 @@ fn begin(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, TrashEn
     Ok((trash, entry))
 }
 
-/// The trash, when it has room, and the number of the operation that uses it.
+/// Opens the trash, if it has room, and returns the number of the operation that uses it.
 fn open(jail: &Jail, path: &SandboxPath, size: u64) -> Result<(OwnedFd, u64), NotKept> {
     let private = jail.private().ok_or_else(|| {
         let why = "this run has no trash, so that nothing can be deleted in it";
@@ -182,7 +182,7 @@ fn copy(trash: &OwnedFd, entry: TrashEntry, file: &RegularFile) -> io::Result<(u
     Ok(measured)
 }
 
-/// Reads a file block by block, to the size that it had when it was opened: its length and its hash.
+/// Reads a file block by block, to its size when it was opened, and returns its length and its hash.
 fn blocks(file: &RegularFile, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<(u64, String)> {
     let (mut digest, mut at, mut block) = (Digest::default(), 0, vec![0; BLOCK]);
     while at < file.meta.size {

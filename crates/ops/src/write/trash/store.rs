@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::trash::{TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 
-/// Takes a name that nobody else has: its file is there then, empty.
+/// Claims an unused name by creating an empty file.
 pub(super) fn claim(trash: &OwnedFd, job: u64) -> io::Result<TrashEntry> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let deleted_unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
@@ -18,7 +18,7 @@ pub(super) fn claim(trash: &OwnedFd, job: u64) -> io::Result<TrashEntry> {
     loop {
         match create(trash, &entry.to_string()) {
             Ok(_) => return Ok(entry),
-            // Of the same operation, or of one of a former host worker at a time that the clock has come back to.
+            // Taken by the same operation, or by an earlier host worker if the clock was set back.
             Err(Errno::EXIST) => entry.count += 1,
             Err(errno) => return Err(errno.into()),
         }
@@ -31,7 +31,7 @@ pub(super) fn content(trash: &OwnedFd, entry: TrashEntry) -> io::Result<OwnedFd>
     Ok(openat(trash, entry.to_string(), flags, Mode::empty())?)
 }
 
-/// Says what the entry was, whole or not at all. From then on it is one.
+/// Writes the entry's description, whole or not at all. From then on it is an entry.
 pub(super) fn describe(trash: &OwnedFd, entry: TrashEntry, record: &TrashRecord) -> io::Result<()> {
     let mut text = serde_json::to_vec(record)?;
     text.push(b'\n');
@@ -42,7 +42,7 @@ pub(super) fn describe(trash: &OwnedFd, entry: TrashEntry, record: &TrashRecord)
     Ok(renameat(trash, draft, trash, record_name(entry))?)
 }
 
-/// Removes its files, the one that makes it an entry first. What cannot be removed stays until the run is deleted.
+/// Removes the entry's files, the description first. A file that cannot be removed stays until the run is deleted.
 pub(super) fn remove(trash: &OwnedFd, entry: TrashEntry) {
     for name in [record_name(entry), draft_name(entry), entry.to_string()] {
         let _ = unlinkat(trash.as_fd(), name, AtFlags::empty());
@@ -53,7 +53,7 @@ pub(super) fn record_name(entry: TrashEntry) -> String {
     format!("{entry}{TRASH_RECORD_SUFFIX}")
 }
 
-/// What will say what it was, while it is written.
+/// Returns the name of the description while it is written.
 fn draft_name(entry: TrashEntry) -> String {
     format!("{entry}{TRASH_RECORD_SUFFIX}.new")
 }

@@ -1,4 +1,4 @@
-//! Removing copies that never became entries: their operation was killed before it could say what they were.
+//! Removes copies that never became entries: their operation was killed before it could describe them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use super::store::{record_name, remove};
 use crate::trash::TrashEntry;
 
-/// Names that one sweep looks at: more than a trash takes.
+/// Most names that one sweep examines: more than a trash holds.
 const MOST: usize = 50_000;
 
-/// Removes what operations of `whose` have left, which are over.
+/// Removes the leftovers of the operations of `whose`, which have ended.
 pub(in crate::write) fn sweep(jail: &Jail, whose: Whose) -> io::Result<()> {
     let Some(private) = jail.private() else { return Ok(()) };
     let trash = private.directory(Keeps::Trash)?;

@@ -1,18 +1,18 @@
-//! Where the front matter is in a file.
+//! Finds the front matter in a file.
 
 use super::Invalid;
 use crate::write::newline::Newlines;
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// A file, taken apart.
+/// File split around its front matter.
 #[derive(Debug)]
 pub(super) struct Block<'t> {
     mark: &'t str,
-    /// The opening line; `None` where there is no front matter.
+    /// The opening line; `None` if there is no front matter.
     opening: Option<&'t str>,
     yaml: &'t str,
-    /// From the closing line on.
+    /// Text from the closing line on.
     rest: &'t str,
     newlines: Newlines,
 }
@@ -48,12 +48,12 @@ impl<'t> Block<'t> {
         self.opening.is_some()
     }
 
-    /// The YAML, in lines that end with `\n` where all lines of the file end alike.
+    /// Returns the YAML. Its lines end with `\n` if all lines of the file end alike.
     pub(super) fn yaml(&self) -> String {
         if self.newlines == Newlines::Crlf { self.yaml.replace("\r\n", "\n") } else { self.yaml.to_owned() }
     }
 
-    /// The file with another front matter.
+    /// Returns the file with other front matter.
     pub(super) fn with(&self, yaml: &str) -> String {
         let newline = self.newlines.as_str();
         let yaml = if self.newlines == Newlines::Crlf { yaml.replace('\n', "\r\n") } else { yaml.to_owned() };

@@ -1,33 +1,33 @@
-//! The single changes that a request consists of, and what each makes of the values.
+//! The single changes of a request, and the effect of each on the values.
 
 use serde_yaml::{Mapping, Value};
 
 use super::Invalid;
 use crate::FrontMatter;
 
-/// One change of one entry.
+/// Change of one entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Change {
-    /// The entry's key, as the document has it.
+    /// Key of the entry, as spelt in the document.
     pub(super) key: String,
     pub(super) what: What,
 }
 
-/// What is done to an entry.
+/// Kind of change of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum What {
-    /// Items are added to a list.
+    /// Add items to a list.
     Append(Vec<Value>),
-    /// A member of a mapping has another value.
+    /// Set a member of a mapping.
     SetMember(String, Value),
-    /// It has another value.
+    /// Set the whole value.
     Set(Value),
 }
 
-/// More members than this at once are not put into the text one by one.
+/// Most members that are edited in the text one by one.
 const FEW: usize = 32;
 
-/// What is asked for, in the order in which new entries are written.
+/// Returns the requested changes, in the order in which new entries are written.
 pub(super) fn all(asked: &FrontMatter, document: &Value) -> Vec<Change> {
     let key = |camel: &str, snake: &str| {
         let has = |key: &str| document.get(key).is_some();
@@ -69,7 +69,7 @@ pub(super) fn all(asked: &FrontMatter, document: &Value) -> Vec<Change> {
     changes
 }
 
-/// The items that are not in the list, each once.
+/// Returns the items that are not yet in the list, each once.
 fn missing(items: &[String], list: &[Value]) -> Vec<Value> {
     let mut missing: Vec<Value> = Vec::new();
     for item in items {
@@ -82,7 +82,7 @@ fn missing(items: &[String], list: &[Value]) -> Vec<Value> {
 }
 
 impl Change {
-    /// The values afterwards.
+    /// Returns the values after the change.
     pub(super) fn apply(&self, document: &Value) -> Result<Value, Invalid> {
         let mut document = document.clone();
         let Value::Mapping(entries) = &mut document else { return Ok(document) };

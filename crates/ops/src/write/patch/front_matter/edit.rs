@@ -1,4 +1,4 @@
-//! Ways to write a change into the text, from the one that keeps most. None is believed: see [`super`].
+//! Ways to write a change into the text, from the one that keeps most. Every result is verified: see [`super`].
 
 use serde_yaml::Value;
 
@@ -6,7 +6,7 @@ use super::change::{Change, What};
 use super::entry::{Entry, find};
 use super::yaml::{emit, emit_entry, emit_items, is_ambiguous};
 
-/// Texts that may be right, the best first.
+/// Returns candidate texts, the best first.
 pub(super) fn in_place(yaml: &str, change: &Change) -> Vec<String> {
     let text = Text::of(yaml);
     let entry = find(yaml, &[&change.key]);
@@ -29,13 +29,13 @@ pub(super) fn in_place(yaml: &str, change: &Change) -> Vec<String> {
     ways.into_iter().flatten().collect()
 }
 
-/// The whole entry written anew.
+/// Rewrites the whole entry.
 pub(super) fn entry_anew(yaml: &str, change: &Change, wanted: &Value) -> Option<String> {
     let entry = find(yaml, &[&change.key])?;
     Text::of(yaml).anew(&entry, &change.key, wanted.get(change.key.as_str())?)
 }
 
-/// Whether there may be comments in an entry.
+/// Returns true if an entry may contain comments.
 pub(super) fn has_comment(yaml: &str, key: &str) -> bool {
     find(yaml, &[key])
         .is_some_and(|entry| Text::of(yaml).lines[entry.lines].iter().any(|line| line.contains('#')))
@@ -50,7 +50,7 @@ impl<'y> Text<'y> {
         Self { lines: yaml.split_inclusive('\n').collect() }
     }
 
-    /// The lines `at` replaced.
+    /// Replaces the lines `at`.
     fn replace(&self, at: std::ops::Range<usize>, with: &str) -> Option<String> {
         let before = self.lines.get(..at.start)?.concat();
         let behind = self.lines.get(at.end..)?.concat();
@@ -58,7 +58,7 @@ impl<'y> Text<'y> {
         Some([&before, newline, with, &behind].concat())
     }
 
-    /// A new entry, behind all others.
+    /// Appends a new entry after all others.
     fn append(&self, key: &str, value: &Value) -> Option<String> {
         let end = self.lines.len();
         self.replace(end..end, &emit_entry(key, value, "")?)
@@ -68,7 +68,7 @@ impl<'y> Text<'y> {
         self.replace(entry.lines.clone(), &emit_entry(key, value, &entry.indent)?)
     }
 
-    /// More items behind the last one, as far to the right as the first one.
+    /// Adds items after the last one of a block list, with the indentation of the first one.
     fn append_to_block(&self, entry: &Entry, items: &[Value]) -> Option<String> {
         let end = entry.lines.end;
         let behind_key = self.lines.get(entry.lines.start + 1..end)?;
@@ -77,7 +77,7 @@ impl<'y> Text<'y> {
         self.replace(end..end, &emit_items(items, indent)?)
     }
 
-    /// More items before the bracket that ends a list in one line.
+    /// Adds items before the closing bracket of a list in one line.
     fn append_to_brackets(&self, entry: &Entry, items: &[Value]) -> Option<String> {
         let line = *self.lines.get(entry.lines.start)?;
         let (before, behind) = line.rsplit_once(']')?;
@@ -89,7 +89,7 @@ impl<'y> Text<'y> {
         (entry.lines.len() == 1).then(|| self.replace(entry.lines.clone(), &line)).flatten()
     }
 
-    /// Another value in the place of one in the same line; a comment behind it stays, and so do the quotes.
+    /// Replaces a value in the same line. A comment after it stays, and so do the quotes.
     fn set_scalar(&self, entry: &Entry, value: &Value) -> Option<String> {
         if entry.lines.len() != 1 {
             return None;
@@ -104,7 +104,7 @@ impl<'y> Text<'y> {
         self.replace(entry.lines.clone(), &format!("{head}{blank}{}{behind}", scalar(value, old)?))
     }
 
-    /// One more member of a mapping, behind the last one.
+    /// Adds a member to a mapping, after the last one.
     fn add_member(&self, entry: &Entry, name: &str, value: &Value) -> Option<String> {
         let behind_key = self.lines.get(entry.lines.start + 1..entry.lines.end)?;
         let first = behind_key.iter().find(|line| {
@@ -117,7 +117,7 @@ impl<'y> Text<'y> {
     }
 }
 
-/// The colon that ends a line's key.
+/// Returns the offset of the colon that ends a line's key.
 fn colon(line: &str) -> Option<usize> {
     let start = line.len() - line.trim_start_matches(' ').len();
     let key_end = match line.as_bytes().get(start)? {
@@ -128,8 +128,7 @@ fn colon(line: &str) -> Option<usize> {
     at.into_iter().find(|&at| line.as_bytes().get(at + 1).is_none_or(u8::is_ascii_whitespace))
 }
 
-/// Where a value ends that begins here, before a comment or the end of the line. `None` for what is no scalar in one
-/// line.
+/// Returns the end of a scalar that begins here, before a comment or the end of the line. `None` if the value is no scalar in one line.
 fn end_of_scalar(text: &str) -> Option<usize> {
     let quoted = |quote: char| {
         let mut escaped = false;
@@ -142,7 +141,7 @@ fn end_of_scalar(text: &str) -> Option<usize> {
     };
     match text.chars().next() {
         Some('"') => quoted('"'),
-        // A doubled quote is one: what would be cut there does not parse to the value that is wanted.
+        // A doubled quote would be cut too early, and the result then does not parse to the wanted value.
         Some('\'') => quoted('\''),
         Some('[' | '{' | '|' | '>' | '&' | '*' | '!') => None,
         _ => {
@@ -153,7 +152,7 @@ fn end_of_scalar(text: &str) -> Option<usize> {
     }
 }
 
-/// A scalar in one line, with the quotes that the old one had.
+/// Formats a scalar in one line, with the quotes that the old one had.
 fn scalar(value: &Value, old: &str) -> Option<String> {
     let plain = match value {
         Value::Sequence(_) | Value::Mapping(_) | Value::Tagged(_) => return None,
@@ -163,7 +162,7 @@ fn scalar(value: &Value, old: &str) -> Option<String> {
         }
         value => {
             let plain = emit(value).ok()?.trim_end_matches('\n').to_owned();
-            // A date stays as plain as the one before.
+            // A value that was written as a plain date stays plain.
             if is_ambiguous(&plain) && !is_ambiguous(old) { format!("'{plain}'") } else { plain }
         }
     };

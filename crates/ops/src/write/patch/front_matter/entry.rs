@@ -1,4 +1,4 @@
-//! The lines of an entry in the text. The parser tells lines only with errors, so this descends to a key and fails
+//! Finds the lines of an entry in the text. The parser reports line numbers only in errors, so this code descends to a key and fails
 //! there.
 
 use std::fmt;
@@ -6,17 +6,17 @@ use std::ops::Range;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-/// The lines of an entry, as indices from 0.
+/// Lines of an entry, as indices from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// From its key to its last line, without comments and blank lines behind it.
+    /// Lines from the entry's key to its last line, without comments and blank lines after it.
     pub(super) lines: Range<usize>,
-    /// What is before its key.
+    /// Text before the key.
     pub(super) indent: String,
 }
 
-/// Finds the entry at `path`: a key, or a key and a member of its mapping. `None` where it is not there, or shares a line
-/// with another.
+/// Finds the entry at `path`: a key, or a key and a member of its mapping. Returns `None` if it does not exist or shares a line with
+/// another.
 pub(super) fn find(text: &str, path: &[&str]) -> Option<Entry> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let start = line_of(text, path, Which::Key)?;
@@ -29,11 +29,11 @@ pub(super) fn find(text: &str, path: &[&str]) -> Option<Entry> {
     };
     let first = *lines.get(start)?;
     let indent = &first[..first.len() - first.trim_start_matches(' ').len()];
-    // A key within brackets, or behind another key, or a `?`.
+    // The key is within brackets, or after another key, or after a `?`.
     if end <= start || !begins_with_key(first, path.last()?) {
         return None;
     }
-    // What stands behind an entry as far to the left as its key is said of what follows.
+    // A comment after an entry, indented at most as far as its key, belongs to the next entry.
     let is_behind = |line: &str| {
         let left = line.len() - line.trim_start_matches(' ').len();
         line.trim().is_empty() || (line.trim_start().starts_with('#') && left <= indent.len())
@@ -50,16 +50,16 @@ fn begins_with_key(line: &str, key: &str) -> bool {
     }
 }
 
-/// Which line is wanted.
+/// Wanted line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Which {
-    /// That of the key.
+    /// Line of the key.
     Key,
-    /// That of the next key in the same mapping.
+    /// Line of the next key in the same mapping.
     Next,
 }
 
-/// Index of a line.
+/// Returns the index of a line.
 fn line_of(text: &str, path: &[&str], which: Which) -> Option<usize> {
     let found = Descend { path, which }.deserialize(serde_yaml::Deserializer::from_str(text));
     found.err().and_then(|here| here.location()).and_then(|at| at.line().checked_sub(1))
@@ -103,13 +103,13 @@ impl<'de> Visitor<'de> for Descend<'_> {
         Ok(())
     }
 
-    // An end without the key: nothing to fail at.
+    // The mapping ended without the key, so there is no position to fail at.
     fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }
 }
 
-/// Tells whether a key is the wanted one; fails on it, or on the one that follows.
+/// Deserializer that recognises the wanted key, and fails on it or on the key that follows.
 struct Key<'p> {
     wanted: &'p str,
     fails: bool,

@@ -1,11 +1,10 @@
-//! Changing the YAML front matter of a Markdown file, whose body stays byte for byte.
+//! Changes the YAML front matter of a Markdown file. The body stays byte for byte.
 //!
-//! The text is edited, not written anew: a person's order, comments and quoting stay wherever that is possible. Editing
-//! YAML as text is a guess, so every guess is checked: the edited text must parse to exactly the values that are wanted,
-//! or a plainer way is tried (the whole entry written anew, then the whole front matter), and a note says what was lost.
+//! The text is edited and not rewritten, so that a person's order, comments and quoting stay wherever possible. Editing YAML as text is a
+//! guess, so every guess is checked: the edited text must parse to exactly the wanted values. Otherwise a plainer way is tried: first
+//! rewriting the whole entry, then the whole front matter. A note then says what was lost.
 //!
-//! Names of keys are those of the documents, `stepsCompleted` and so on; a document that has `steps_completed` keeps
-//! that.
+//! Keys have the names that documents use, such as `stepsCompleted`. A document that has `steps_completed` keeps that.
 
 mod block;
 mod change;
@@ -24,18 +23,18 @@ use crate::{FrontMatter, Reason, ToolFailure};
 use block::Block;
 use change::Change;
 
-/// The file afterwards.
+/// File after the changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Updated {
     pub(super) text: String,
-    /// What was not kept, a line each.
+    /// Descriptions of lost formatting, one line each.
     pub(super) notes: Vec<String>,
 }
 
 /// Front matter that cannot be changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Invalid {
-    /// Of the file, from 1.
+    /// Line of the file, from 1.
     line: Option<usize>,
     message: String,
 }
@@ -79,7 +78,7 @@ pub(super) fn update(text: &str, asked: &FrontMatter) -> Result<Updated, Invalid
     Ok(Updated { text: block.with(&yaml), notes })
 }
 
-/// The least change of the text that gives the wanted values, and what it costs.
+/// Makes the smallest change of the text that gives the wanted values, and returns it with a note on lost formatting.
 fn edit(yaml: &str, change: &Change, wanted: &Value) -> Result<(String, Option<String>), Invalid> {
     let is_right = |text: &String| yaml::parse(text).is_ok_and(|value| yaml::same(&value, wanted));
     if let Some(text) = edit::in_place(yaml, change).into_iter().find(is_right) {

@@ -1,7 +1,7 @@
 //! YAML to values and back, within bounds. The only module of this crate that calls the parser, besides [`super::entry`].
 //!
-//! The file was written by anybody. The parser is given little to read, and before values are made of it they are
-//! counted, anchors expanded: a few lines can stand for more values than there is memory.
+//! The file is untrusted. The parser's input is short. Before values are created they are counted with anchors expanded, because a few
+//! lines can expand to more values than there is memory.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,16 +13,16 @@ use serde_yaml::{Mapping, Value};
 
 use super::Invalid;
 
-/// Bytes that front matter may have.
+/// Most bytes of front matter.
 const MAX_BYTES: usize = 64 * 1024;
-/// Levels of nesting.
+/// Most levels of nesting.
 const MAX_DEPTH: usize = 32;
-/// Values, with those that anchors stand for.
+/// Most values, with those that anchors expand to.
 const MAX_NODES: usize = 50_000;
-/// The parser's time grows with the square of the depth of brackets, before anyone is told how deep they are.
+/// Most brackets. The parser's time grows with the square of their depth, and it does not report the depth early.
 const MAX_BRACKETS: usize = 500;
 
-/// The values of front matter: a mapping.
+/// Parses front matter, which has to be a mapping.
 pub(super) fn parse(text: &str) -> Result<Value, Invalid> {
     if text.len() > MAX_BYTES {
         return Err(Invalid::new(Some(1), format!("the front matter has more than {MAX_BYTES} bytes")));
@@ -45,11 +45,11 @@ pub(super) fn parse(text: &str) -> Result<Value, Invalid> {
 }
 
 fn invalid(error: &serde_yaml::Error) -> Invalid {
-    // The opening line comes before what the parser sees.
+    // The parser does not see the opening line.
     Invalid::new(error.location().map(|at| at.line() + 1), error.to_string())
 }
 
-/// Whether two values are written alike: the order of keys counts.
+/// Returns true if two values are written alike: the order of keys counts.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (emit(a), emit(b)) {
         (Ok(a), Ok(b)) => a == b,
@@ -57,12 +57,12 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The values as text.
+/// Formats the values as text.
 pub(super) fn emit(value: &Value) -> Result<String, Invalid> {
     serde_yaml::to_string(value).map_err(|error| Invalid::new(None, error.to_string()))
 }
 
-/// Whether older readers of YAML take this plain text for a truth value, a date or a number, which it is not here.
+/// Returns true if older readers of YAML take this plain text for a truth value, a date or a number. Here it is a string.
 pub(super) fn is_ambiguous(plain: &str) -> bool {
     let word = plain.to_ascii_lowercase();
     let number = word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.'))
@@ -72,7 +72,7 @@ pub(super) fn is_ambiguous(plain: &str) -> bool {
         && matches!(serde_yaml::from_str(plain), Ok(Value::String(_)))
 }
 
-/// `text` with quotes around such values, where that does not change what it says.
+/// Returns `text` with quotes around such values, if that keeps its meaning.
 fn unambiguous(text: String, value: &Value) -> String {
     let quoted: String = text
         .split_inclusive('\n')
@@ -92,13 +92,13 @@ fn unambiguous(text: String, value: &Value) -> String {
     }
 }
 
-/// The text of `key: value`, each line behind `indent`.
+/// Returns the text of `key: value`, each line prefixed with `indent`.
 pub(super) fn emit_entry(key: &str, value: &Value, indent: &str) -> Option<String> {
     let mapping: Mapping = [(Value::from(key), value.clone())].into_iter().collect();
     Some(indented(&readable(&Value::Mapping(mapping))?, indent))
 }
 
-/// The text of `- item` for each item, each line behind `indent`.
+/// Returns the text of `- item` for each item, each line prefixed with `indent`.
 pub(super) fn emit_items(items: &[Value], indent: &str) -> Option<String> {
     Some(indented(&readable(&Value::Sequence(items.to_vec()))?, indent))
 }
@@ -114,7 +114,7 @@ fn indented(text: &str, indent: &str) -> String {
         .collect()
 }
 
-/// Counts values, and makes none.
+/// Deserializer that counts values without creating them.
 #[derive(Clone, Copy)]
 struct Count<'b> {
     depth: usize,
