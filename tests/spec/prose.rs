@@ -13,7 +13,20 @@ use super::crates::{Module, directory, manifests, sources};
 const MOST: usize = 10;
 
 /// Crates whose comments are not rewritten yet, and their phrases. A number may fall, and a crate may leave.
-const UNREVISED: &[(&str, usize)] = &[];
+const UNREVISED: &[(&str, usize)] = &[
+    ("audit", 67),
+    ("cli", 111),
+    ("daemon", 197),
+    ("dialects", 98),
+    ("executor", 20),
+    ("gateway", 325),
+    ("guest", 142),
+    ("identity", 27),
+    ("jail", 76),
+    ("mcp-upstream", 31),
+    ("runs", 218),
+    ("seal", 4),
+];
 
 /// First words of a sentence or a doc comment that have it begin with no noun.
 static BEGINS: LazyLock<Regex> =

@@ -116,7 +116,7 @@ impl Table {
         if known.budget < 1_000 {
             return None;
         }
-        // An address that has too many gives one of its own.
+        // An address that has too many gives up one of them.
         let gives = if known.open >= self.limits.per_address {
             Some(self.oldest_unproven(|of| of == address)?)
         } else if self.open >= self.limits.connections {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The tokens of a principal's runs are counted apart from the principal, so that agents take nothing from the user who has to stop
-//! them. Of each share an eighth is for what steers: a caller that waits for long takes none of it. An owner that has nothing takes
+//! them. An eighth of each share is for methods that steer: a caller that waits for long takes none of it. An owner that has nothing takes
 //! no memory.
 
 use std::collections::HashMap;

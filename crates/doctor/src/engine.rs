@@ -1,7 +1,6 @@
-//! What the container engine says of itself, asked over its socket with two bounded requests.
+//! Asks the container engine about itself, over its socket, with two bounded requests.
 //!
-//! Whatever listens there is not trusted: an answer is read up to a size and a deadline, and only a few of its fields
-//! are looked at.
+//! The listener is not trusted: an answer is read up to a size and a deadline, and only a few of its fields are used.
 
 use std::fmt;
 use std::io;
@@ -188,7 +187,9 @@ fn writable_root(info: &Value) -> Finding {
     Finding::limited(TOPIC, format!("storage driver {driver}"), follows)
 }
 
-/// Whether runs can be root of a user namespace. Where ids of containers begin is the last part of the directory of the engine's data.
+/// Reports whether runs can be root of a user namespace.
+///
+/// The last part of the engine's data directory is the first id of its containers.
 fn mapped_root(info: &Value) -> Finding {
     const TOPIC: &str = "root in a user namespace";
     if !security_options(info).contains(&"userns") {

@@ -1,30 +1,29 @@
-//! One thing that was looked at.
+//! The result of one check of the host.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-/// What a finding means for a daemon on this host.
+/// Meaning of a finding for a daemon on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be.
+    /// Sufficient.
     Good,
-    /// The daemon runs, with something less.
+    /// The daemon runs, without some of its features.
     Limited,
     /// The daemon does not run.
     Missing,
 }
 
-/// What was found, and what follows from it.
+/// Result of a check, and its consequence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at, in a word or two.
+    /// Name of the check, in a word or two.
     pub topic: Cow<'static, str>,
-    /// Whether it is enough.
     pub verdict: Verdict,
     pub found: String,
-    /// What that means and how to mend it. Absent when nothing follows.
+    /// Consequence and remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub follows: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What the host itself offers: privileges, cgroups, link protection. Each judgement is a function of what was read.
+//! Checks the host itself: privileges, cgroups, link protection. Each judgement is a function of the values that were read.
 
 use crate::finding::Finding;
 use crate::kernel::{self, read};
@@ -32,7 +32,7 @@ pub(super) fn examine() -> Vec<Finding> {
     findings
 }
 
-/// The processes of a run have one user. Yama (ptrace(2), `ptrace_scope`) keeps each to the memory of its own children.
+/// The processes of a run have one user. Yama (ptrace(2), `ptrace_scope`) restricts each to the memory of its children.
 fn memory_of_others(scope: Option<&str>) -> Finding {
     const TOPIC: &str = "memory of other processes";
     if scope.and_then(|scope| scope.trim().parse::<u8>().ok()).is_some_and(|scope| scope > 0) {

@@ -1,4 +1,4 @@
-//! What the kernel offers. Where it can be tried without any effect it is tried, not guessed from a version.
+//! Checks the kernel. A feature is tried where that has no effect, not guessed from a version.
 
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use rustix::fs::{Mode, OFlags, ResolveFlags};

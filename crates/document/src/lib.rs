@@ -13,8 +13,9 @@ pub use suggest::nearest;
 pub use tree::{MAX_FILE_BYTES, Malformed, Node, parse};
 pub use walk::{At, Fields, Sink};
 
-/// What `values` makes of the one document in `text`, when nothing in it is wrong. An empty one is an empty mapping. `file`
-/// names it in problems.
+/// Returns the value that `values` makes of the one document in `text`, or every problem in it.
+///
+/// An empty document is an empty mapping. `file` is its name in problems.
 pub fn read<T>(file: &str, text: &str, values: impl FnOnce(&At<'_>) -> T) -> Result<T, Vec<Problem>> {
     let tree = match parse(text) {
         Ok(Node::Null) => Node::Map(Vec::new()),

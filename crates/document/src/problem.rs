@@ -13,7 +13,7 @@ pub struct Problem {
     /// Key path, such as `profiles.review.exec.rules[2].prefix`; empty for the file as a whole.
     pub key: String,
     pub message: String,
-    /// What was probably meant, or what to write instead.
+    /// Word that was probably meant, or text to write instead.
     pub suggestion: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! What somebody probably meant by a word that is unknown.
+//! Suggests a known word for an unknown one.
 
-/// `did you mean …` when a known word is near, else the list of known words.
+/// Returns `did you mean …` if a known word is near, else the list of known words.
 pub fn nearest(given: &str, known: &[&str]) -> String {
     // A word as long as a book is no typing error.
     let near = known

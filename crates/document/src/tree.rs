@@ -15,13 +15,15 @@ pub const MAX_FILE_BYTES: usize = 1024 * 1024;
 const MAX_DEPTH: usize = 24;
 /// Values in one file, counted after anchors are expanded.
 const MAX_NODES: usize = 200_000;
-/// The parser's time grows with the square of the depth of brackets, before anyone is told how deep they are. Their
-/// mere number bounds the depth, whatever quotes and comments say.
+/// Largest number of brackets.
+///
+/// The parser's time grows with the square of their depth, before it reports the depth. Their number bounds it, also if some are in
+/// quotes or comments.
 const MAX_BRACKETS: usize = 5_000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
-    /// Nothing, or `null`.
+    /// An absent value, or `null`.
     Null,
     /// `true` or `false`.
     Flag(bool),

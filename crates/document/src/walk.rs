@@ -132,13 +132,12 @@ impl<'t> At<'t> {
         unique
     }
 
-    /// The fields of a mapping with a fixed set of keys; unknown keys are problems. A key with nothing behind it
-    /// counts as absent.
+    /// Returns the fields of a mapping with a fixed set of keys. Unknown keys are problems. A key without a value counts as absent.
     pub fn fields(&self, known: &[&str]) -> Fields<'t> {
         let mut fields = BTreeMap::new();
         for (key, value) in self.entries() {
             if !known.contains(&key) {
-                // Nobody is told about the thousandth, and to look for near words takes its time.
+                // Only the first problems are reported, and a search for near words takes time.
                 let has_room = self.sink.0.borrow().len() < MAX_PROBLEMS;
                 value.problem_hint("unknown key", has_room.then(|| nearest(key, known)));
             } else if *value.node != Node::Null {
@@ -148,12 +147,12 @@ impl<'t> At<'t> {
         Fields { at: self.clone(), fields }
     }
 
-    /// The items of a list, or the one text.
+    /// Returns the items of a list, or the one text.
     pub fn one_or_more(&self) -> Vec<At<'t>> {
         if self.is_text() { vec![self.clone()] } else { self.items() }
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     pub fn items(&self) -> Vec<At<'t>> {
         let Node::List(items) = self.node else {
             self.expected("a list");
@@ -162,17 +161,17 @@ impl<'t> At<'t> {
         items.iter().enumerate().map(|(index, node)| self.child(node, Step::Index(index))).collect()
     }
 
-    /// Whether it is text.
+    /// Returns true if it is text.
     pub fn is_text(&self) -> bool {
         matches!(self.node, Node::Text(_))
     }
 
-    /// Whether it is a number, of whatever kind.
+    /// Returns true if it is a number of any kind.
     pub fn is_number(&self) -> bool {
         matches!(self.node, Node::Number(_) | Node::OtherNumber)
     }
 
-    /// Whether it is a list.
+    /// Returns true if it is a list.
     pub fn is_list(&self) -> bool {
         matches!(self.node, Node::List(_))
     }
@@ -250,7 +249,7 @@ impl<'t> At<'t> {
     }
 }
 
-/// What is where nothing is.
+/// Value of an absent key.
 const NOTHING: &Node = &Node::Null;
 
 /// The fields of a mapping.

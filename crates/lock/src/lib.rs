@@ -7,7 +7,7 @@ use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard
 pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// A lock that nobody holds.
+    /// Returns an unlocked lock.
     pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
@@ -25,12 +25,12 @@ impl<T> Mutex<T> {
 pub struct RwLock<T>(sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// A lock that nobody holds.
+    /// Returns an unlocked lock.
     pub const fn new(value: T) -> Self {
         Self(sync::RwLock::new(value))
     }
 
-    /// Waits until nobody writes.
+    /// Waits until no writer holds the lock.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -47,9 +47,7 @@ pub struct Bounds {
 impl Bounds {
     /// Most bytes of a transfer if the profile sets no limit.
     pub const MAX_TRANSFER_BYTES: u64 = 64 * 1024 * 1024;
-    /// Longest file that can be edited or patched.
-    ///
-    /// A lane holds the old and the new content in memory, with an index of their lines.
+    /// Longest file that can be edited or patched. A lane holds the old and the new content in memory, with an index of their lines.
     pub const LARGEST_EDIT: u64 = 16 * 1024 * 1024;
     /// Longest file of which a part is read. Every read hashes the whole file, and a hole of terabytes costs a command nothing.
     pub const LARGEST_READ: u64 = 256 * 1024 * 1024;

@@ -24,9 +24,7 @@ impl CommandLimits {
         stdin_bytes: 1024 * 1024,
         container_paths: false,
     };
-    /// Limits that no profile may exceed.
-    ///
-    /// The kernel accepts 2 MiB of arguments in all and 128 KiB in each; a script is one argument.
+    /// Limits that no profile may exceed. The kernel accepts 2 MiB of arguments in all and 128 KiB in each; a script is one argument.
     pub const WIDEST: Self = Self {
         args: 65_536,
         argv_bytes: 2 * 1024 * 1024,

@@ -10,9 +10,7 @@
 
 use serde::Serialize;
 
-/// Denied programs: lower-case base names, sorted.
-///
-/// Every name that begins with `mkfs` is denied, too.
+/// Denied programs: lower-case base names, sorted. Every name that begins with `mkfs` is denied, too.
 pub const NAMES: [&str; 84] = [
     "addgroup",
     "adduser",

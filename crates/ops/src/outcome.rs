@@ -10,9 +10,7 @@ pub use wire::v1::entry::Type as EntryType;
 pub use wire::v1::patched_file::Change as FileChange;
 pub use wire::v1::result::Kind as OpResult;
 
-/// Outcome of a call in its lane.
-///
-/// A tool that failed is an ordinary outcome, which the model sees.
+/// Outcome of a call in its lane. A tool that failed is an ordinary outcome, which the model sees.
 pub type Outcome = Result<OpResult, ToolFailure>;
 
 /// Failure of a tool that ran.

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-/// Reason for which a call was refused or failed.
-///
-/// The upper-case name is stable, and clients match on it.
+/// Reason for which a call was refused or failed. The upper-case name is stable, and clients match on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// A path or name is outside of the paths that the run may access.

@@ -26,7 +26,7 @@ pub struct Refusal {
     pub message: String,
     /// Facts to act on; they become `ErrorInfo.metadata`.
     pub metadata: Vec<(Cow<'static, str>, String)>,
-    /// What to try that every caller has another name for.
+    /// Advice that each kind of caller words differently.
     pub hints: Vec<Hint>,
 }
 
@@ -40,7 +40,7 @@ impl Refusal {
         Self::new(Reason::InvalidArgument, format!("{field}: {message}")).with("field", field)
     }
 
-    /// A fault of ours. What happened goes to the log, not to the client.
+    /// Returns the refusal for a fault of the daemon. The error goes to the log, not to the client.
     pub fn internal(what: &str, error: &dyn fmt::Display) -> Self {
         tracing::error!(error = %error, "{what}");
         Self::new(Reason::Internal, format!("{what}: an internal error; the daemon's log says more"))

@@ -86,8 +86,7 @@ fn is_unruly(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether `c` is unruly or has no shape of its own: joiners, fillers, spaces without a width, tags. Not the selectors that
-/// belong to an emoji.
+/// Returns true if `c` is unruly or invisible: joiners, fillers, spaces without a width, tags. The selectors of an emoji are not.
 pub fn is_hidden(c: char) -> bool {
     is_unruly(c)
         || matches!(c,

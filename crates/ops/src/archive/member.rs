@@ -17,9 +17,7 @@ use crate::{Reason, ToolFailure};
 const MAX_EXTENSION: u64 = 64 * 1024;
 const BLOCK: usize = 256 * 1024;
 
-/// File, directory or link of an archive.
-///
-/// Its name has no `..` and is not absolute.
+/// File, directory or link of an archive. Its name has no `..` and is not absolute.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Name without a slash at its end; empty for the top itself.
@@ -53,9 +51,7 @@ impl MemberKind {
     }
 }
 
-/// Sizes of the files seen so far.
-///
-/// Names are stored as keyed hashes, because a name may be as long as the archive.
+/// Sizes of the files seen so far. Names are stored as keyed hashes, because a name may be as long as the archive.
 #[derive(Default)]
 struct Sizes {
     keys: RandomState,

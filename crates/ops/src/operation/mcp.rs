@@ -14,9 +14,7 @@ const MAX_ARGUMENTS: usize = 256 * 1024;
 /// Most levels of objects and lists in the arguments.
 const MAX_DEPTH: usize = 32;
 
-/// Call a tool of an upstream MCP server.
-///
-/// Only the server knows its effect, so it counts as a change.
+/// Call a tool of an upstream MCP server. Only the server knows its effect, so it counts as a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mcp {
     /// The tool.

@@ -207,9 +207,7 @@ macro_rules! operations {
         const CLASSES: &[Class] = &[$($($class,)*)*];
 
         impl Operation {
-            /// Names that policy and record use.
-            ///
-            /// Tools of upstream servers have further names, see [`crate::McpTool::canonical`].
+            /// Names that policy and record use. Tools of upstream servers have further names, see [`crate::McpTool::canonical`].
             pub const NAMES: [&'static str; 18] = [$($($class.name,)*)*];
 
             /// Validates a request.

@@ -17,9 +17,7 @@ pub struct Recovered {
     pub remarks: Vec<String>,
 }
 
-/// Completes or undoes each operation of `whose`, and removes leftover files.
-///
-/// Idempotent: a recovery that is killed itself is repeated.
+/// Completes or undoes each operation of `whose`, and removes leftover files. Idempotent: a recovery that is killed itself is repeated.
 pub fn recover(jail: &Jail, whose: Whose) -> io::Result<Recovered> {
     // Patches come first: a sweep would remove the files that a patch has put aside.
     let patches = jail.recover_patches(whose)?;

@@ -11,9 +11,7 @@ use jail::{Dir, EntryName};
 
 use crate::read::walk::{Walk, Walked};
 
-/// Files that a thread takes at once.
-///
-/// With fewer files left, a thread fetches this many.
+/// Files that a thread takes at once. With fewer files left, a thread fetches this many.
 pub(super) const TAKEN: usize = 16;
 
 /// File to search.

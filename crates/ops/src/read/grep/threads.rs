@@ -13,9 +13,7 @@ static SPARE: LazyLock<AtomicUsize> = LazyLock::new(|| {
     AtomicUsize::new(processors.min(MAX_THREADS) - 1)
 });
 
-/// Threads that one search has claimed beyond its own.
-///
-/// Dropping the value returns them.
+/// Threads that one search has claimed beyond its own. Dropping the value returns them.
 pub(super) struct Threads(usize);
 
 impl Threads {

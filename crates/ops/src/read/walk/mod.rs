@@ -45,9 +45,7 @@ pub(super) struct Visit<'w> {
     pub(super) shown: &'w str,
 }
 
-/// A walk in progress.
-///
-/// It advances when a caller asks for the next file, on the thread of that caller.
+/// A walk in progress. It advances when a caller asks for the next file, on the thread of that caller.
 pub(super) struct Walk<'a> {
     jail: &'a Jail,
     start: &'a SandboxPath,

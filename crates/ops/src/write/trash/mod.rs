@@ -118,9 +118,7 @@ pub(super) fn foresee(jail: &Jail, path: &SandboxPath, file: &RegularFile) -> Re
     blocks(file, |_| Ok(())).map_err(|error| failure(path, &error))
 }
 
-/// Returns size and hash of a file that the trash cannot take.
-///
-/// A file that is too large for any trash is not read, and has no hash.
+/// Returns size and hash of a file that the trash cannot take. A file that is too large for any trash is not read, and has no hash.
 pub(super) fn look(path: &SandboxPath, file: &RegularFile) -> Result<(u64, String), ToolFailure> {
     if file.meta.size > MAX_FILE {
         return Ok((file.meta.size, String::new()));
