@@ -436,9 +436,14 @@ mod tests {
         let store = Store::open(&directory.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let bounds = Bounds { max_total: 1 << 20, min_free: 0 };
         let none = (&[].into(), &[].into());
-        let spool =
-            Spool::open(directory.path().to_owned(), bounds, store.stream_key("spool"), none.0, none.1)
-                .unwrap();
+        let spool = Spool::open(
+            directory.path().to_owned(),
+            bounds,
+            store.stream_key("spool").unwrap(),
+            none.0,
+            none.1,
+        )
+        .unwrap();
         (directory, CallTable::new(store, spool))
     }
 

@@ -209,7 +209,7 @@ pub(crate) async fn default_image(
 pub(crate) fn processes(store: &Store, config: &Config) -> anyhow::Result<(Settings, Former)> {
     let settings = Settings {
         root: config.state_dir.join("processes"),
-        key: store.stream_key("processes"),
+        key: store.stream_key("processes").context("the key of processes")?,
         min_free: config.spool_min_free,
         max_recording: config.sessions.max_recording,
         on_stop: config.on_stop,
@@ -224,7 +224,7 @@ pub(crate) async fn spool(store: &Store, config: &Config) -> anyhow::Result<Arc<
     let bounds = Bounds { max_total: config.spool_max_total, min_free: config.spool_min_free };
     let opened = store.with(move |store| {
         let runs = store.runs()?.iter().map(|record| record.id).collect();
-        let key = store.stream_key("spool");
+        let key = store.stream_key("spool")?;
         Ok(Spool::open(directory, bounds, key, &runs, &store.call_ids()?))
     });
     let opened = opened.await.map_err(|error| anyhow::anyhow!("the store: {}", chain(&error)))?;

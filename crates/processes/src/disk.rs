@@ -109,12 +109,12 @@ impl Place {
 
     /// Writes a record. It is durable when this returns.
     pub(crate) fn write(&self, key: &StreamKey, edition: Edition, known: &Known) -> io::Result<()> {
-        let mut bytes = serde_json::to_vec(known)?;
-        if bytes.len() as u64 > MOST {
+        let bytes = serde_json::to_vec(known)?;
+        if seal::sealed_length(bytes.len() as u64) > MOST {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        self.apply(key, edition, &mut bytes)?;
-        store::replace(&self.file(edition), |file| file.write_all(&bytes))
+        let sealed = key.seal_whole(&self.name(edition), &bytes)?;
+        store::replace(&self.file(edition), |file| file.write_all(&sealed))
     }
 
     /// Returns true if the process was begun, and no record says that it has ended.
@@ -129,15 +129,15 @@ impl Place {
         if std::fs::metadata(&path)?.len() > MOST {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let mut bytes = std::fs::read(path)?;
-        self.apply(key, edition, &mut bytes)?;
+        let bytes = key.unseal_whole(&self.name(edition), &std::fs::read(path)?);
+        let bytes = bytes.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let known: Known = serde_json::from_slice(&bytes)?;
         Ok((edition, known.cut()?))
     }
 
-    fn apply(&self, key: &StreamKey, edition: Edition, bytes: &mut [u8]) -> io::Result<()> {
-        let place = format!("{} {} {}", self.run, self.id, edition.name());
-        key.apply(&place, 0, bytes).map_err(|_| io::ErrorKind::FileTooLarge.into())
+    /// Name under which an edition is sealed.
+    fn name(&self, edition: Edition) -> String {
+        format!("{} {} {}", self.run, self.id, edition.name())
     }
 
     fn file(&self, edition: Edition) -> PathBuf {

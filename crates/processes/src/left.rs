@@ -68,7 +68,7 @@ impl Processes {
         });
         let kept = kept.await.map_err(std::io::Error::other).and_then(|kept| kept);
         let output = match kept {
-            Ok(()) => self.output(&place, 0).await,
+            Ok(()) => self.output(&place, 0, None).await,
             Err(error) => Err(error),
         };
         let output = match output {

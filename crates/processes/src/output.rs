@@ -13,11 +13,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use seal::StreamKey;
+use seal::{StreamKey, Tail, plain_length, sealed_length};
 use store::allowance::{Allowance, Share, cost};
 use tokio::sync::watch;
 
@@ -26,10 +26,10 @@ use crate::disk::Place;
 /// Names of the streams, in files and keys.
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
 /// Most bytes of a piece.
-const PIECE: u64 = 1 << 20;
-/// Smallest size of a piece in a stream that may have more than a few. A multiple of the blocks of a disk.
-const SMALL: u64 = 8 << 10;
-/// Number of pieces of a stream that has little, or may have little: its middle can then be removed in small parts.
+const PIECE: u64 = 256 * seal::PIECE;
+/// The least where a stream may have more than a few of them. A multiple of the blocks of a disk.
+const SMALL: u64 = 2 * seal::PIECE;
+/// A stream that may have little, or has little yet, has this many pieces all the same: its middle can go in small parts.
 const PIECES: u64 = 8;
 /// Bytes of the allowance that a stream has from its start.
 const LEAST: u64 = 256 << 10;
@@ -54,6 +54,8 @@ pub(crate) struct Output {
 #[derive(Debug, Default)]
 struct Stream {
     pieces: Vec<Piece>,
+    /// End of the last piece.
+    tail: Tail,
     end: u64,
     /// Bytes of the share that the stream holds. Its pieces take at most as many on the disk.
     held: u64,
@@ -65,7 +67,7 @@ impl Stream {
     }
 
     fn cost(&self) -> u64 {
-        self.pieces.iter().map(|piece| cost(piece.length)).sum()
+        self.pieces.iter().map(|piece| cost(sealed_length(piece.length))).sum()
     }
 
     /// Removes and returns the oldest piece from this byte on that is not the last one.
@@ -112,6 +114,7 @@ impl Output {
         most: u64,
         min_free: u64,
         allowance: &Arc<Allowance>,
+        ends: Option<[u64; 2]>,
     ) -> io::Result<Self> {
         let mut streams = <[Stream; 2]>::default();
         let mut known = 0;
@@ -119,14 +122,28 @@ impl Output {
             let entry = entry?;
             let length = entry.metadata()?.len();
             match entry.file_name().to_str().and_then(parse) {
-                Some((at, start)) => streams[at].pieces.push(Piece { start, length }),
+                Some((at, start)) => {
+                    streams[at].pieces.push(Piece { start, length: plain_length(length) });
+                }
                 None => known += cost(length),
             }
         }
         let known = known.max(KNOWN);
-        for stream in &mut streams {
+        for (at, stream) in streams.iter_mut().enumerate() {
             stream.pieces.sort_by_key(|piece| piece.start);
+            if let Some(last) = stream.pieces.last_mut().filter(|_| ends.is_none()) {
+                let file = OpenOptions::new().read(true).write(true).open(path(&place, at, last.start))?;
+                stream.tail = key.resume(&name(&place, at, last.start), &file)?;
+                last.length = stream.tail.length();
+            }
             stream.end = stream.pieces.last().map_or(0, |piece| piece.start + piece.length);
+            if let Some(recorded) = ends.map(|ends| ends[at]).filter(|recorded| *recorded != stream.end) {
+                tracing::warn!(
+                    run = %place.run, process = %place.id, stream = STREAMS[at], recorded, found = stream.end,
+                    "the files of a process do not hold the end of its output: the disk was full, or they were cut"
+                );
+                stream.end = stream.end.max(recorded);
+            }
             stream.held = stream.cost().max(LEAST);
         }
         let share =
@@ -169,21 +186,24 @@ impl Output {
         while !rest.is_empty() {
             let part = stream.total() / PIECES / SMALL * SMALL;
             let size = PIECE.min(self.most / PIECES).min(part.max(SMALL)).max(1);
-            let room = stream.pieces.last().filter(|piece| piece.start + piece.length == offset);
+            let grows =
+                |piece: &&Piece| piece.start + piece.length == offset && piece.length == stream.tail.length();
+            let room = stream.pieces.last().filter(grows);
             let room = room.map_or(0, |piece| size.saturating_sub(piece.length));
             if room == 0 {
                 // An empty piece has no file.
                 stream.pieces.pop_if(|piece| piece.length == 0);
                 stream.pieces.push(Piece { start: offset, length: 0 });
+                stream.tail = Tail::default();
                 continue;
             }
             let (now, later) = rest.split_at(rest.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
             let has_room = self.make_room(at, stream, now.len() as u64);
             if let Some(piece) = stream.pieces.last_mut().filter(|_| has_room) {
-                match self.write(at, piece, now) {
-                    Ok(()) => piece.length += now.len() as u64,
-                    Err(error) => tracing::debug!(%error, "output of a process is not kept"),
+                if let Err(error) = self.write(at, piece.start, &mut stream.tail, now) {
+                    tracing::debug!(%error, "output of a process is not kept");
                 }
+                piece.length = stream.tail.length();
             }
             offset += now.len() as u64;
             rest = later;
@@ -197,43 +217,38 @@ impl Output {
 
     /// Reads at most `most` bytes of a stream from `offset` on.
     pub(crate) fn read(&self, at: usize, offset: u64, most: usize) -> io::Result<Found> {
-        let (start, length) = {
-            let streams = self.streams();
+        // Held until the end: a tail is not read while it is written again.
+        let streams = self.streams();
+        let start = {
             let stream = &streams[at];
             if offset >= stream.end {
                 return Ok(Found::End);
             }
             let next = stream.pieces.iter().find(|piece| piece.start + piece.length > offset);
             match next {
-                Some(piece) if piece.start <= offset => (piece.start, piece.length),
+                Some(piece) if piece.start <= offset => piece.start,
                 Some(piece) => return Ok(Found::Gap(piece.start - offset)),
                 None => return Ok(Found::Gap(stream.end - offset)),
             }
         };
-        let there = usize::try_from(start + length - offset).unwrap_or(usize::MAX).min(most);
-        let mut data = vec![0; there];
-        match File::open(self.file(at, start)).and_then(|file| file.read_exact_at(&mut data, offset - start))
-        {
-            // The piece has just been removed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Gap(there as u64)),
-            read => read?,
+        let file = File::open(path(&self.place, at, start))?;
+        let read = self.key.read(&name(&self.place, at, start), &file, offset - start, most)?;
+        if read.data.is_empty() && most > 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a file has become shorter"));
         }
-        self.apply(at, offset, &mut data)?;
-        Ok(Found::Bytes(data))
+        Ok(Found::Bytes(read.data))
     }
 
-    fn write(&self, at: usize, piece: &Piece, data: &[u8]) -> io::Result<()> {
+    fn write(&self, at: usize, start: u64, tail: &mut Tail, data: &[u8]) -> io::Result<()> {
         if self.min_free > 0 {
             let system = rustix::fs::statvfs(self.place.directory())?;
             if system.f_bavail.saturating_mul(system.f_frsize) < self.min_free {
                 return Err(io::ErrorKind::StorageFull.into());
             }
         }
-        let mut sealed = data.to_vec();
-        self.apply(at, piece.start + piece.length, &mut sealed)?;
-        let path = self.file(at, piece.start);
+        let path = path(&self.place, at, start);
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        file.write_all_at(&sealed, piece.length)
+        self.key.append(&name(&self.place, at, start), &file, tail, data).1
     }
 
     /// Makes space for so many bytes in the last piece. Returns true if there is space.
@@ -241,7 +256,7 @@ impl Output {
     /// It takes them from the run's allowance or, if that is used up, from the middle of the stream.
     fn make_room(&self, at: usize, stream: &mut Stream, bytes: u64) -> bool {
         let last = stream.pieces.last().map_or(0, |piece| piece.length);
-        let more = cost(last + bytes) - cost(last);
+        let more = cost(sealed_length(last + bytes)) - cost(sealed_length(last));
         let lacks = |stream: &Stream| (stream.cost() + more).saturating_sub(stream.held);
         let wanted = lacks(stream);
         if wanted == 0 {
@@ -268,23 +283,23 @@ impl Output {
     }
 
     fn remove(&self, at: usize, gone: &Piece) {
-        if let Err(error) = std::fs::remove_file(self.file(at, gone.start)) {
+        if let Err(error) = std::fs::remove_file(path(&self.place, at, gone.start)) {
             tracing::warn!(%error, "a piece of a process's output was not removed");
         }
-    }
-
-    fn apply(&self, at: usize, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        let place = format!("{} {} {}", self.place.run, self.place.id, STREAMS[at]);
-        self.key.apply(&place, offset, data).map_err(|_| io::ErrorKind::FileTooLarge.into())
-    }
-
-    fn file(&self, at: usize, start: u64) -> PathBuf {
-        self.place.directory().join(format!("{}.{start}.sealed", STREAMS[at]))
     }
 
     fn streams(&self) -> MutexGuard<'_, [Stream; 2]> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn path(place: &Place, at: usize, start: u64) -> PathBuf {
+    place.directory().join(format!("{}.{start}.sealed", STREAMS[at]))
+}
+
+/// Name under which a file is sealed.
+fn name(place: &Place, at: usize, start: u64) -> String {
+    format!("{} {} {} {start}", place.run, place.id, STREAMS[at])
 }
 
 fn parse(name: &str) -> Option<(usize, u64)> {
@@ -310,7 +325,7 @@ mod tests {
 
     fn open_of(place: &Place, most: u64, allowance: &Arc<Allowance>) -> Output {
         let key = Arc::new(StreamKey::from_bytes([3; 32]));
-        Output::open(place.clone(), key, most, 0, allowance).unwrap()
+        Output::open(place.clone(), key, most, 0, allowance, None).unwrap()
     }
 
     fn start(place: &Place, most: u64, allowance: &Arc<Allowance>) -> Option<Output> {
@@ -447,11 +462,54 @@ mod tests {
     }
 
     #[test]
+    fn what_was_changed_moved_or_cut_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let place = place(root.path());
+        let output = open(&place, 80);
+        output.append(0, 0, &flood(0, 80));
+        output.append(1, 0, &flood(0, 80));
+        let file = |at: usize, start: u64| path(&place, at, start);
+        let good = std::fs::read(file(0, 10)).unwrap();
+        for (bad, case) in [
+            (std::fs::read(file(0, 20)).unwrap(), "another piece"),
+            (std::fs::read(file(1, 10)).unwrap(), "another stream"),
+            (good.iter().map(|byte| byte ^ 1).collect(), "other bytes"),
+            (good[..good.len() - 1].to_vec(), "cut"),
+        ] {
+            std::fs::write(file(0, 10), bad).unwrap();
+            assert!(output.read(0, 10, 10).is_err(), "{case}");
+        }
+        std::fs::write(file(0, 10), good).unwrap();
+        assert_eq!(all(&output, 0), [Ok(flood(0, 80))]);
+
+        // The record has where the stream ended: a cut at the end is a gap, and not an end.
+        drop(output);
+        std::fs::remove_file(file(0, 70)).unwrap();
+        let key = Arc::new(StreamKey::from_bytes([3; 32]));
+        let output =
+            Output::open(place.clone(), key, 80, 0, &Allowance::new(u64::MAX), Some([80, 80])).unwrap();
+        assert_eq!((output.ends(), all(&output, 0)), ([80, 80], vec![Ok(flood(0, 70)), Err(10)]));
+    }
+
+    #[test]
+    fn after_a_torn_write_a_living_stream_goes_on_where_it_is_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let place = place(root.path());
+        open(&place, 1 << 20).append(0, 0, &flood(0, 5_000));
+        let file = OpenOptions::new().write(true).open(path(&place, 0, 0)).unwrap();
+        file.set_len(5_000).unwrap();
+        let output = open(&place, 1 << 20);
+        assert_eq!(output.ends(), [seal::PIECE, 0]);
+        output.append(0, 0, &flood(0, 6_000));
+        assert_eq!(all_by(&output, 0, 500), [Ok(flood(0, 6_000))]);
+    }
+
+    #[test]
     fn nothing_lies_open() {
         let root = tempfile::tempdir().unwrap();
         let place = place(root.path());
         open(&place, 1 << 20).append(1, 0, b"canary");
         let raw = std::fs::read(place.directory().join("stderr.0.sealed")).unwrap();
-        assert!(raw.len() == 6 && raw != b"canary");
+        assert!(raw.len() == 48 && !raw.windows(6).any(|part| part == b"canary"));
     }
 }

@@ -221,7 +221,8 @@ impl Processes {
 
     async fn reattach_one(&self, place: &Place, edition: Edition, known: Known) -> std::io::Result<()> {
         let status = known.process()?;
-        let output = self.output(place, known.most).await?;
+        let ends = (edition == Edition::Ended).then_some([status.stdout_bytes, status.stderr_bytes]);
+        let output = self.output(place, known.most, ends).await?;
         if edition == Edition::Ended {
             output.settle();
             self.insert(Process::new(place.run, place.id, status, output).0);
@@ -273,7 +274,7 @@ impl Processes {
             ..Default::default()
         };
         let known = Known::new(&status, &run.principal, &run.agent_id, None, 0);
-        let output = self.output(place, known.most).await?;
+        let output = self.output(place, known.most, None).await?;
         let living = self.0.shared.runs.living_run(place.run).ok();
         let kill = match living.as_ref().and_then(|run| run.lanes_for_review().ok()) {
             Some(lanes) => end_former(&lanes, &name(place.id), output.ends()).await,
@@ -287,13 +288,18 @@ impl Processes {
         Ok(())
     }
 
-    pub(crate) async fn output(&self, place: &Place, most: u64) -> std::io::Result<Arc<Output>> {
-        // A run that has ended keeps no further output.
+    pub(crate) async fn output(
+        &self,
+        place: &Place,
+        most: u64,
+        ends: Option<[u64; 2]>,
+    ) -> std::io::Result<Arc<Output>> {
+        // A run that has ended keeps nothing more.
         let living = self.0.shared.runs.living_run(place.run).ok();
         let allowance = living.map_or_else(|| Allowance::new(0), |run| run.allowance.clone());
         let (place, key, min_free) = (place.clone(), self.0.shared.key.clone(), self.0.shared.min_free);
         let output =
-            tokio::task::spawn_blocking(move || Output::open(place, key, most, min_free, &allowance));
+            tokio::task::spawn_blocking(move || Output::open(place, key, most, min_free, &allowance, ends));
         Ok(Arc::new(output.await.map_err(std::io::Error::other)??))
     }
 

@@ -6,107 +6,86 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use chacha20::XChaCha20;
-use chacha20::cipher::{KeyIvInit as _, StreamCipher as _, StreamCipherSeek as _};
 use chacha20poly1305::aead::{Aead as _, Generate as _, KeyInit as _, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
-use sha2::{Digest as _, Sha256};
+use hkdf::Hkdf;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+
+mod stream;
+
+pub use stream::{BLOCK, PIECE, Read, StreamKey, Tail, plain_length, sealed_length};
 
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
+/// Form of everything that this crate writes. It is the first byte of each sealed value and of each piece.
+const VERSION: u8 = 2;
 
-/// 32 random bytes, from the kernel.
+/// Returns 32 random bytes from the kernel.
 pub fn secret() -> [u8; KEY_BYTES] {
     Key::generate().into()
 }
 
-/// Why something could not be opened.
+/// Reason why a sealed value cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("it was sealed under another key, for another place, or it is damaged")]
+#[error("it was sealed by another version, under another key or for another place, or it is damaged")]
 pub struct Broken;
 
-/// Seals and opens. One for the daemon.
+/// Reason why nothing could be sealed: the cipher takes no message of this length.
+#[derive(Debug, thiserror::Error)]
+#[error("a message of {0} bytes cannot be encrypted")]
+pub struct TooLong(usize);
+
+/// Seals values, each for one place. The daemon has one.
 pub struct Seal {
-    cipher: XChaCha20Poly1305,
-    key: Key,
-}
-
-/// Closes streams that are written in pieces and read from any offset: a keystream (XChaCha20) for each place. It hides,
-/// and proves nothing; a place must be a stream's own, and none of its bytes written twice with another value.
-pub struct StreamKey([u8; KEY_BYTES]);
-
-/// A place is at the end of its keystream, which has 256 GiB.
-#[derive(Debug)]
-pub struct Exhausted;
-
-impl StreamKey {
-    /// Closes, or opens, the bytes that stand at `offset` of the stream that `place` names.
-    pub fn apply(&self, place: &str, offset: u64, data: &mut [u8]) -> Result<(), Exhausted> {
-        if data.is_empty() {
-            return Ok(());
-        }
-        let digest: [u8; 32] = Sha256::digest(place.as_bytes()).into();
-        let nonce: [u8; NONCE_BYTES] = digest.first_chunk().copied().ok_or(Exhausted)?;
-        let mut cipher = XChaCha20::new(&self.0.into(), &nonce.into());
-        cipher.try_seek(offset).map_err(|_| Exhausted)?;
-        cipher.try_apply_keystream(data).map_err(|_| Exhausted)
-    }
-
-    pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
-        Self(bytes)
-    }
-}
-
-impl fmt::Debug for StreamKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StreamKey")
-    }
+    values: Cipher,
+    fingerprints: Hmac<Sha256>,
+    /// The key of which all others are derived (HKDF-SHA256, RFC 5869).
+    root: Hkdf<Sha256>,
 }
 
 impl Seal {
-    /// Takes the key from the file at `path`, which is made with a new one when there is none.
+    /// Reads the key in the file at `path`, or makes the file with a new key.
     pub fn open(path: &Path) -> std::io::Result<Self> {
         let key = match std::fs::File::open(path) {
             Ok(file) => read(&file)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => make(path)?,
             Err(error) => return Err(error),
         };
-        Ok(Self { cipher: XChaCha20Poly1305::new(&key), key })
+        let root = Hkdf::new(None, &key);
+        let values = Cipher::new(&derive(&root, "values", "")?);
+        let fingerprints = Hmac::new_from_slice(&derive(&root, "fingerprints", "")?);
+        Ok(Self { values, fingerprints: fingerprints.map_err(std::io::Error::other)?, root })
     }
 
-    /// A key of its own for streams of one purpose.
-    pub fn stream_key(&self, purpose: &str) -> StreamKey {
-        let mut hash = Sha256::new();
-        hash.update(b"cofferdam streams v1\n");
-        hash.update(purpose.as_bytes());
-        hash.update(b"\n");
-        // Of a fixed length, and last: no two purposes have the same text before it.
-        hash.update(self.key);
-        StreamKey(hash.finalize().into())
+    /// Derives the key of the streams of one purpose.
+    pub fn stream_key(&self, purpose: &str) -> std::io::Result<StreamKey> {
+        Ok(StreamKey::from_bytes(derive(&self.root, "streams", purpose)?))
     }
 
-    /// A digest of `content` for one purpose. Nobody without the key can compute it, so nobody can find a short content by
-    /// trying.
+    /// Returns the HMAC-SHA256 of `content` for one purpose. A short content cannot be found by trying values without the
+    /// key.
     pub fn fingerprint(&self, purpose: &str, content: &[u8]) -> [u8; 32] {
-        let StreamKey(key) = self.stream_key(&format!("fingerprint {purpose}"));
-        // Both of a fixed length.
-        Sha256::new().chain_update(key).chain_update(Sha256::digest(content)).finalize().into()
+        let mut mac = self.fingerprints.clone();
+        // The length separates the two.
+        mac.update(&(purpose.len() as u64).to_be_bytes());
+        mac.update(purpose.as_bytes());
+        mac.update(content);
+        mac.finalize().into_bytes().into()
     }
 
-    /// Closes `plain`. It opens only under the same `place`, which says what it is and whose, such as `call ID`.
-    pub fn seal(&self, place: &str, plain: &[u8]) -> Vec<u8> {
-        let nonce = XNonce::generate();
-        let payload = Payload { msg: plain, aad: place.as_bytes() };
-        // Fails for messages of more than 256 GiB alone.
-        let closed = self.cipher.encrypt(&nonce, payload).unwrap_or_default();
-        [nonce.as_slice(), &closed].concat()
+    /// Encrypts `plain`. It opens only under the same `place`, which says what it is and whose, such as `call ID`.
+    pub fn seal(&self, place: &str, plain: &[u8]) -> Result<Vec<u8>, TooLong> {
+        let mut sealed = vec![VERSION];
+        self.values.encrypt(&associated(0, true, place), plain, &mut sealed)?;
+        Ok(sealed)
     }
 
-    /// Opens what was closed for this `place`.
-    pub fn unseal(&self, place: &str, closed: &[u8]) -> Result<Vec<u8>, Broken> {
-        let (nonce, closed) = closed.split_first_chunk::<NONCE_BYTES>().ok_or(Broken)?;
-        let payload = Payload { msg: closed, aad: place.as_bytes() };
-        self.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| Broken)
+    /// Decrypts a value that was sealed for this `place`.
+    pub fn unseal(&self, place: &str, sealed: &[u8]) -> Result<Vec<u8>, Broken> {
+        let sealed = sealed.strip_prefix(&[VERSION]).ok_or(Broken)?;
+        self.values.decrypt(&associated(0, true, place), sealed)
     }
 }
 
@@ -114,6 +93,44 @@ impl fmt::Debug for Seal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seal")
     }
+}
+
+/// XChaCha20-Poly1305 with a random nonce in front of each ciphertext.
+struct Cipher(XChaCha20Poly1305);
+
+impl Cipher {
+    fn new(key: &[u8; KEY_BYTES]) -> Self {
+        Self(XChaCha20Poly1305::new(&Key::from(*key)))
+    }
+
+    /// Appends nonce, ciphertext and tag to `to`.
+    fn encrypt(&self, associated: &[u8], plain: &[u8], to: &mut Vec<u8>) -> Result<(), TooLong> {
+        let nonce = XNonce::generate();
+        let payload = Payload { msg: plain, aad: associated };
+        let sealed = self.0.encrypt(&nonce, payload).map_err(|_| TooLong(plain.len()))?;
+        to.extend_from_slice(&nonce);
+        to.extend_from_slice(&sealed);
+        Ok(())
+    }
+
+    fn decrypt(&self, associated: &[u8], sealed: &[u8]) -> Result<Vec<u8>, Broken> {
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(Broken)?;
+        let payload = Payload { msg: sealed, aad: associated };
+        self.0.decrypt(&XNonce::from(*nonce), payload).map_err(|_| Broken)
+    }
+}
+
+/// Returns the associated data of piece `number` of `place`. All but the last field have a fixed length.
+fn associated(number: u64, is_last: bool, place: &str) -> Vec<u8> {
+    [&[VERSION, u8::from(is_last)][..], &number.to_be_bytes(), place.as_bytes()].concat()
+}
+
+/// Derives a key. `kind` is one of three words of this file without a colon, so that no two purposes have the same info.
+fn derive(root: &Hkdf<Sha256>, kind: &str, purpose: &str) -> std::io::Result<[u8; KEY_BYTES]> {
+    let mut key = [0; KEY_BYTES];
+    let info = [b"cofferdam v2 ", kind.as_bytes(), b":", purpose.as_bytes()];
+    root.expand_multi_info(&info, &mut key).map_err(std::io::Error::other)?;
+    Ok(key)
 }
 
 fn read(file: &std::fs::File) -> std::io::Result<Key> {
@@ -125,7 +142,7 @@ fn read(file: &std::fs::File) -> std::io::Result<Key> {
     Ok(key.into())
 }
 
-/// Whole or absent, and there for good before it is used.
+/// Makes the file with a new key, which is on the disk before it is used.
 fn make(path: &Path) -> std::io::Result<Key> {
     let key = Key::generate();
     let aside = path.with_extension("new");
@@ -152,9 +169,9 @@ mod tests {
         let path = directory.path().join("seal.key");
         let seal = Seal::open(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let closed = seal.seal("call 1", b"hunter2");
+        let closed = seal.seal("call 1", b"hunter2").unwrap();
         assert!(!closed.windows(7).any(|part| part == b"hunter2"));
-        assert_ne!(closed, seal.seal("call 1", b"hunter2"), "no nonce is used twice");
+        assert_ne!(closed, seal.seal("call 1", b"hunter2").unwrap(), "no nonce is used twice");
 
         let seal = Seal::open(&path).unwrap();
         assert_eq!(seal.unseal("call 1", &closed).unwrap(), b"hunter2");
@@ -167,6 +184,18 @@ mod tests {
         }
         let other = Seal::open(&directory.path().join("other.key")).unwrap();
         assert!(other.unseal("call 1", &closed).is_err());
+        assert!(seal.unseal("call 1", &closed[1..]).is_err(), "the form of a former version");
+    }
+
+    #[test]
+    fn keys_of_different_purposes_differ() {
+        let directory = tempfile::tempdir().unwrap();
+        let seal = Seal::open(&directory.path().join("seal.key")).unwrap();
+        let keys = [("values", ""), ("streams", ""), ("streams", "spool"), ("fingerprints", "spool")]
+            .map(|(kind, purpose)| super::derive(&seal.root, kind, purpose).unwrap());
+        for (at, key) in keys.iter().enumerate() {
+            assert!(!keys[at + 1..].contains(key));
+        }
     }
 
     #[test]

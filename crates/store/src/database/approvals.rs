@@ -41,8 +41,8 @@ impl Store {
                 stored.run_id,
                 i64::try_from(stored.after).unwrap_or(i64::MAX),
                 stored.spent,
-                seal("approval", &stored.approval),
-                seal("approved operation", &stored.operation),
+                seal("approval", &stored.approval)?,
+                seal("approved operation", &stored.operation)?,
             ],
         )?;
         Ok(())
@@ -94,7 +94,7 @@ impl Store {
     pub fn insert_consent(&self, id: &str, run: &str, consent: &[u8]) -> Result<(), StoreError> {
         self.lock().execute(
             "INSERT INTO consents (consent_id, run_id, consent) VALUES (?1, ?2, ?3)",
-            params![id, run, self.0.seal.seal(&place("consent", id), consent)],
+            params![id, run, self.0.seal.seal(&place("consent", id), consent)?],
         )?;
         Ok(())
     }

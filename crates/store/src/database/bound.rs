@@ -232,8 +232,8 @@ impl Room<'_> {
     /// Returns the sealed response to store, which may lack its result, and the part that must be kept. `None` if it is not stored.
     pub(super) fn make(&mut self, call: &StoredCall) -> Result<Option<(Vec<u8>, u8)>, StoreError> {
         let seal = |response: &[u8]| self.seal.seal(&place(call.call_id), response);
-        let whole = seal(&call.response);
-        // Dropping its result would save no space.
+        let whole = seal(&call.response)?;
+        // Without its result it would take as much.
         let is_small = length(&whole) <= IN_A_PAGE;
         let needed = cost(length(&whole));
         // An outcome that would displace all others is not stored.
@@ -246,7 +246,7 @@ impl Room<'_> {
             (false, true) => (whole, keeps::NOTHING),
             (true, _) if is_small => (whole, keeps::BARE),
             (true, true) => (whole, keeps::WHOLE),
-            (true, false) => (seal(&bare(&call.response)), keeps::BARE),
+            (true, false) => (seal(&bare(&call.response))?, keeps::BARE),
         };
         let needed = cost(length(&response));
         self.used += needed;
@@ -327,7 +327,7 @@ impl Room<'_> {
             let place = CallId::parse(id).map(place).unwrap_or_default();
             // An outcome that can no longer be read is useless already.
             let plain = self.seal.unseal(&place, sealed).unwrap_or_default();
-            let rest = self.seal.seal(&place, &bare(&plain));
+            let rest = self.seal.seal(&place, &bare(&plain))?;
             update.execute(params![id, rest, keeps::BARE])?;
             self.used = self.used.saturating_sub(cost(length(sealed))) + cost(length(&rest));
         }

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use rusqlite::Connection;
-use seal::{Broken, Seal, StreamKey};
+use seal::{Broken, Seal, StreamKey, TooLong};
 use tokio::sync::oneshot;
 
 pub use approvals::StoredApproval;
@@ -46,8 +46,10 @@ pub enum StoreError {
     Record(#[from] serde_json::Error),
     #[error("the store is of a later version ({0}) than this daemon")]
     Newer(u32),
-    #[error("the store holds something that was sealed under another key")]
+    #[error("the store holds a value that cannot be opened")]
     Sealed(#[from] Broken),
+    #[error("the store cannot seal a value")]
+    Unsealed(#[from] TooLong),
     #[error("the key that the store is sealed with cannot be used")]
     Key(#[source] std::io::Error),
     #[error("the thread of the store cannot be started")]
@@ -110,9 +112,9 @@ impl Store {
         answered.await.map_err(|_| StoreError::Task)?
     }
 
-    /// Returns the key for streams that are stored beside the database, such as the spool's.
-    pub fn stream_key(&self, purpose: &str) -> StreamKey {
-        self.0.seal.stream_key(purpose)
+    /// Derives the key of streams beside the store, such as the spool's.
+    pub fn stream_key(&self, purpose: &str) -> Result<StreamKey, StoreError> {
+        self.0.seal.stream_key(purpose).map_err(StoreError::Key)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {

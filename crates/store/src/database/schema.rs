@@ -21,6 +21,7 @@ const STEPS: &[&str] = &[
     ONE_SCHEMA,
     API_TOKENS,
     RUN_SECRETS,
+    SEALED_WITH_A_VERSION,
 ];
 
 const RUNS_AND_CALLS: &str = "
@@ -168,13 +169,20 @@ CREATE TABLE run_secrets (
 ) STRICT;
 ";
 
-/// Applies the steps that the database lacks, in one transaction.
+/// Sealed values have another form and other keys. Approvals, consents and secret variables that do not open are told by
+/// those who read them.
+const SEALED_WITH_A_VERSION: &str = "DELETE FROM calls; DELETE FROM settled_approvals;";
+
+/// Takes the steps that the database has not had yet, all or none.
 pub(super) fn bring_up_to_date(connection: &mut Connection) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
     let taken: u32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let missing = STEPS.get(taken as usize..).ok_or(StoreError::Newer(taken))?;
     for (version, step) in (taken + 1..).zip(missing) {
         transaction.execute_batch(step)?;
+        if taken > 0 && *step == SEALED_WITH_A_VERSION {
+            tracing::warn!("outcomes and settled approvals that a former version sealed are dropped");
+        }
         transaction.pragma_update(None, "user_version", version)?;
     }
     transaction.commit()?;

@@ -33,7 +33,7 @@ impl Store {
         secrets: &BTreeMap<String, String>,
     ) -> Result<(), StoreError> {
         if !secrets.is_empty() {
-            let sealed = self.0.seal.seal(&place(run), &serde_json::to_vec(secrets)?);
+            let sealed = self.0.seal.seal(&place(run), &serde_json::to_vec(secrets)?)?;
             let insert = "INSERT INTO run_secrets (run_id, sealed) VALUES (?1, ?2)";
             connection.execute(insert, params![run.to_string(), sealed])?;
         }

@@ -34,7 +34,7 @@ impl Store {
 
     fn settle_within(&self, settled: &SettledApproval, most: u32, most_bytes: u32) -> Result<(), StoreError> {
         let SettledApproval { approval_id, run_id, at, approval } = settled;
-        let sealed = self.0.seal.seal(&place(approval_id), approval);
+        let sealed = self.0.seal.seal(&place(approval_id), approval)?;
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
         transaction.execute("DELETE FROM approvals WHERE approval_id = ?1", [approval_id])?;

@@ -10,19 +10,22 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
 
 use identity::{CallId, RunId};
-use seal::StreamKey;
+use seal::{Read, StreamKey, Tail};
 
 use super::ledger::Key;
 
 /// Suffixes of the files' names, by the stream's index.
 pub(super) const END: [&str; 2] = ["stdout", "stderr"];
-/// Last suffix. An earlier release wrote plain files without it.
-const SEALED: &str = "sealed";
-/// Number of free inodes that are left to other programs.
+/// Form of the files. Files of former releases have none or another.
+const FORM: &str = "pieces";
+/// Locks between the writers of all streams and their readers.
+const LOCKS: usize = 16;
+/// Free inodes that are left to others where some bytes are.
 const FREE_FILES: u64 = 1_024;
 
 #[derive(Debug)]
@@ -31,6 +34,15 @@ pub(super) struct Files {
     /// Free bytes of the file system that are left to other programs.
     min_free: u64,
     key: StreamKey,
+    /// A stream is not read while its tail is written again.
+    locks: [RwLock<()>; LOCKS],
+}
+
+/// A stream's file, and the end of it.
+#[derive(Debug)]
+pub(super) struct Growing {
+    file: File,
+    tail: Tail,
 }
 
 /// Bytes of a stream from an offset on.
@@ -43,14 +55,14 @@ pub struct Piece {
 
 impl Files {
     pub(super) fn new(root: PathBuf, min_free: u64, key: StreamKey) -> Self {
-        Self { root, min_free, key }
+        Self { root, min_free, key, locks: Default::default() }
     }
 
-    /// Makes a stream's file, which must not exist yet.
-    pub(super) fn create(&self, key: Key, stream: usize) -> io::Result<File> {
+    /// Makes a stream's file, which must not be there yet.
+    pub(super) fn create(&self, key: Key, stream: usize) -> io::Result<Growing> {
         let path = self.path(key, stream);
         let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        match create() {
+        let file = match create() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 match DirBuilder::new().mode(0o700).create(self.run(key.run)) {
                     Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -59,32 +71,27 @@ impl Files {
                 }
             }
             created => created,
-        }
+        };
+        Ok(Growing { file: file?, tail: Tail::default() })
     }
 
-    /// Reads at most `most` bytes of a stream from `offset` on. Returns no bytes if it has no file.
-    pub(super) fn read(&self, key: Key, stream: usize, offset: u64, most: usize) -> io::Result<Piece> {
+    /// Reads a stream from `offset` on, `most` bytes of it, and whether its end is marked. One without a file has nothing.
+    pub(super) fn read(
+        &self,
+        key: Key,
+        stream: usize,
+        offset: u64,
+        most: usize,
+    ) -> io::Result<(Piece, bool)> {
         let opened =
             OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(self.path(key, stream));
         let file = match opened {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Piece::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Piece::default(), true)),
             opened => opened?,
         };
-        let kept = file.metadata()?.len();
-        let there = usize::try_from(kept.saturating_sub(offset)).unwrap_or(usize::MAX).min(most);
-        let mut data = vec![0; there];
-        let mut filled = 0;
-        while filled < there {
-            match file.read_at(&mut data[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        data.truncate(filled);
-        self.apply(key, stream, offset, &mut data)?;
-        Ok(Piece { data, kept })
+        let _reading = self.lock(key).read().unwrap_or_else(PoisonError::into_inner);
+        let Read { data, length, ended } = self.key.read(&place(key, stream), &file, offset, most)?;
+        Ok((Piece { data, kept: length }, ended))
     }
 
     pub(super) fn remove(&self, key: Key) -> io::Result<()> {
@@ -114,10 +121,12 @@ impl Files {
         let mut streams = Vec::new();
         for entry in std::fs::read_dir(self.run(run))? {
             let entry = entry?;
-            match entry.file_name().to_str().and_then(parse) {
-                Some((call, stream)) => streams.push((call, stream, entry.metadata()?.len())),
-                // Only the daemon has ever written there: this is a plain file of an earlier release.
-                None => std::fs::remove_file(entry.path())?,
+            if let Some((call, stream)) = entry.file_name().to_str().and_then(parse) {
+                streams.push((call, stream, seal::plain_length(entry.metadata()?.len())));
+            } else {
+                // Only the daemon writes here.
+                tracing::warn!(%run, "output that a former version kept is dropped");
+                std::fs::remove_file(entry.path())?;
             }
         }
         Ok(streams)
@@ -144,21 +153,21 @@ impl Files {
         &self,
         key: Key,
         stream: usize,
-        file: &File,
+        growing: &mut Growing,
         data: &[u8],
-        offset: u64,
     ) -> (u64, io::Result<()>) {
-        let mut sealed = data.to_vec();
-        match self.apply(key, stream, offset, &mut sealed) {
-            Ok(()) => write(file, &sealed, offset),
-            Err(error) => (0, Err(error)),
-        }
+        let _writing = self.lock(key).write().unwrap_or_else(PoisonError::into_inner);
+        self.key.append(&place(key, stream), &growing.file, &mut growing.tail, data)
     }
 
-    fn apply(&self, key: Key, stream: usize, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        let place = format!("{} {} {}", key.run, key.call, END[stream]);
-        let applied = self.key.apply(&place, offset, data);
-        applied.map_err(|_| io::Error::new(ErrorKind::FileTooLarge, "a stream has an end"))
+    /// Marks the end of a stream.
+    pub(super) fn end(&self, key: Key, stream: usize, growing: &Growing) -> io::Result<()> {
+        let _writing = self.lock(key).write().unwrap_or_else(PoisonError::into_inner);
+        self.key.end(&place(key, stream), &growing.file, &growing.tail)
+    }
+
+    fn lock(&self, key: Key) -> &RwLock<()> {
+        &self.locks[key.call.to_string().bytes().map(usize::from).sum::<usize>() % LOCKS]
     }
 
     fn run(&self, run: RunId) -> PathBuf {
@@ -166,12 +175,12 @@ impl Files {
     }
 
     fn path(&self, key: Key, stream: usize) -> PathBuf {
-        self.run(key.run).join(format!("{}.{}.{SEALED}", key.call, END[stream]))
+        self.run(key.run).join(format!("{}.{}.{FORM}", key.call, END[stream]))
     }
 }
 
 fn parse(name: &str) -> Option<(CallId, usize)> {
-    let (call, end) = name.strip_suffix(SEALED)?.strip_suffix('.')?.split_once('.')?;
+    let (call, end) = name.strip_suffix(FORM)?.strip_suffix('.')?.split_once('.')?;
     Some((CallId::parse(call).ok()?, END.iter().position(|known| *known == end)?))
 }
 
@@ -182,16 +191,6 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Writes `data` at `offset`. Returns the bytes written, and the error that ended the write.
-fn write(file: &File, data: &[u8], offset: u64) -> (u64, io::Result<()>) {
-    let mut written = 0;
-    while written < data.len() {
-        match file.write_at(&data[written..], offset + written as u64) {
-            Ok(0) => return (written as u64, Err(ErrorKind::WriteZero.into())),
-            Ok(count) => written += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return (written as u64, Err(error)),
-        }
-    }
-    (written as u64, Ok(()))
+fn place(key: Key, stream: usize) -> String {
+    format!("{} {} {}", key.run, key.call, END[stream])
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use identity::{CallId, RunId};
+use seal::{BLOCK, PIECE};
 
-/// Block size in which disks allocate space, in bytes.
-const BLOCK: u64 = 4 * 1024;
-/// Smallest cost of a file in bytes. Its name, its inode and its entry here take space as well.
+/// What a file counts at least, bytes: its name and its inode cost something as well, and so does its entry here.
 pub(super) const LEAST: u64 = 16 * 1024;
 
 /// The files of one call.
@@ -31,8 +30,9 @@ impl Kept {
     }
 }
 
+/// Bytes that a stream of this length takes on the disk, where each piece of it has a block.
 fn cost(length: u64) -> u64 {
-    if length == 0 { 0 } else { length.div_ceil(BLOCK).saturating_mul(BLOCK).max(LEAST) }
+    if length == 0 { 0 } else { length.div_ceil(PIECE).saturating_mul(BLOCK).max(LEAST) }
 }
 
 /// Account of all calls.
@@ -70,8 +70,8 @@ impl Ledger {
                 None => break,
             }
         }
-        let room = (cost(length) + self.most.saturating_sub(self.used)) / BLOCK * BLOCK;
-        let granted = if room < LEAST { 0 } else { bytes.min(room.saturating_sub(length)) };
+        let room = (cost(length) + self.most.saturating_sub(self.used)) / BLOCK;
+        let granted = if room * BLOCK < LEAST { 0 } else { bytes.min((room * PIECE).saturating_sub(length)) };
         if granted > 0 {
             self.set(key, stream, length + granted);
         }
@@ -85,7 +85,12 @@ impl Ledger {
         }
     }
 
-    /// Marks the call as finished.
+    /// Returns whether the call gets no more, or is not known.
+    pub(super) fn is_finished(&self, key: Key) -> bool {
+        self.calls.get(&key).is_none_or(|kept| kept.finished)
+    }
+
+    /// The call gets no more.
     pub(super) fn finish(&mut self, key: Key) {
         if let Some(kept) = self.calls.get_mut(&key) {
             kept.finished = true;
@@ -140,7 +145,10 @@ mod tests {
 
     use identity::{CallId, RunId};
 
-    use super::{BLOCK, Key, LEAST, Ledger};
+    use super::{BLOCK, Key, LEAST, Ledger, PIECE};
+
+    /// Bytes of a stream that take [`LEAST`] on the disk.
+    const FULL: u64 = LEAST / BLOCK * PIECE;
 
     fn key(run: RunId) -> Key {
         Key { call: CallId::new(), run }
@@ -158,10 +166,10 @@ mod tests {
         ledger.finish(keys[2]);
         ledger.finish(keys[1]);
         let next = key(run);
-        assert_eq!(ledger.reserve(next, 1, LEAST), (LEAST, vec![keys[1]]));
+        assert_eq!(ledger.reserve(next, 1, FULL), (FULL, vec![keys[1]]));
         assert_eq!(ledger.reserve(next, 1, 1), (1, vec![keys[2]]));
         // The rest runs: what fits is taken, and no more.
-        assert_eq!(ledger.reserve(next, 1, LEAST), (LEAST - 1, vec![]));
+        assert_eq!(ledger.reserve(next, 1, FULL), (FULL - 1, vec![]));
         assert_eq!(ledger.reserve(next, 1, 1), (0, vec![]));
         assert_eq!(ledger.reserve(key(run), 0, 1), (0, vec![]));
         assert_eq!(ledger.used, 4 * LEAST);
@@ -172,7 +180,7 @@ mod tests {
         let mut ledger = Ledger::new(10 * LEAST);
         let key = key(RunId::new());
         for (stream, bytes, used) in
-            [(0, 1, LEAST), (0, LEAST - 1, LEAST), (0, 1, LEAST + BLOCK), (1, 5, 2 * LEAST + BLOCK)]
+            [(0, 1, LEAST), (0, FULL - 1, LEAST), (0, 1, LEAST + BLOCK), (1, 5, 2 * LEAST + BLOCK)]
         {
             assert_eq!(ledger.reserve(key, stream, bytes), (bytes, vec![]));
             assert_eq!(ledger.used, used);
@@ -191,7 +199,7 @@ mod tests {
         assert_eq!((ledger.used, ledger.calls.len()), (0, 0));
         // Of a run that was deleted meanwhile nothing comes back.
         ledger.reserve(one, 0, 10);
-        ledger.enter(other, 0, LEAST);
+        ledger.enter(other, 0, FULL);
         ledger.forget_run(run);
         ledger.settle(one, 0, 10);
         assert_eq!((ledger.used, ledger.calls.len()), (LEAST, 1));
@@ -213,7 +221,7 @@ mod tests {
     fn odd_sizes_overflow_nothing() {
         let mut ledger = Ledger::new(1 << 20);
         let key = key(RunId::new());
-        assert_eq!(ledger.reserve(key, 0, u64::MAX), (1 << 20, vec![]));
+        assert_eq!(ledger.reserve(key, 0, u64::MAX), ((1 << 20) / BLOCK * PIECE, vec![]));
         let mut none = Ledger::new(5);
         assert_eq!(none.reserve(key, 0, u64::MAX), (0, vec![]));
     }

@@ -91,8 +91,8 @@ impl Followers {
         Live { pieces, taken }
     }
 
-    /// Sends a piece to all followers. One that no longer reads is removed, and misses this and all later pieces.
-    pub(super) async fn host_worker_on(&self, piece: &Unkept, patience: Duration) {
+    /// Sends a piece to all followers. One that takes nothing for `patience` is dropped, and gets no further piece.
+    pub(super) async fn send(&self, piece: &Unkept, patience: Duration) {
         let followers = self.all().clone();
         for follower in followers {
             if !follower.take(piece, patience).await {
@@ -129,7 +129,7 @@ mod tests {
             let followers = followers.clone();
             async move {
                 for offset in 0..pieces {
-                    followers.host_worker_on(&piece(offset), PATIENCE).await;
+                    followers.send(&piece(offset), PATIENCE).await;
                 }
                 followers.end();
             }
@@ -153,7 +153,7 @@ mod tests {
         let followers = Followers::default();
         drop(followers.add());
         let mut live = followers.add();
-        followers.host_worker_on(&piece(7), PATIENCE).await;
+        followers.send(&piece(7), PATIENCE).await;
         assert_eq!(live.try_next().map(|piece| piece.offset), Some(7));
         assert_eq!(followers.all().len(), 1);
         followers.end();

@@ -1,7 +1,7 @@
 //! The whole output of commands, stored on the host, outside of the container.
 //!
 //! ```text
-//! worker ─► Output (one a call) ─► ledger: is there room? ─► state_dir/spool/RUN/CALL.*.sealed
+//! worker ─► Output (one a call) ─► ledger: is there room? ─► state_dir/spool/RUN/CALL.*.pieces
 //!                                     │ the oldest finished         │
 //!                                     ▼ calls go first              ▼
 //!                                  removed             CallStream, GetCall by offset
@@ -202,7 +202,14 @@ impl Spool {
         let spool = self.clone();
         let read = tokio::task::spawn_blocking(move || {
             let _slot = slot;
-            spool.files.read(Key { call, run }, index(stream), offset, most)
+            let key = Key { call, run };
+            // Asked first: a call may end in between.
+            let finished = spool.ledger().is_finished(key);
+            let (piece, ended) = spool.files.read(key, index(stream), offset, most)?;
+            if finished && !ended {
+                spool.trouble.report_without_end(key, files::END[index(stream)]);
+            }
+            Ok(piece)
         });
         let read = tokio::time::timeout(output::PATIENCE, read).await;
         read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map_err(io::Error::other)?
@@ -230,7 +237,8 @@ impl Spool {
         if granted == 0 {
             return Err(NotKept::Full);
         }
-        self.spare(granted).inspect_err(|_| self.ledger().settle(key, stream, length))?;
+        self.spare(seal::sealed_length(granted))
+            .inspect_err(|_| self.ledger().settle(key, stream, length))?;
         Ok(granted)
     }
 

@@ -1,6 +1,5 @@
 //! One call's output on its way to the disk, with notifications for followers, who also get the pieces that are not stored.
 
-use std::fs::File;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
 use worker_protocol::client::{OutputSink, OutputStream};
 
+use super::files::Growing;
 use super::ledger::Key;
 use super::live::{Followers, Live, Unkept};
 use super::trouble::NotKept;
@@ -25,9 +25,9 @@ pub struct Output(Arc<Inner>);
 struct Inner {
     spool: Arc<Spool>,
     key: Key,
-    /// Locked by a writer until its write is over, even if no task waits for the write by then.
-    open: Arc<Mutex<[Option<File>; 2]>>,
-    /// Stored bytes of each stream.
+    /// Held by whoever writes until the write is over, even when nobody waits for it any more.
+    open: Arc<Mutex<[Option<Growing>; 2]>>,
+    /// Bytes of each stream that are kept.
     kept: watch::Sender<[u64; 2]>,
     /// True if the rest of the stream is not stored.
     stopped: [AtomicBool; 2],
@@ -64,8 +64,14 @@ impl Output {
             stopped.store(true, Ordering::Release);
         }
         // A write that hangs closes its file when it is over.
-        if let Ok(mut open) = tokio::time::timeout(PATIENCE, inner.open.lock()).await {
-            *open = [None, None];
+        if let Ok(mut open) = tokio::time::timeout(PATIENCE, inner.open.clone().lock_owned()).await
+            && open.iter().any(Option::is_some)
+        {
+            let inner = inner.clone();
+            let closing = tokio::task::spawn_blocking(move || {
+                (0..open.len()).for_each(|at| inner.close(&mut open[at], at));
+            });
+            let _ = tokio::time::timeout(PATIENCE, closing).await;
         }
         if self.kept() != [0; 2] {
             inner.spool.ledger().finish(inner.key);
@@ -80,7 +86,7 @@ impl Output {
             self.keep(stream, offset, data.clone()).await;
         }
         if self.kept()[at] < offset + data.len() as u64 {
-            inner.followers.host_worker_on(&Unkept { at, offset, data }, PATIENCE).await;
+            inner.followers.send(&Unkept { at, offset, data }, PATIENCE).await;
         }
     }
 
@@ -108,8 +114,8 @@ impl Output {
 }
 
 impl Inner {
-    /// Stores a piece. Blocks on the disk.
-    fn append(&self, open: &mut Option<File>, at: usize, offset: u64, data: &[u8]) -> Result<(), NotKept> {
+    /// Blocks on the disk.
+    fn append(&self, open: &mut Option<Growing>, at: usize, offset: u64, data: &[u8]) -> Result<(), NotKept> {
         let key = self.key;
         let length = self.kept.borrow()[at];
         if offset != length {
@@ -122,7 +128,7 @@ impl Inner {
             None => open.insert(self.spool.files.create(key, at).inspect_err(|_| give_back(length))?),
         };
         let whole = usize::try_from(granted).map_or(data, |granted| &data[..granted.min(data.len())]);
-        let (written, result) = self.spool.files.write(key, at, file, whole, length);
+        let (written, result) = self.spool.files.write(key, at, file, whole);
         if written < granted {
             give_back(length + written);
         }
@@ -131,10 +137,14 @@ impl Inner {
         if whole.len() < data.len() { Err(NotKept::Full) } else { Ok(()) }
     }
 
-    /// Removes an empty file, because a disk without space has none for file names, either.
-    fn close(&self, open: &mut Option<File>, at: usize) {
-        if open.take().is_some() && self.kept.borrow()[at] == 0 {
+    /// Marks the end of a stream's file, or removes a file without content. Blocks on the disk.
+    fn close(&self, open: &mut Option<Growing>, at: usize) {
+        let Some(growing) = open.take() else { return };
+        if self.kept.borrow()[at] == 0 {
             let _ = self.spool.files.remove_stream(self.key, at);
+        } else if let Err(error) = self.spool.files.end(self.key, at, &growing) {
+            // The file of a run that was just deleted is gone, too.
+            tracing::debug!(call = %self.key.call, %error, "the end of a command's output is not marked");
         }
     }
 

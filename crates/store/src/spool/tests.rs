@@ -12,10 +12,13 @@ use tokio::time::Instant;
 use worker_protocol::client::OutputStream::{Stderr, Stdout};
 use worker_protocol::client::{OutputSink as _, OutputStream};
 
-use super::{Bounds, Output, Spool, Unkept, WRITERS};
+use super::ledger::Key;
+use super::{Bounds, Output, Piece, Spool, Unkept, WRITERS};
 
 const WIDE: Bounds = Bounds { max_total: 1 << 30, min_free: 0 };
 const MIB: usize = 1 << 20;
+/// Bytes of a stream that take a MiB on the disk: a piece holds 4,054.
+const FULL: usize = 256 * 4_054;
 
 fn open(directory: &Path, bounds: Bounds, runs: &[RunId], calls: &[CallId]) -> Arc<Spool> {
     let runs: HashSet<_> = runs.iter().copied().collect();
@@ -130,10 +133,10 @@ async fn nothing_of_it_can_be_read_without_the_key_and_what_lay_open_goes() {
     }
     output.finish().await;
     let files: Vec<_> = names(directory.path()).iter().map(|path| std::fs::read(path).unwrap()).collect();
-    assert_eq!(files.iter().map(Vec::len).sum::<usize>(), 3 * secret.len());
+    assert_eq!(files.iter().map(Vec::len).sum::<usize>(), 3 * secret.len() + 2 * 42);
     for file in &files {
         assert!(!file.windows(6).any(|part| part == b"secret"));
-        // No keystream is used twice: equal texts differ in each place.
+        // Equal texts differ in each place.
         assert!(files.iter().filter(|other| other[..32] == file[..32]).count() == 1);
     }
     let long = files.iter().max_by_key(|file| file.len()).unwrap();
@@ -153,6 +156,36 @@ async fn nothing_of_it_can_be_read_without_the_key_and_what_lay_open_goes() {
     let spool = open(directory.path(), WIDE, &[run], &[call]);
     assert!(!open_one.exists());
     assert_eq!(kept(&spool, run, call).await, [2 * secret.len() as u64, secret.len() as u64]);
+}
+
+#[tokio::test]
+async fn what_was_changed_moved_or_cut_is_found_also_after_a_restart() {
+    let (directory, spool) = empty(WIDE);
+    let run = RunId::new();
+    let [one, other] = [finished(&spool, run, 3 * 4096).await, finished(&spool, run, 3 * 4096).await];
+    let lost = CallId::new();
+    let output = spool.output(run, lost);
+    write(&output, Stdout, 0, &noise(5_000)).await;
+    drop((output, spool));
+
+    let spool = open(directory.path(), WIDE, &[run], &[one, other, lost]);
+    let read = |call| spool.files.read(Key { call, run }, 0, 0, usize::MAX);
+    let path = |call: CallId| directory.path().join(run.to_string()).join(format!("{call}.stdout.pieces"));
+    assert_eq!(read(one).unwrap(), (Piece { data: noise(3 * 4096).to_vec(), kept: 3 * 4096 }, true));
+    let of_lost = Piece { data: noise(5_000).to_vec(), kept: 5_000 };
+    assert_eq!(read(lost).unwrap(), (of_lost, false), "its daemon was lost: nothing marks the end");
+
+    let whole = std::fs::read(path(one)).unwrap();
+    std::fs::write(path(one), &whole[..2 * 4096]).unwrap();
+    let (cut, ended) = read(one).unwrap();
+    assert!(!ended && noise(3 * 4096).starts_with(&cut.data) && cut.kept == 2 * seal::PIECE);
+    let mut changed = whole.clone();
+    changed[100] ^= 1;
+    std::fs::write(path(one), &changed).unwrap();
+    assert!(spool.read(run, one, Stdout, 0, 10).await.is_err());
+    assert_eq!(spool.read(run, one, Stdout, 4_100, 10).await.unwrap().data, noise(5_000)[4_100..4_110]);
+    std::fs::write(path(other), &whole).unwrap();
+    assert!(spool.read(run, other, Stdout, 0, 10).await.is_err(), "the file of another call");
 }
 
 #[tokio::test]
@@ -186,19 +219,19 @@ async fn the_oldest_finished_calls_make_room_and_those_that_run_do_not() {
     let run = RunId::new();
     let (running, first) = (CallId::new(), RunId::new());
     let output = spool.output(run, running);
-    write(&output, Stdout, 0, &noise(MIB)).await;
-    let old = [finished(&spool, first, MIB).await, finished(&spool, first, MIB).await];
-    let new = finished(&spool, run, 2 * MIB).await;
+    write(&output, Stdout, 0, &noise(FULL)).await;
+    let old = [finished(&spool, first, FULL).await, finished(&spool, first, FULL).await];
+    let new = finished(&spool, run, 2 * FULL).await;
     assert_eq!(kept(&spool, first, old[0]).await, [0, 0]);
-    assert_eq!(kept(&spool, first, old[1]).await, [MIB as u64, 0]);
-    assert_eq!(kept(&spool, run, new).await, [2 * MIB as u64, 0], "the newest fits beside what is left");
+    assert_eq!(kept(&spool, first, old[1]).await, [FULL as u64, 0]);
+    assert_eq!(kept(&spool, run, new).await, [2 * FULL as u64, 0], "the newest fits beside what is left");
     // All that is finished goes for the one that runs; then it is full, and says so by what it has.
-    write(&output, Stdout, MIB, &noise(5 * MIB)).await;
-    assert_eq!(output.kept(), [4 << 20, 0]);
+    write(&output, Stdout, FULL, &noise(5 * FULL)).await;
+    assert_eq!(output.kept(), [4 * FULL as u64, 0]);
     assert_eq!(kept(&spool, run, new).await, [0, 0]);
     output.take(Stderr, 0, noise(10)).await;
     output.finish().await;
-    assert_eq!(kept(&spool, run, running).await, [4 << 20, 0]);
+    assert_eq!(kept(&spool, run, running).await, [4 * FULL as u64, 0]);
     let next = finished(&spool, run, 10).await;
     assert_eq!((kept(&spool, run, running).await, kept(&spool, run, next).await), ([0, 0], [10, 0]));
 }

@@ -51,7 +51,17 @@ impl Trouble {
         }
     }
 
-    /// Returns the number of reports left out since the last line, or `None` if it is too early for another line.
+    /// A stream of a call that is over has no last piece.
+    pub(super) fn report_without_end(&self, key: Key, stream: &str) {
+        if let Some(silent) = self.turn(Instant::now()) {
+            tracing::warn!(
+                run = %key.run, call = %key.call, stream, silent,
+                "the kept output of a command has no marked end: the daemon was lost meanwhile, or the file was cut",
+            );
+        }
+    }
+
+    /// Whether it is time for another line: how many were left out since the last.
     fn turn(&self, now: Instant) -> Option<u64> {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if said.last.is_some_and(|last| now.duration_since(last) < QUIET) {
