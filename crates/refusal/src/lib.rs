@@ -12,21 +12,21 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use wire::v1;
 
-/// The `domain` of every `ErrorInfo`.
+/// Value of `domain` in every `ErrorInfo`.
 pub const DOMAIN: &str = "cofferdam";
 
-/// The fact that says when to try again, milliseconds; it becomes `RetryInfo` as well.
+/// Name of the fact that says when to try again, in milliseconds; it becomes `RetryInfo` as well.
 const RETRY_AFTER: &str = "retry_after_ms";
 
-/// A request that was refused or could not be carried out.
+/// Request that was refused or could not be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub reason: Reason,
-    /// A sentence for the client.
+    /// Sentence for the client.
     pub message: String,
-    /// Facts to act on; they become `ErrorInfo.metadata`.
+    /// Facts that a client can act on; they become `ErrorInfo.metadata`.
     pub metadata: Vec<(Cow<'static, str>, String)>,
-    /// What to try that every caller has another name for.
+    /// Next steps for which each caller has a different name.
     pub hints: Vec<Hint>,
 }
 
@@ -35,25 +35,25 @@ impl Refusal {
         Self { reason, message: message.into(), metadata: Vec::new(), hints: Vec::new() }
     }
 
-    /// A request that is malformed in `field`.
+    /// Refuses a request that is malformed in `field`.
     pub fn invalid(field: &'static str, message: impl fmt::Display) -> Self {
         Self::new(Reason::InvalidArgument, format!("{field}: {message}")).with("field", field)
     }
 
-    /// A fault of ours. What happened goes to the log, not to the client.
+    /// Reports a fault of the daemon. The cause goes to the log, not to the client.
     pub fn internal(what: &str, error: &dyn fmt::Display) -> Self {
         tracing::error!(error = %error, "{what}");
         Self::new(Reason::Internal, format!("{what}: an internal error; the daemon's log says more"))
     }
 
-    /// It goes through after this time, if nothing else comes before. Rounded up to milliseconds.
+    /// Adds the time after which the request succeeds unless others come first, rounded up to milliseconds.
     #[must_use]
     pub fn retry_after(self, time: Duration) -> Self {
         let millis = time.as_nanos().div_ceil(1_000_000);
         self.with(RETRY_AFTER, millis.to_string())
     }
 
-    /// With a fact more.
+    /// Adds a fact.
     #[must_use]
     pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.metadata.push((name.into(), value.into()));
@@ -142,7 +142,7 @@ fn code(reason: Reason) -> Code {
     }
 }
 
-/// An error with its causes, for the log.
+/// Returns an error with its causes, for the log.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
