@@ -3,31 +3,33 @@
 
 use std::borrow::Cow;
 
-/// Characters of an excerpt, at most.
+/// Most characters of an excerpt.
 const MOST: usize = 200;
-/// Bytes of a character, at most.
+/// Most bytes of a character.
 const CHARACTER: usize = 4;
 
-/// Which line ends may stay.
+/// Line ends that are kept in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Newlines and tabs stay.
+    /// Newlines and tabs are kept.
     Block,
-    /// All of it is on one line.
+    /// All text is on one line.
     Line,
 }
 
-/// `text` on one line, with unruly characters escaped as in Rust: for file names, which may hold anything but `/` and NUL.
+/// Returns `text` on one line, with unruly characters escaped as in Rust.
+///
+/// It is for file names, which may contain anything but `/` and NUL.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, Shape::Line)
 }
 
-/// The first 200 characters of `text` on one line, with unruly characters escaped: for messages that repeat what was said.
+/// Returns the first 200 characters of `text` on one line, with unruly characters escaped, for messages that quote their input.
 pub fn excerpt(text: &str) -> String {
     excerpt_of(text, Shape::Line, MOST)
 }
 
-/// As [`excerpt`], with `most` characters.
+/// Works like [`excerpt`], with `most` characters.
 pub fn excerpt_of(text: &str, shape: Shape, most: usize) -> String {
     let end = text.char_indices().nth(most).map(|(end, _)| end);
     let mut shown = escaped(&text[..end.unwrap_or(text.len())], shape).into_owned();
@@ -37,12 +39,12 @@ pub fn excerpt_of(text: &str, shape: Shape, most: usize) -> String {
     shown
 }
 
-/// `text` with what `put` writes in place of each hidden character.
+/// Returns `text` with the output of `put` in place of each hidden character.
 pub fn without_hidden(text: &str, shape: Shape, put: impl FnMut(char, &mut String)) -> Cow<'_, str> {
     replaced(text, |c| is_hidden(c) && !stays(c, shape), put)
 }
 
-/// Returns how many of `bytes` there are without a last character that is cut.
+/// Returns the length of `bytes` without an incomplete last character.
 pub fn without_cut_end(bytes: &[u8]) -> usize {
     let start = bytes.iter().rev().take(CHARACTER).position(|byte| !continues(*byte));
     let Some(start) = start.map(|back| bytes.len() - 1 - back) else { return bytes.len() };
@@ -52,7 +54,7 @@ pub fn without_cut_end(bytes: &[u8]) -> usize {
     }
 }
 
-/// Returns how many bytes at the beginning of `bytes` belong to a character that begins before them.
+/// Returns the number of bytes at the beginning of `bytes` that belong to a character which begins before them.
 pub fn cut_beginning(bytes: &[u8]) -> usize {
     bytes.iter().take(CHARACTER - 1).take_while(|byte| continues(**byte)).count()
 }
@@ -80,14 +82,14 @@ fn stays(c: char, shape: Shape) -> bool {
     shape == Shape::Block && matches!(c, '\n' | '\t')
 }
 
-/// Control characters, separators of lines, and marks that change the direction of text.
+/// Returns true for control characters, line separators, and marks that change the direction of text.
 fn is_unruly(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether `c` is unruly or has no shape of its own: joiners, fillers, spaces without a width, tags. Not the selectors that
-/// belong to an emoji.
+/// Returns true if `c` is unruly or invisible: joiners, fillers, zero-width spaces, tags. Selectors that belong to an emoji are not
+/// hidden.
 pub fn is_hidden(c: char) -> bool {
     is_unruly(c)
         || matches!(c,
