@@ -1,7 +1,7 @@
 //! A model's arguments: hostile JSON, checked once against the schema of the tool's type.
 //!
-//! Bounded in size here and in depth by serde_json. Whatever the text says, a message about it stays short. The check
-//! comes before serde's, because its messages are for models: they name the argument and say what would be right.
+//! This module bounds the size, and serde_json bounds the depth. Messages stay short for any text. The check precedes serde's because its
+//! messages are for models: they name the argument and describe valid values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,18 +13,18 @@ use text::excerpt;
 
 use crate::failure::ParseFailure;
 
-/// Bytes of JSON that are parsed.
+/// Most bytes of JSON that are parsed.
 const MAX_JSON: usize = 4 * 1024 * 1024;
 
-/// An argument of a tool, or a member of one.
+/// Argument of a tool, or member of one.
 pub(crate) struct Parameter<'a> {
     pub(crate) name: &'a str,
-    /// An optional one may be `null`, too.
+    /// False for an optional argument, which may be `null`, too.
     pub(crate) required: bool,
     pub(crate) schema: &'a Value,
 }
 
-/// The members of an object: the required ones in the order of the type, then the others by name.
+/// Returns the members of an object: the required ones in the order of the type, then the others by name.
 pub(crate) fn parameters(schema: &Value) -> impl Iterator<Item = Parameter<'_>> {
     let required = move || schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let first = required().map(move |name| (name, &schema["properties"][name]));
@@ -36,7 +36,7 @@ pub(crate) fn parameters(schema: &Value) -> impl Iterator<Item = Parameter<'_>> 
         .chain(others.map(|(name, schema)| (name.as_str(), schema)).map(parameter(false)))
 }
 
-/// One JSON object. Blank text stands for no arguments: some models send that.
+/// Parses one JSON object. Blank text means no arguments, because some models send that.
 pub(crate) fn object_of(json: &str) -> Result<Map<String, Value>, ParseFailure> {
     if json.len() > MAX_JSON {
         let message = format!("the arguments are longer than {MAX_JSON} bytes");
@@ -50,7 +50,7 @@ pub(crate) fn object_of(json: &str) -> Result<Map<String, Value>, ParseFailure> 
     Ok(values)
 }
 
-/// Whether arguments fit the schema of a tool: known names, right types, none of the required ones missing.
+/// Checks arguments against the schema of a tool: known names, right types, and all required ones present.
 pub(crate) fn check(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Result<(), ParseFailure> {
     match misfit(tool, schema, arguments) {
         None => Ok(()),
@@ -58,7 +58,7 @@ pub(crate) fn check(tool: &str, schema: &Value, arguments: &Map<String, Value>) 
     }
 }
 
-/// The first member of the object `name` that does not fit, and why.
+/// Returns the first member of the object `name` that does not fit, and the reason.
 fn misfit(name: &str, schema: &Value, object: &Map<String, Value>) -> Option<(String, String)> {
     if let Some(unknown) = object.keys().find(|key| schema["properties"].get(key.as_str()).is_none()) {
         let known: Vec<&str> = parameters(schema).map(|parameter| parameter.name).collect();
@@ -75,7 +75,7 @@ fn misfit(name: &str, schema: &Value, object: &Map<String, Value>) -> Option<(St
     })
 }
 
-/// What the value of `name` must be, if it is not.
+/// Returns a description of valid values of `name` if the value is invalid.
 pub(crate) fn expected(name: &str, schema: &Value, value: &Value) -> Option<Cow<'static, str>> {
     let (fits, expected) = match (schema["type"].as_str()?, schema["items"]["type"].as_str()) {
         ("string", _) => match schema["enum"].as_array() {
@@ -113,7 +113,7 @@ pub(crate) fn expected(name: &str, schema: &Value, value: &Value) -> Option<Cow<
     (!fits).then_some(expected)
 }
 
-/// An object with no key twice: which of two values counts is not for the reader to guess.
+/// Object without duplicate keys. The parser does not guess which of two values counts.
 struct Object(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Object {

@@ -1,4 +1,4 @@
-//! Results of calls that were made without a dialect, and the JSON that others build on.
+//! Results of calls that were made without a dialect, and the JSON that other dialects build on.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct CanonicalSuccess<'a> {
 struct CanonicalFailure<'a> {
     ok: bool,
     error: CanonicalError<'a>,
-    /// Of a command that was ended.
+    /// Present for a command that was ended early.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     result: Option<&'a OpResult>,
 }
@@ -28,8 +28,9 @@ struct CanonicalError<'a> {
     details: BTreeMap<&'a str, &'a str>,
 }
 
-/// `{"ok":true,…}` with the fields of the result, or `{"ok":false,"error":{"code","message","details"}}` where the
-/// code is the name of the reason; both where a command was ended before it was done.
+/// Renders `{"ok":true,…}` with the fields of the result, or `{"ok":false,"error":{"code","message","details"}}`.
+///
+/// The code is the name of the reason. A command that was ended early has both the error and the fields.
 pub fn render_canonical(outcome: &Outcome) -> String {
     match outcome {
         Ok(result) => match ops::cut_short(result) {
@@ -50,17 +51,17 @@ fn failed(failure: &ToolFailure, result: Option<&OpResult>) -> String {
     })
 }
 
-/// A call that waits for a person: a failure with the code `PENDING_APPROVAL`.
+/// Renders a call that waits for a reviewer: a failure with the code `PENDING_APPROVAL`.
 pub fn render_canonical_pending(approval_id: &str) -> String {
     let details = BTreeMap::from([("approval_id", approval_id)]);
     let error = CanonicalError { code: "PENDING_APPROVAL", message: PENDING, details };
     to_json(&CanonicalFailure { ok: false, error, result: None })
 }
 
-/// What models are told about a call that waits for a person.
+/// Message to models about a call that waits for a reviewer.
 pub(crate) const PENDING: &str = "a person has to approve this call first; nothing has been done yet; go on with something else or ask again later";
 
-/// Compact JSON. Own types with string keys always serialise; should one not, the text is valid all the same.
+/// Returns compact JSON. The types here have string keys and always serialise; if one did not, the text would still be valid JSON.
 pub(crate) fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| {
         r#"{"ok":false,"error":{"code":"INTERNAL","message":"the result could not be rendered"}}"#.to_owned()

@@ -1,4 +1,4 @@
-//! What a dialect is.
+//! The interface of a dialect.
 
 use ops::{Hint, Named, Operation, Outcome, Reason, in_own_words};
 use serde_json::Value;
@@ -12,16 +12,18 @@ use crate::process::{ProcessAccess, ProcessView};
 use crate::tool::Tool;
 use text::excerpt;
 
-/// Names, argument shapes and renderings of the operations.
+/// Dialect: names, argument shapes and renderings of the operations.
 pub trait Dialect: Sync {
-    /// Its name, such as `native`.
+    /// Returns the dialect's name, such as `native`.
     fn name(&self) -> &'static str;
 
-    /// Its tools, in the order in which they are offered.
+    /// Returns its tools, in the order in which they are offered.
     fn tools(&self) -> &'static [Tool];
 
-    /// What the model sees of an outcome. A call that did not parse has an outcome, too: see [`ParseFailure`]. Whatever
-    /// the outcome holds, the text is well-formed in the dialect's own frame.
+    /// Renders an outcome for the model.
+    ///
+    /// A call that did not parse has an outcome, too: see [`ParseFailure`]. The text is well-formed in the dialect's own format for any
+    /// outcome.
     fn render(&self, made: &Made<'_>, outcome: &Outcome) -> String {
         match outcome {
             Err(failure) if !failure.hints.is_empty() => {
@@ -49,16 +51,17 @@ pub trait Dialect: Sync {
         }
     }
 
-    /// An outcome, whose hints have been told, in the dialect's own frame.
+    /// Renders an outcome in the dialect's own format. Its hints are already part of its message.
     fn framed(&self, made: &Made<'_>, outcome: &Outcome) -> String;
 
-    /// A hint in the names that a caller of `tool` knows. `None` where there is no name for what the hint names: the tool
-    /// has no such argument, or there is no other tool that does it.
+    /// Returns a hint in the names that a caller of `tool` knows.
+    ///
+    /// Returns `None` if the tool has no such argument, or if no other tool does what the hint names.
     fn hint(&self, tool: &str, hint: Hint) -> Option<String> {
         self.named_hint(tool, hint)
     }
 
-    /// The same where a name is all that the dialect has to say.
+    /// Returns a hint for dialects whose hints need only a name.
     fn named_hint(&self, tool: &str, hint: Hint) -> Option<String> {
         let tool = self.tool(tool).ok()?;
         let name = match hint.named() {
@@ -71,51 +74,53 @@ pub trait Dialect: Sync {
         Some(hint.say(name))
     }
 
-    /// What the model sees of a call that waits for a person.
+    /// Renders a call that waits for a reviewer.
     fn render_pending(&self, made: &Made<'_>, approval_id: &str) -> String;
 
-    /// Description and schema of a tool, as a list has them. `limits` are those of this dialect.
+    /// Returns description and schema of a tool for a list of tools. `limits` are those of this dialect.
     fn shown(&self, tool: &Tool, limits: &Limits, policy: &Policy<'_>) -> (String, Value) {
         let _ = policy;
         (tool.described(limits), tool.schema(limits))
     }
 
-    /// What a call wants of a process that was started before. Such a call is no operation: the start was judged. `None` for
-    /// every other call, wrong ones included.
+    /// Returns the access of a call to a process that was started before.
+    ///
+    /// Such a call is no operation, because the start was judged. Returns `None` for every other call, including malformed ones.
     fn process_access(&self, tool: &str, arguments_json: &str) -> Option<ProcessAccess> {
         let _ = (tool, arguments_json);
         None
     }
 
-    /// What the model sees of an access to a process.
+    /// Renders an access to a process.
     fn render_process(&self, view: &ProcessView) -> String {
         crate::process::plain(view)
     }
 
-    /// The JSON Schema that every result of a tool fits; `None` where results are text. Its root is an object's.
+    /// Returns the JSON Schema of a tool's results, whose root is an object; `None` if results are text.
     fn output_schema(&self, tool: &Tool) -> Option<Value> {
         let _ = tool;
         None
     }
 
-    /// For models that are told of their tools in their prompt: how to call them, and what `tools` take and do.
+    /// Returns the part of a prompt that describes `tools` and how to call them, for models that learn their tools from the prompt.
     fn prompt(&self, tools: &[&'static Tool], limits: &Limits) -> Option<String> {
         let _ = (tools, limits);
         None
     }
 
-    /// The name of a tool without what its models may put before it.
+    /// Returns the name of a tool without a prefix that models may add.
     fn plain_name<'n>(&self, name: &'n str) -> &'n str {
         name
     }
 
-    /// The limits of a run as they hold for this dialect's tools.
+    /// Returns the limits of a run as they apply to this dialect's tools.
     fn limits(&self, of_run: &Limits) -> Limits {
         *of_run
     }
 
-    /// The operation that a model means by this tool and these arguments, one JSON object. A command that is given no time
-    /// has what `limits` say.
+    /// Returns the operation for this tool and these arguments, which are one JSON object.
+    ///
+    /// A command without a timeout gets the one in `limits`.
     fn parse(
         &self,
         tool_name: &str,
@@ -125,7 +130,7 @@ pub trait Dialect: Sync {
         self.tool(tool_name)?.parse(object_of(arguments_json)?, &self.limits(limits))
     }
 
-    /// The tool with this name, or with the form of it that has no dots.
+    /// Returns the tool with this name, or with the form of it that has no dots.
     fn tool(&self, name: &str) -> Result<&'static Tool, ParseFailure> {
         let name = self.plain_name(name);
         self.tools().iter().find(|tool| tool.name == name || tool.undotted_name() == name).ok_or_else(|| {

@@ -1,21 +1,22 @@
-//! A tool call that means no operation.
+//! Tool calls that do not form an operation.
 
 use jail::{Mount, PathRefusal};
 use ops::{Malformed, Reason, ToolFailure};
 use thiserror::Error;
 
-/// Why a model's tool call was not understood. As a [`ToolFailure`] it is rendered like any other, so that the model
-/// can mend it.
+/// Reason for which a model's tool call was not understood.
+///
+/// As a [`ToolFailure`] it is rendered like any other, so that the model can correct the call.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ParseFailure {
     /// `NOT_FOUND` for an unknown tool, `SANDBOX_VIOLATION` for a path, `COMMAND_NOT_ALLOWED`, `INVALID_ARGUMENT`.
     pub reason: Reason,
-    /// What is wrong and what would be right, in the dialect's own names.
+    /// Description of the error and of valid values, in the dialect's own names.
     pub message: String,
     /// The argument at fault, as the dialect calls it.
     pub field: Option<String>,
-    /// Of a refused path: `mount`, `path` and `refusal`, as far as known.
+    /// For a refused path: `mount`, `path` and `refusal`, as far as known.
     pub details: Vec<(&'static str, String)>,
 }
 
@@ -24,13 +25,13 @@ impl ParseFailure {
         Self { reason, message: message.into(), field: None, details: Vec::new() }
     }
 
-    /// The argument `field` is wrong; `message` goes on after its name.
+    /// Describes an invalid argument `field`; `message` continues after its name.
     pub(crate) fn argument(field: &str, message: impl AsRef<str>) -> Self {
         let message = format!("{field}: {}", message.as_ref());
         Self { field: Some(field.to_owned()), ..Self::new(Reason::InvalidArgument, message) }
     }
 
-    /// The argument `field` is, or holds, a path that is refused.
+    /// Describes an argument `field` that is, or holds, a refused path.
     pub(crate) fn path(field: &str, refusal: &PathRefusal) -> Self {
         let (mount, path) = place(refusal);
         let facts = [("mount", mount.map(Mount::alias)), ("path", path), ("refusal", Some(refusal.reason()))];
@@ -42,7 +43,7 @@ impl ParseFailure {
         }
     }
 
-    /// What validation says, of the argument that the dialect calls `field`.
+    /// Converts an error of validation. The dialect calls the argument `field`.
     pub(crate) fn malformed(field: &str, malformed: &Malformed) -> Self {
         match &malformed.refusal {
             Some(refusal) => Self::path(field, refusal),
@@ -70,7 +71,7 @@ impl From<ParseFailure> for ToolFailure {
     }
 }
 
-/// The mount and the path that a refusal is about, as far as it has them.
+/// Returns the mount and the path in a refusal, as far as it has them.
 fn place(refusal: &PathRefusal) -> (Option<Mount>, Option<&str>) {
     match refusal {
         PathRefusal::Empty => (None, None),

@@ -1,4 +1,4 @@
-//! Every hint in every dialect: in the caller's own names, or not at all.
+//! Tests every hint in every dialect: it uses the caller's own names, or is left out.
 
 use ops::{Hint, Named, Reason, ToolFailure};
 
@@ -16,7 +16,7 @@ fn failure(hint: Hint) -> ToolFailure {
     ToolFailure::new(Reason::PreconditionFailed, FAILED).hint(hint)
 }
 
-/// Without marks and case: what `replaceAll` and `replace_all` have in common.
+/// Removes punctuation and case, so that `replaceAll` and `replace_all` are equal.
 fn plain(name: &str) -> String {
     name.replace('_', "").to_lowercase()
 }
@@ -38,7 +38,7 @@ fn a_hint_names_what_the_caller_s_dialect_has_or_is_left_out() {
                 }
             };
             let what = format!("{} {} {hint:?}: {text}", dialect.name(), tool.name);
-            // The one hint that a dialect says in words of its own.
+            // The one hint for which dialects have a separate text.
             let lists = dialect.name() == "editor" || (dialect.name(), tool.name) == ("code", "read");
             let slash = lists && hint == Hint::List;
             match own.first().filter(|_| dialect.name() != "editor") {

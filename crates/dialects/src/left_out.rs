@@ -1,4 +1,4 @@
-//! Every empty answer in every dialect: with what was left out, and how to see it in the caller's own names.
+//! Tests every empty answer in every dialect: it names the left-out files, and how to see them in the caller's own names.
 
 use ops::{GlobResult, GrepResult, LeftOut, ListResult, OpResult};
 

@@ -38,15 +38,15 @@ pub use upstream::{UpstreamTool, parse_upstream};
 static DIALECTS: [&dyn Dialect; 7] =
     [&code::Code, &native::Native, &fs::Fs, &exec::Exec, &gateway::Gateway, &forge::Forge, &editor::Editor];
 
-/// The dialect that clients have who ask for none: of MCP, and of the SDKs.
+/// Default dialect of clients that choose none, both of MCP and of the SDKs.
 pub const DEFAULT: &str = "code";
 
-/// The dialect with exactly this name.
+/// Returns the dialect with exactly this name.
 pub fn find(name: &str) -> Option<&'static dyn Dialect> {
     DIALECTS.into_iter().find(|dialect| dialect.name() == name)
 }
 
-/// The names of all dialects, the one for coding models first.
+/// Returns the names of all dialects, the one for coding models first.
 pub fn names() -> Vec<&'static str> {
     DIALECTS.into_iter().map(Dialect::name).collect()
 }

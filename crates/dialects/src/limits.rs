@@ -1,4 +1,4 @@
-//! The limits that descriptions name: those of the run that the tools are listed for.
+//! The limits that descriptions name: those of the run for which the tools are listed.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Limits of a run's calls, from its profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes that one reading gives.
+    /// Most bytes that one read returns.
     pub max_read_bytes: u64,
     /// Most bytes of a file's content in a call.
     pub max_write_bytes: u64,
@@ -16,16 +16,16 @@ pub struct Limits {
     pub max_edit_bytes: u64,
     /// Most bytes of each stream of a command that are shown.
     pub max_output_bytes: u64,
-    /// When a command is ended that was given no time, seconds.
+    /// Timeout of a command that sets none, seconds.
     pub default_timeout_s: u64,
-    /// Most time that a command may be given, seconds.
+    /// Longest timeout of a command, seconds.
     pub max_timeout_s: u64,
-    /// Most of what a canonical command is given. Dialects take what is usual.
+    /// Limits of a canonical command. Dialects use the defaults.
     pub command: ops::CommandLimits,
 }
 
 impl Default for Limits {
-    /// Those of the shipped profiles where they are strictest.
+    /// Returns the limits of the strictest shipped profiles.
     fn default() -> Self {
         let bounds = ops::Bounds::default();
         Self {
@@ -41,24 +41,23 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same for a dialect whose commands end after thirty seconds unless the call says otherwise. A profile that gives
-    /// less is the stricter one and holds.
+    /// Sets the default timeout of a dialect to thirty seconds. A shorter one of the profile stays.
     #[must_use]
     pub(crate) fn in_thirty_seconds(&self) -> Self {
         Self { default_timeout_s: self.default_timeout_s.min(30), ..*self }
     }
 
-    /// Most time that a command may ask for and still be an operation. A profile with less refuses the rest itself.
+    /// Returns the longest timeout that an operation may have. A profile with a shorter one refuses the others itself.
     pub fn longest_timeout(&self) -> Duration {
         Duration::from_secs(self.max_timeout_s).max(ops::Exec::MAX_TIMEOUT)
     }
 
-    /// When a command is ended that was given this time or none, milliseconds.
+    /// Returns the timeout of a command in milliseconds, or the default if it sets none.
     pub(crate) fn timeout_ms(&self, given: Option<NonZeroU64>) -> u64 {
         given.map_or(self.default_timeout_s.saturating_mul(1_000), NonZeroU64::get)
     }
 
-    /// A JSON Schema with the limits in its descriptions.
+    /// Returns a JSON Schema with the limits in its descriptions.
     pub(crate) fn fill_all(&self, schema: &Value) -> Value {
         match schema {
             Value::String(text) => self.fill(text).into(),
@@ -70,7 +69,7 @@ impl Limits {
         }
     }
 
-    /// `text` with the limits in place of their names in braces, such as `{max_read_bytes}`.
+    /// Replaces names in braces, such as `{max_read_bytes}`, by the limits.
     pub(crate) fn fill(&self, text: &str) -> String {
         let named = [
             ("{max_read_bytes}", self.max_read_bytes),
@@ -84,12 +83,12 @@ impl Limits {
     }
 }
 
-/// A number whose upper bound is far below `u32::MAX`, where greater ones therefore may end.
+/// Converts a number and saturates. The number's upper limit is far below `u32::MAX`, so validation refuses a saturated one.
 pub(crate) fn saturated(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// `100000` → `100,000`.
+/// Groups digits: `100000` becomes `100,000`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,4 +1,4 @@
-//! A dialect's tools in the formats that vendors take.
+//! A dialect's tools in the formats of the vendors.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::limits::Limits;
 use crate::policy::Policy;
 use crate::tool::{Effect, Tool};
 
-/// The shape of a list of tools, which each vendor has its own of.
+/// Format of a list of tools, which differs between vendors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `tools[]` of OpenAI's chat completions.
@@ -18,37 +18,37 @@ pub enum Format {
     Mcp,
 }
 
-/// Which tools of a dialect are of use in a run, and what holds there.
+/// Tools of a dialect that are useful in a run, with the run's policy and limits.
 pub struct Offer<'a> {
     /// The dialect whose tools are offered.
     pub dialect: &'static dyn Dialect,
-    /// A tool is offered that can lead to an operation which it permits.
+    /// Policy of the run. A tool is offered if it can lead to a permitted operation.
     pub policy: Policy<'a>,
-    /// The limits that descriptions name.
+    /// Limits that descriptions name.
     pub limits: Limits,
 }
 
 impl Offer<'_> {
-    /// The tools, in the order of the dialect.
+    /// Returns the tools, in the order of the dialect.
     fn tools(&self) -> impl Iterator<Item = &'static Tool> {
         let of_use =
             |tool: &&Tool| tool.operations.iter().any(|operation| (self.policy.permitted)(operation));
         self.dialect.tools().iter().filter(of_use)
     }
 
-    /// A JSON array in a vendor's format.
+    /// Returns a JSON array in a vendor's format.
     pub fn list(&self, format: Format) -> Value {
         let limits = self.dialect.limits(&self.limits);
         self.tools().map(|tool| self.entry(tool, &limits, format)).collect()
     }
 
-    /// For models that are told of their tools in their prompt; `None` where the dialect has no such form.
+    /// Returns the description of the tools for a prompt; `None` if the dialect has no such form.
     pub fn prompt(&self) -> Option<String> {
         let tools: Vec<_> = self.tools().collect();
         self.dialect.prompt(&tools, &self.dialect.limits(&self.limits))
     }
 
-    /// Only MCP allows dots in names; the others get the form without, which `parse` accepts, too.
+    /// Returns the entry of a tool. Only MCP allows dots in names; the others get the form without, which `parse` accepts, too.
     fn entry(&self, tool: &Tool, limits: &Limits, format: Format) -> Value {
         let (description, schema) = self.dialect.shown(tool, limits, &self.policy);
         match format {
@@ -58,7 +58,7 @@ impl Offer<'_> {
                     "description": description,
                     "parameters": schema,
                 });
-                // Elsewhere `strict` would need every optional argument to be required.
+                // Otherwise `strict` would need every optional argument to be required.
                 if tool.is_strict() {
                     function["strict"] = true.into();
                 }
@@ -78,7 +78,7 @@ impl Offer<'_> {
                         "readOnlyHint": tool.effect == Effect::Reads,
                         "destructiveHint": tool.effect == Effect::Changes,
                         "idempotentHint": tool.repeatable,
-                        // Nothing in a container reaches a network.
+                        // A container cannot reach a network.
                         "openWorldHint": false,
                     },
                 });

@@ -1,24 +1,24 @@
-//! What a dialect is told of a call when it renders what became of it.
+//! The facts about a call that a dialect needs to render its outcome.
 
 use ops::Operation;
 
-/// A call, as far as renderings say something of it.
+/// Call, as far as renderings need it.
 #[derive(Debug, Clone, Copy)]
 pub struct Made<'a> {
     /// The tool as the model named it.
     pub tool: &'a str,
-    /// What it meant; missing when the call did not parse.
+    /// Its operation; `None` if the call did not parse.
     pub operation: Option<&'a Operation>,
-    /// What else is known.
+    /// Further facts.
     pub facts: &'a Facts,
 }
 
-/// Facts about a call that are in no outcome. Empty and zero is "not known".
+/// Facts about a call that no outcome contains. Empty and zero mean "not known".
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// The id by which the API knows the call.
+    /// Id of the call in the API.
     pub call_id: String,
-    /// For whom it was made.
+    /// Agent for which it was made.
     pub agent_id: String,
     /// Time in its lane, milliseconds.
     pub execution_ms: u64,
@@ -26,13 +26,13 @@ pub struct Facts {
     pub cpu_time_ms: u64,
     /// Peak resident memory of its command, bytes.
     pub peak_memory_bytes: u64,
-    /// The approval that it needed.
+    /// Approval that it needed.
     pub approval_id: String,
-    /// The reviewer who consented.
+    /// Reviewer who consented.
     pub approved_by: String,
-    /// The time of the consent, RFC 3339.
+    /// Time of the consent, RFC 3339.
     pub approved_at: String,
-    /// When it was over, RFC 3339.
+    /// Time of its end, RFC 3339.
     pub executed_at: String,
 }
 
@@ -49,12 +49,12 @@ static NOTHING: Facts = Facts {
 };
 
 impl<'a> Made<'a> {
-    /// A call of which nothing else is known.
+    /// Creates a call without further facts.
     pub fn new(tool: &'a str, operation: Option<&'a Operation>) -> Self {
         Self { tool, operation, facts: &NOTHING }
     }
 
-    /// The same with what is known.
+    /// Adds further facts.
     #[must_use]
     pub fn with(self, facts: &'a Facts) -> Self {
         Self { facts, ..self }

@@ -1,32 +1,32 @@
-//! What a run's policy says of the operations, as far as lists and descriptions tell it.
+//! The parts of a run's policy that lists and descriptions of tools need.
 
-/// Whether calls of an operation wait for a person, as far as it can be said of them all.
+/// Need of an operation's calls for consent, as far as it is the same for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consent {
-    /// Not because of the policy's word on the operation. A single call may all the same.
+    /// The policy asks for no consent to the operation. A single call may still need one.
     Free,
-    /// They do.
+    /// Every call waits for a reviewer.
     Asked,
-    /// None is made.
+    /// Every call is refused.
     Refused,
 }
 
-/// Programs that never run, whoever consents.
+/// Programs that never run, even with consent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Denied {
-    /// Those of the built-in list.
+    /// True if the built-in list applies.
     pub builtin: bool,
-    /// Those of the profile.
+    /// Names in the profile.
     pub names: Vec<String>,
 }
 
-/// What a policy says. Each is asked for canonical names, such as `git.commit`.
+/// Policy of a run. Its functions take canonical names, such as `git.commit`.
 #[derive(Clone, Copy)]
 pub struct Policy<'a> {
-    /// May it be called at all, with or without consent?
+    /// Returns true if an operation may be called, with or without consent.
     pub permitted: &'a dyn Fn(&str) -> bool,
-    /// Whether it waits for a person. Of `exec`: a command of which no rule of the profile speaks.
+    /// Returns the need for consent. For `exec` it is that of a command which no rule of the profile covers.
     pub consent: &'a dyn Fn(&str) -> Consent,
-    /// What commands may not be.
+    /// Programs that commands may not run.
     pub denied: &'a Denied,
 }

@@ -1,4 +1,4 @@
-//! What a model may want of a process that it has started, and what it is told: the same for every dialect that has words for it.
+//! Accesses of a model to a process that it has started, and their results. They are the same for every dialect that supports processes.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,35 +8,35 @@ use wire::v1::process::State;
 
 use text::one_line;
 
-/// Longest that a call waits for a process.
+/// Longest time that a call waits for a process.
 pub const MAX_PROCESS_WAIT: Duration = Duration::from_secs(60);
 
-/// What a call wants of processes that were started before.
+/// Access of a call to processes that were started before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessAccess {
-    /// What it has written.
+    /// Reads the output.
     Output {
         process_id: String,
-        /// From these bytes of standard output and standard error on. `None`: the end of both.
+        /// Offsets in standard output and standard error to start from; `None`: the end of both.
         after: Option<[u64; 2]>,
-        /// So long for more of it, or for its end.
+        /// Time to wait for more output, or for the end of the process.
         wait: Duration,
     },
-    /// Give it something to read.
+    /// Writes to standard input.
     Input {
         process_id: String,
         text: String,
-        /// End of file after it.
+        /// Closes the input afterwards.
         close: bool,
     },
-    /// End it.
+    /// Ends the process.
     Stop { process_id: String },
-    /// Which there are.
+    /// Lists the processes.
     List,
 }
 
 impl ProcessAccess {
-    /// For the record.
+    /// Returns the name for the record.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Output { .. } => "process.output",
@@ -46,7 +46,7 @@ impl ProcessAccess {
         }
     }
 
-    /// The process that it is about.
+    /// Returns the id of the process that is accessed.
     pub fn process_id(&self) -> Option<&str> {
         match self {
             Self::Output { process_id, .. } | Self::Input { process_id, .. } | Self::Stop { process_id } => {
@@ -57,20 +57,20 @@ impl ProcessAccess {
     }
 }
 
-/// A part of a stream of a process.
+/// Part of a stream of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Portion {
-    /// Bytes before it that are not shown.
+    /// Number of bytes before it that are not shown.
     pub skipped: u64,
-    /// What it wrote, with replacement characters.
+    /// Text of the part, with replacement characters.
     pub text: String,
-    /// The byte after it.
+    /// Offset after the part.
     pub end: u64,
-    /// Bytes after it that are there already.
+    /// Number of bytes after it that are already available.
     pub more: u64,
 }
 
-/// What came of an access.
+/// Result of an access.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProcessView {
     /// A process, and what it has written to standard output and standard error.
@@ -79,7 +79,7 @@ pub enum ProcessView {
     All(Vec<v1::Process>),
 }
 
-/// As plain text.
+/// Renders a view as plain text.
 pub(crate) fn plain(view: &ProcessView) -> String {
     match view {
         ProcessView::One(process, streams) => one(process, streams),
@@ -115,7 +115,7 @@ fn one(process: &v1::Process, [stdout, stderr]: &[Portion; 2]) -> String {
     text
 }
 
-/// `add` on a line of its own.
+/// Adds `add` as a separate line.
 fn line(text: &mut String, add: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -137,7 +137,7 @@ fn state(process: &v1::Process) -> String {
     }
 }
 
-/// What it was started with, on one line.
+/// Returns the process's command on one line.
 fn command(process: &v1::Process) -> String {
     let Some(request) = &process.request else { return String::new() };
     let words = if request.script.is_empty() {

@@ -1,24 +1,24 @@
-//! Where to go on after a read that was cut, in terms that every dialect has words for.
+//! The position at which to continue after a read that was cut, for use in every dialect.
 
 use std::fmt::Write as _;
 
 use ops::ReadResult;
 
-/// What is left to do for the reader of a file.
+/// Rest of a file after a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Nothing: this is all that was asked for.
+    /// No rest: everything requested was returned.
     None,
-    /// There is nothing at that place: the file is shorter.
+    /// The requested position is beyond the end of the file.
     BeyondEnd,
-    /// Go on with this line. It is the last one that was shown, for it may have been cut.
+    /// Continue with this line, the last one that was shown: it may have been cut.
     From(u64),
     /// Not even the first line fits.
     InLine,
 }
 
 impl Rest {
-    /// Of a result that is text.
+    /// Returns the rest after a result that is text.
     pub(crate) fn of(result: &ReadResult) -> Self {
         match result.truncated {
             true if result.end_line > result.start_line => Self::From(result.end_line),
@@ -29,7 +29,7 @@ impl Rest {
     }
 }
 
-/// Lines with their numbers, as `cat -n` numbers them. A line's end is a line feed and nothing else.
+/// Returns lines with their numbers, like `cat -n`. Only a line feed ends a line.
 pub(crate) fn numbered(result: &ReadResult) -> String {
     let mut text = String::new();
     let lines = result.content.strip_suffix('\n').unwrap_or(&result.content).split('\n');

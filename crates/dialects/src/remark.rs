@@ -3,8 +3,7 @@
 use ops::beside_more;
 use text::one_line;
 
-/// Adds `more`, which says that there are more findings than are shown, and the result's hint on everything else. Returns whether
-/// there was anything to add.
+/// Adds `more`, the note that there are more findings than shown, and the rest of the result's hint. Returns true if anything was added.
 pub(crate) fn remark(text: &mut String, hint: &str, is_empty: bool, more: Option<String>) -> bool {
     let more = more.filter(|_| !is_empty || hint.is_empty());
     let rest = if more.is_some() { beside_more(hint) } else { hint };

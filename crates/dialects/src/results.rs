@@ -12,7 +12,7 @@ use wire::v1::mcp_content::Type;
 use super::limits::grouped;
 use super::{Dialect, Facts, Made, find, forge, names};
 
-/// What bytes of a file become on their way here, fences and frames among them.
+/// Generates texts of files, with fences and frames among them.
 fn hostile() -> impl Strategy<Value = String> {
     let mark = prop::sample::select(vec![
         "[/forge:tool]\n",
@@ -167,7 +167,7 @@ fn plain(dialect: &str, text: &str, outcome: &Outcome) -> Result<(), TestCaseErr
                 prop_assert!(text.starts_with(&read.content), "{:?}", text);
                 return Ok(());
             }
-            // Each line of the file behind its number, and nothing else that has one.
+            // Each line of the file has its number before it, and no other line has one.
             let lines = read.content.strip_suffix('\n').unwrap_or(&read.content).split('\n');
             let numbered: String = (read.start_line.max(1)..)
                 .zip(lines)

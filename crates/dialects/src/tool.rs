@@ -1,5 +1,7 @@
-//! A tool as a dialect offers it. A tool is one type: its fields are the arguments, its doc comments are what the model
-//! reads, and both the JSON Schema and the parser come from it, so that the two cannot disagree.
+//! A tool of a dialect.
+//!
+//! Each tool is one type. Its fields are the arguments, and its doc comments are the text that the model reads. Both the JSON Schema and
+//! the parser are derived from it, so the two cannot disagree.
 
 use ops::{Malformed, Operation, Reason};
 use schemars::generate::SchemaSettings;
@@ -14,23 +16,25 @@ use crate::arguments::{check, parameters};
 use crate::failure::ParseFailure;
 use crate::limits::Limits;
 
-/// The arguments of one tool. The doc comment of the type describes the tool to the model, with an example at its end;
-/// the doc comment of a field describes the argument: meaning, unit, default. Limits of a profile are in them as their
-/// names in braces, such as `{max_read_bytes}`. The type refuses unknown fields: nothing that a model asks for is passed
-/// over.
+/// Arguments of one tool.
+///
+/// The doc comment of the type describes the tool to the model, with an example at its end. The doc comment of a field describes the
+/// argument: meaning, unit, default. Limits of a profile appear as their names in braces, such as `{max_read_bytes}`. The type refuses
+/// unknown fields, so that no request of a model is ignored.
 pub(crate) trait ToolArguments: DeserializeOwned + JsonSchema {
-    /// The operation that these arguments mean.
+    /// Returns the operation that these arguments describe.
     fn operation(self, limits: &Limits) -> Result<Operation, NoOperation>;
 
-    /// Why arguments that do not fit the schema are refused, for a tool that has a more exact reason.
+    /// Replaces the refusal of arguments that do not fit the schema, for a tool that has a more exact reason.
     fn refusal(failure: ParseFailure, given: &Map<String, Value>) -> ParseFailure {
         let _ = given;
         failure
     }
 }
 
-/// Fields of the API, with what is in them, and the names of arguments that differ from theirs by more than spelling. The
-/// first that a tool has holds.
+/// Fields of the API with their content, and names of arguments that differ from them by more than spelling.
+///
+/// The first name that a tool has is used.
 pub(crate) const RENAMED: [(&str, &str); 33] = [
     ("edit.create.content", "file_text"),
     ("edit.insert.after_line", "insert_line"),
@@ -67,13 +71,13 @@ pub(crate) const RENAMED: [(&str, &str); 33] = [
     ("write.path", "file_path"),
 ];
 
-/// Why arguments that fit their schema mean no operation.
+/// Reason for which arguments that fit their schema form no operation.
 #[derive(Debug, Error)]
 pub(crate) enum NoOperation {
-    /// What validation says, in the API's names.
+    /// Error of validation, in the API's names.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// What the tool says, in its own names.
+    /// Error of the tool, in its own names.
     #[error(transparent)]
     Failure(#[from] ParseFailure),
 }
@@ -83,30 +87,31 @@ type Parse = fn(&Tool, Map<String, Value>, &Limits) -> Result<Operation, ParseFa
 /// A tool of a dialect.
 #[derive(Debug)]
 pub struct Tool {
-    /// Its name, perhaps with dots.
+    /// Name, which may contain dots.
     pub name: &'static str,
-    /// The canonical operations that it can lead to; it is of use where any of them is permitted. `exec.read_only` is
-    /// the part of `exec` that a policy's read-only rule lets through.
+    /// Canonical operations that it can lead to. The tool is useful if any of them is permitted.
+    ///
+    /// `exec.read_only` is the part of `exec` that a policy's read-only rule permits.
     pub operations: &'static [&'static str],
-    /// What it does to the workspace.
+    /// Effect on the workspace.
     pub effect: Effect,
-    /// Making the same call again leaves the workspace as the first one did.
+    /// True if repeating a call leaves the workspace as the first call did.
     pub repeatable: bool,
-    /// For the model: what it does, its limits, an example of its arguments.
+    /// Description for the model: purpose, limits, an example of its arguments.
     pub(crate) description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of its arguments.
     pub(crate) schema: Value,
     parse: Parse,
 }
 
-/// What a tool may do to the workspace: a hint for clients, no permission.
+/// Possible effect of a tool on the workspace: a hint for clients, no permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It leaves the workspace as it is.
+    /// Leaves the workspace as it is.
     Reads,
-    /// It adds, and removes nothing.
+    /// Adds, and removes no file.
     Adds,
-    /// It may overwrite or remove.
+    /// May overwrite or remove files.
     Changes,
 }
 
@@ -132,22 +137,22 @@ impl Tool {
         }
     }
 
-    /// The same for a tool that changes something, but nothing more when it is called again.
+    /// Marks a tool whose repeated call has no further effect.
     pub(crate) fn repeatable(self) -> Self {
         Self { repeatable: true, ..self }
     }
 
-    /// The JSON Schema of the arguments, with a run's limits in its descriptions.
+    /// Returns the JSON Schema of the arguments, with a run's limits in its descriptions.
     pub fn schema(&self, limits: &Limits) -> Value {
         limits.fill_all(&self.schema)
     }
 
-    /// Whether the schema is of the form that vendors hold a model to by grammar: nothing optional, nothing open.
+    /// Returns true if vendors can enforce the schema by a grammar: no optional member, and no open object.
     pub fn is_strict(&self) -> bool {
         is_strict(&self.schema)
     }
 
-    /// The operation that these arguments mean.
+    /// Returns the operation that these arguments describe.
     pub(crate) fn parse(
         &self,
         arguments: Map<String, Value>,
@@ -156,14 +161,14 @@ impl Tool {
         (self.parse)(self, arguments, limits)
     }
 
-    /// The argument that the API calls `canonical`, as this tool spells it: `replaceAll` is `replace_all`.
+    /// Returns this tool's name for the argument that the API calls `canonical`: `replaceAll` or `replace_all`.
     pub(crate) fn argument(&self, canonical: &str) -> Option<&str> {
         let plain = |name: &str| name.replace('_', "").to_ascii_lowercase();
         let mut names = parameters(&self.schema).map(|parameter| parameter.name);
         names.find(|name| plain(name) == plain(canonical))
     }
 
-    /// The argument that holds the API's `field`, such as `edit.str_replace.old_str`.
+    /// Returns the argument that holds the API's `field`, such as `edit.str_replace.old_str`.
     fn argument_of<'a>(&'a self, field: &'a str) -> &'a str {
         let last = field.rsplit('.').next().unwrap_or_default();
         let mut renamed = RENAMED.into_iter().filter(|(renamed, _)| {
@@ -172,12 +177,12 @@ impl Tool {
         self.argument(last).or_else(|| renamed.find_map(|(_, name)| self.argument(name))).unwrap_or(last)
     }
 
-    /// The description with a run's limits in it.
+    /// Returns the description with a run's limits in it.
     pub fn described(&self, limits: &Limits) -> String {
         limits.fill(&self.description)
     }
 
-    /// The name for vendors that allow no dots: `fs_read` for `fs.read`.
+    /// Returns the name for vendors that allow no dots: `fs_read` for `fs.read`.
     pub fn undotted_name(&self) -> String {
         self.name.replace('.', "_")
     }
@@ -189,7 +194,7 @@ fn parse<T: ToolArguments>(
     limits: &Limits,
 ) -> Result<Operation, ParseFailure> {
     check(tool.name, &tool.schema, &arguments).map_err(|failure| T::refusal(failure, &arguments))?;
-    // The check is as strict as the type. If a new type is stricter, the model reads serde's words.
+    // The check is as strict as the type. If a future type is stricter, the model sees serde's message.
     let arguments: T = serde_json::from_value(Value::Object(arguments)).map_err(|error| {
         let message = format!("the arguments do not fit: {}", excerpt(&error.to_string()));
         ParseFailure::new(Reason::InvalidArgument, message)
@@ -206,12 +211,12 @@ fn parse<T: ToolArguments>(
     })
 }
 
-/// The JSON Schema of what a type serialises to.
+/// Returns the JSON Schema of a type's serialised form.
 pub(crate) fn result_schema<T: JsonSchema>() -> Value {
     schema_of::<T>(SchemaSettings::draft2020_12().for_serialize()).into()
 }
 
-/// The JSON Schema of a type, in one piece.
+/// Returns the JSON Schema of a type, without references.
 fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> Schema {
     let settings = settings.with(|settings| {
         settings.meta_schema = None;
@@ -220,8 +225,7 @@ fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> Schema {
     settings.with_transform(RecursiveTransform(simplify)).into_generator().into_root_schema_for::<T>()
 }
 
-/// Leaves out what models have no use for: titles, Rust's widths of numbers, line breaks of doc comments, and that an
-/// optional member may be `null`.
+/// Removes details that models do not need: titles, Rust's integer formats, line breaks of doc comments, and `null` for optional members.
 fn simplify(schema: &mut Schema) {
     schema.remove("title");
     schema.remove("format");

@@ -1,7 +1,7 @@
-//! Tools of upstream MCP servers, which stand beside every dialect's own and are called like them.
+//! Tools of upstream MCP servers, which are offered beside every dialect's own and called in the same way.
 //!
-//! They have the same names in every dialect: their alias where the policy has one, else `mcp.SERVER.TOOL` for MCP clients
-//! and `mcp__SERVER__TOOL` for vendors that allow no dots. All of these are accepted, whatever the format of the list.
+//! They have the same names in every dialect: the policy's alias, or else `mcp.SERVER.TOOL` for MCP clients and `mcp__SERVER__TOOL` for
+//! vendors that allow no dots. All of these names are accepted, whatever the format of the list is.
 
 use ops::{McpTool, Operation};
 use serde_json::{Value, json};
@@ -10,21 +10,21 @@ use wire::v1;
 use crate::failure::ParseFailure;
 use crate::list::Format;
 
-/// A tool of an upstream server, as a model is to see it.
+/// Tool of an upstream server, as a model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpstreamTool {
-    /// The server and the tool's name there.
+    /// Server, and the tool's name there.
     pub tool: McpTool,
-    /// Its plain name, where the policy gives it one.
+    /// Alias, if the policy sets one.
     pub alias: Option<String>,
-    /// For the model: the server's words, which say that they are.
+    /// Description for the model: the server's words, marked as such.
     pub description: String,
     /// JSON Schema of its arguments.
     pub input_schema: Value,
 }
 
 impl UpstreamTool {
-    /// Its name in a vendor's format. `None` where it has no name that the vendor allows.
+    /// Returns its name in a vendor's format; `None` if it has no name that the vendor allows.
     pub fn name(&self, format: Format) -> Option<String> {
         self.alias.clone().or_else(|| match format {
             Format::Mcp => Some(self.tool.canonical().to_owned()),
@@ -32,8 +32,9 @@ impl UpstreamTool {
         })
     }
 
-    /// Its entry in a vendor's list. Hints of the server about what it does are left out: they are the word of whoever
-    /// would gain by them.
+    /// Returns its entry in a vendor's list.
+    ///
+    /// The server's hints about effects are left out, because the server could profit from false ones.
     pub fn entry(&self, format: Format) -> Option<Value> {
         let name = self.name(format)?;
         let Self { description, input_schema, .. } = self;
@@ -50,7 +51,7 @@ impl UpstreamTool {
     }
 }
 
-/// The call that a model means, where it names a tool of an upstream server. `alias` knows plain names.
+/// Returns the call if it names a tool of an upstream server. `alias` resolves plain names.
 pub fn parse_upstream(
     name: &str,
     arguments_json: &str,

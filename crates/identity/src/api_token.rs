@@ -1,7 +1,7 @@
-//! API tokens: what a client shows who has neither a user of the host nor a certificate.
+//! API tokens: the credential of a client that has neither a user on the host nor a certificate.
 //!
-//! A token names its record, so that finding it takes no search, and ends in 256 random bits. The record has its SHA-256 alone;
-//! comparing takes the same time wherever two hashes differ. Only who shows the whole secret is told why it does not count.
+//! A token names its record, so that finding it takes no search, and ends in 256 random bits. The record holds only its SHA-256, which is
+//! compared in constant time. Only a client that presents the whole secret learns why it is refused.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use crate::ids::{RunId, TokenId};
 use crate::principal::{Principal, Roles, Scope};
 use crate::token::TokenHash;
 
-/// How a token begins.
+/// Prefix of every token.
 const PREFIX: &str = "cfa_";
-/// Bytes of the longest token.
+/// Most bytes of a token.
 const MAX_BYTES: usize = 128;
 
-/// A token's record.
+/// Record of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiToken {
     pub id: TokenId,
-    /// Its holder is the principal `token:NAME`.
+    /// Name of the token; its holder is the principal `token:NAME`.
     pub name: String,
     pub roles: Roles,
-    /// Only runs of these profiles; empty: of any.
+    /// Profiles whose runs it may access; empty for all.
     pub profiles: Vec<String>,
-    /// Only these runs; empty: any.
+    /// Runs that it may access; empty for all.
     pub runs: Vec<RunId>,
-    /// Only from there; empty: from anywhere.
+    /// Networks from which it is accepted; empty for all.
     pub networks: Vec<IpNet>,
     pub created_by: String,
-    /// Whose rights its holder has on the host's files: its maker's.
+    /// User whose rights its holder has on the host's files: the one who created it.
     pub uid: u32,
     pub gid: u32,
     pub created_at: UnixMillis,
@@ -42,32 +42,32 @@ pub struct ApiToken {
     pub hash: TokenHash,
 }
 
-/// Who ended a token before its time.
+/// Principal who revoked a token, and the time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub by: String,
     pub at: UnixMillis,
 }
 
-/// Why a token that exists opens nothing.
+/// Reason for which an existing token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiTokenRefused {
-    /// Its secret is another one.
+    /// The secret is wrong.
     Wrong,
     Expired,
     Revoked,
-    /// It is for clients elsewhere.
+    /// The client's address is not in the token's networks.
     Network,
 }
 
-/// The record that a token says it is of.
+/// Returns the id of the record that a token names.
 pub fn id_of(token: &str) -> Option<TokenId> {
     let rest = token.strip_prefix(PREFIX).filter(|_| token.len() <= MAX_BYTES)?;
     TokenId::parse(rest.split_once('_')?.0).ok()
 }
 
 impl ApiToken {
-    /// A new secret for the token with this id, and what is kept of it.
+    /// Creates a secret for the token with this id, and the hash that the record keeps.
     pub fn issue(id: TokenId) -> (String, TokenHash) {
         let secret = ops::encode_base64(&seal::secret());
         let token = format!("{PREFIX}{id}_{}", secret.trim_end_matches('='));
@@ -75,7 +75,7 @@ impl ApiToken {
         (token, hash)
     }
 
-    /// Whether it opens anything to who shows `token` at an address, or on the Unix socket.
+    /// Checks a `token` that a client presents from an address, or on the Unix socket.
     pub fn check(&self, token: &str, from: Option<IpAddr>, now: UnixMillis) -> Result<(), ApiTokenRefused> {
         if !self.hash.is_of(token) {
             return Err(ApiTokenRefused::Wrong);
@@ -98,12 +98,12 @@ impl ApiToken {
         self.ended.is_none() && self.expires_at > now
     }
 
-    /// Whether it opens only what is about runs.
+    /// Returns true if the token is limited to profiles or runs.
     pub fn is_narrow(&self) -> bool {
         !self.runs.is_empty() || !self.profiles.is_empty()
     }
 
-    /// Its holder.
+    /// Returns the principal of its holder.
     pub fn principal(&self, address: Option<IpAddr>) -> Principal {
         let scope = || Scope { runs: self.runs.clone(), profiles: self.profiles.clone() };
         Principal {

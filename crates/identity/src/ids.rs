@@ -1,4 +1,4 @@
-//! Identifiers: UUIDv7, RFC 9562, so that they sort by time. Whatever a client sends is parsed before it is used.
+//! Identifiers: UUIDv7, RFC 9562, so that they sort by time. Every id from a client is parsed before it is used.
 
 use std::fmt;
 
@@ -20,13 +20,13 @@ macro_rules! id {
                 Self(Uuid::now_v7())
             }
 
-            /// Parses the hyphenated form. Something else names nothing.
+            /// Parses the hyphenated form. Any other text is refused as an unknown id.
             pub fn parse(text: &str) -> Result<Self, Refusal> {
                 let none = || Refusal::new(Reason::NotFound, concat!("there is no such ", $what)).with("resource", $what);
                 if text.is_empty() {
                     return Err(Refusal::new(Reason::InvalidArgument, concat!($what, "_id is missing")));
                 }
-                // Uuid parses more forms than one; only the one that we print is an id.
+                // Uuid parses several forms; only the printed one is an id.
                 let id = Uuid::parse_str(text).map_err(|_| none())?;
                 if id.hyphenated().to_string() == text { Ok(Self(id)) } else { Err(none()) }
             }
@@ -43,7 +43,7 @@ macro_rules! id {
 id!(RunId, "run");
 id!(CallId, "call");
 id!(
-    /// Names an operator's session at a terminal.
+    /// Identifies an operator's session at a terminal.
     SessionId,
     "session"
 );
@@ -52,10 +52,10 @@ id!(AlertId, "alert");
 id!(PermissionId, "permission");
 id!(TokenId, "token");
 
-/// Longest name that a client may give to a request, task or correlation, bytes.
+/// Longest name that a client may choose for a request, task or correlation, bytes.
 const MAX_CLIENT_NAME: usize = 128;
 
-/// Checks a name that a client made up: `field` is where it stands.
+/// Checks a name that a client chose. `field` names it in the error.
 pub fn check_client_name(field: &'static str, name: &str) -> Result<(), Refusal> {
     if name.len() <= MAX_CLIENT_NAME && !name.chars().any(char::is_control) {
         return Ok(());
@@ -72,7 +72,7 @@ impl RunId {
         u32::from_be_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])
     }
 
-    /// An id that a client chose: a version 7 UUID.
+    /// Parses an id that a client chose: a version 7 UUID.
     pub fn chosen(text: &str) -> Result<Self, Refusal> {
         match Self::parse(text) {
             Ok(id) if id.0.get_version_num() == 7 => Ok(id),

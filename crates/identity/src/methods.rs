@@ -1,21 +1,21 @@
-//! Who may call which method: roles by method, and the credentials with which it can be called at all.
+//! The access rules of each method: the required roles, and the accepted credentials.
 //!
-//! A method without a row is closed to everybody. `crates/daemon` tests that every method of the descriptors has a row.
+//! A method without a row is closed to every caller. `crates/daemon` tests that every method of the descriptors has a row.
 
 use crate::principal::Role::{self, Approver, Auditor, Director, Operator, Orchestrator};
 
-/// How a caller has shown who it is.
+/// Proof of a caller's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    /// The kernel names the uid at the other end of the Unix socket.
+    /// User id of the peer on the Unix socket, as the kernel reports it.
     Uid,
-    /// A client certificate that the configured authority has signed.
+    /// Client certificate that the configured authority has signed.
     Certificate,
-    /// An API token, or a token of an issuer.
+    /// API token, or token of an issuer.
     Token,
-    /// One that is limited to profiles or runs.
+    /// Token that is limited to profiles or runs.
     NarrowToken,
-    /// The token of one run.
+    /// Token of one run.
     RunToken,
 }
 
@@ -23,26 +23,28 @@ impl Credential {
     pub const ALL: [Self; 5] = [Self::Uid, Self::Certificate, Self::Token, Self::NarrowToken, Self::RunToken];
 }
 
-/// A method, who may call it, and with which credentials.
+/// Method with its required roles and accepted credentials.
 #[derive(Debug)]
 pub struct Method {
-    /// Such as `/cofferdam.v1.ToolService/Call`.
+    /// Path, such as `/cofferdam.v1.ToolService/Call`.
     pub path: &'static str,
-    /// One of these is needed, except with a run's token.
+    /// Roles of which the caller needs one, except with a run's token.
     pub roles: &'static [Role],
     pub credentials: &'static [Credential],
-    /// It stops, lists, renews or decides, and is over soon. A part of each share of requests is kept for these methods.
+    /// True for short methods that stop, list, renew or decide. A part of each request quota is reserved for them.
     pub steers: bool,
 }
 
-/// People and machines with a lasting identity: what gives rights to others, and what no program does for a person.
+/// Credentials of people and machines with a lasting identity.
+///
+/// For methods that give rights to others, and for decisions that a person has to make.
 const IN_PERSON: &[Credential] = &[Credential::Uid, Credential::Certificate];
-/// Whatever is about the daemon as a whole.
+/// Credentials for methods that concern the daemon as a whole.
 const WIDE: &[Credential] = &[Credential::Uid, Credential::Certificate, Credential::Token];
-/// What is about runs, and answers with no more than the runs that the caller may see.
+/// Credentials for methods that concern runs, and return only runs that the caller may see.
 const RUNS: &[Credential] =
     &[Credential::Uid, Credential::Certificate, Credential::Token, Credential::NarrowToken];
-/// The tools of a run, and the processes that they start.
+/// Credentials for the tools of a run, and the processes that they start.
 const TOOLS: &[Credential] = &Credential::ALL;
 
 const EVERYBODY: &[Role] = &[Operator, Approver, Orchestrator, Auditor, Director];
@@ -58,7 +60,7 @@ const fn steers(path: &'static str, roles: &'static [Role], credentials: &'stati
     Method { steers: true, ..row(path, roles, credentials) }
 }
 
-/// Every method that is served.
+/// Access rules of every method that is served.
 pub const METHODS: &[Method] = &[
     steers("/cofferdam.v1.AlertService/AcknowledgeAlert", &[Operator], WIDE),
     steers("/cofferdam.v1.AlertService/GetAlert", EVERYBODY, WIDE),
@@ -68,10 +70,10 @@ pub const METHODS: &[Method] = &[
     steers("/cofferdam.v1.ApprovalService/GetApproval", REVIEWERS, RUNS),
     steers("/cofferdam.v1.ApprovalService/ListApprovals", REVIEWERS, RUNS),
     steers("/cofferdam.v1.ApprovalService/ListConsents", REVIEWERS, RUNS),
-    // It only takes away.
+    // It only takes rights away.
     steers("/cofferdam.v1.ApprovalService/RevokeConsent", &[Operator, Approver, Director], WIDE),
     row("/cofferdam.v1.ApprovalService/WatchApprovals", REVIEWERS, RUNS),
-    // Others than operators and auditors have it of their own runs.
+    // A caller who is neither operator nor auditor gets bundles only of the runs that it owns.
     row("/cofferdam.v1.AuditService/CreateBundle", &[Operator, Auditor, Orchestrator], WIDE),
     row("/cofferdam.v1.AuditService/GetCheckpoint", READERS, WIDE),
     row("/cofferdam.v1.AuditService/QueryEvents", READERS, WIDE),
@@ -112,7 +114,7 @@ pub const METHODS: &[Method] = &[
     row("/cofferdam.v1.RunService/DiscardRun", MAKERS, RUNS),
     steers("/cofferdam.v1.RunService/ExtendRun", MAKERS, RUNS),
     steers("/cofferdam.v1.RunService/GetRun", EVERYBODY, RUNS),
-    // One that is limited would outlive itself in a token that is not.
+    // A limited token could otherwise outlive itself in a run token without limits.
     steers("/cofferdam.v1.RunService/IssueRunToken", MAKERS, WIDE),
     steers("/cofferdam.v1.RunService/KeepAliveRun", MAKERS, RUNS),
     steers("/cofferdam.v1.RunService/ListRuns", EVERYBODY, RUNS),
@@ -144,7 +146,7 @@ pub const METHODS: &[Method] = &[
     row("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", EVERYBODY, RUNS),
 ];
 
-/// The row of the method with this path.
+/// Returns the row of the method with this path.
 pub fn method(path: &str) -> Option<&'static Method> {
     let at = METHODS.binary_search_by_key(&path, |method| method.path).ok()?;
     METHODS.get(at)

@@ -1,4 +1,4 @@
-//! Who connected, and what is theirs.
+//! The identity of a client, its roles and its rights.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::RunId;
 
-/// A role on the API. Not to be confused with an agent's role in the policy.
+/// Role on the API. Not to be confused with an agent's role in the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Runs the daemon: everything but deciding on approvals.
@@ -19,12 +19,12 @@ pub enum Role {
     Orchestrator,
     /// Reads the audit log.
     Auditor,
-    /// An approver whose word goes as far as critical calls.
+    /// An approver who may also decide on critical calls.
     Director,
 }
 
 impl Role {
-    /// As the configuration names them.
+    /// Roles and their names in the configuration.
     pub const ALL: [(&'static str, Self); 5] = [
         ("operator", Self::Operator),
         ("approver", Self::Approver),
@@ -34,7 +34,7 @@ impl Role {
     ];
 }
 
-/// Kept by their names.
+/// Set of roles, stored by their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Vec<&'static str>", try_from = "Vec<String>")]
 pub struct Roles(u8);
@@ -48,7 +48,7 @@ impl From<Roles> for Vec<&'static str> {
 impl TryFrom<Vec<String>> for Roles {
     type Error = String;
 
-    /// By their names; the error is the first name that is none.
+    /// Parses names of roles; the error is the first unknown name.
     fn try_from(names: Vec<String>) -> Result<Self, String> {
         names.into_iter().try_fold(Self::none(), |roles, name| {
             let role = Role::ALL.into_iter().find(|(known, _)| *known == name);
@@ -71,53 +71,53 @@ impl Roles {
         Self(self.0 | 1 << role as u8)
     }
 
-    /// Whether `role` is among them.
+    /// Returns true if `role` is in the set.
     pub fn has(self, role: Role) -> bool {
         self.0 & 1 << role as u8 != 0
     }
 
-    /// As the configuration names them.
+    /// Returns the names in the configuration.
     pub fn names(self) -> Vec<&'static str> {
         Role::ALL.into_iter().filter(|(_, role)| self.has(*role)).map(|(name, _)| name).collect()
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `others` are among them.
+    /// Returns true if all of `others` are in the set.
     pub fn covers(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Whether one of `roles` is among them.
+    /// Returns true if one of `roles` is in the set.
     pub fn has_any(self, roles: &[Role]) -> bool {
         roles.iter().any(|role| self.has(*role))
     }
 }
 
-/// Who is at the other end of a connection.
+/// Client at the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// As the record names it: `uid:1000`, `cert:NAME`, `token:NAME`, `oidc:ISSUER:SUBJECT`.
+    /// Name in the record: `uid:1000`, `cert:NAME`, `token:NAME`, `oidc:ISSUER:SUBJECT`.
     pub name: String,
-    /// Whose rights it has on the host's files; [`NOBODY`] where that is nobody in particular.
+    /// User whose rights it has on the host's files; [`NOBODY`] for a caller without a user on this host.
     pub uid: u32,
     pub gid: u32,
     pub roles: Roles,
-    /// It has presented this run's token: it acts for the run's own principal, in this run and nowhere else.
+    /// Run whose token it has presented. It acts for the run's own principal, in this run only.
     pub run: Option<RunId>,
-    /// It has presented an API token that is limited to these runs.
+    /// Limits of the API token that it has presented.
     pub scope: Option<Arc<Scope>>,
-    /// Where it connected from, unless by the Unix socket.
+    /// Address that it connected from; `None` for the Unix socket.
     pub address: Option<IpAddr>,
 }
 
-/// The overflow uid, user_namespaces(7): a caller without a user on this host.
+/// Overflow uid, user_namespaces(7): a caller without a user on this host.
 pub const NOBODY: u32 = 65_534;
 
-/// The runs to which a token is limited. An empty list limits nothing.
+/// Runs to which a token is limited. An empty list limits nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     pub runs: Vec<RunId>,
@@ -135,12 +135,12 @@ impl Scope {
 }
 
 impl Principal {
-    /// What the record calls the subject of a client certificate.
+    /// Returns the name in the record for the subject of a client certificate.
     pub fn name_of_certificate(subject: &str) -> String {
         format!("cert:{subject}")
     }
 
-    /// A client without a credential that did not come over the Unix socket. It has no role.
+    /// Returns the principal of a client without credentials that did not use the Unix socket. It has no role.
     pub fn anonymous() -> Self {
         Self {
             name: "stranger".to_owned(),
@@ -153,18 +153,19 @@ impl Principal {
         }
     }
 
-    /// Whether it may use what `owner` made: its own, and an operator everything. With a token that is limited to runs nothing
-    /// but what [`Self::may_use_run`] says.
+    /// Returns true if it may use the objects of `owner`: its own, and as an operator all.
+    ///
+    /// With a token that is limited to runs, only [`Self::may_use_run`] grants access.
     pub fn may_use(&self, owner: &str) -> bool {
         self.is_wide() && self.reaches(owner)
     }
 
-    /// Whether it may use a run of `owner`'s.
+    /// Returns true if it may use a run of `owner`.
     pub fn may_use_run(&self, run: RunId, profile: &str, owner: &str) -> bool {
         self.may_use_call(run, owner) && self.scope.as_ref().is_none_or(|scope| scope.has_profile(profile))
     }
 
-    /// Whether it may use a call in a run of `owner`'s, as long as it may use the run.
+    /// Returns true if it may use a call in a run of `owner`, provided that it may use the run.
     pub fn may_use_call(&self, run: RunId, owner: &str) -> bool {
         match self.run {
             Some(own) => own == run,
@@ -172,18 +173,18 @@ impl Principal {
         }
     }
 
-    /// Whether it may make a run of this profile.
+    /// Returns true if it may create a run of this profile.
     pub fn may_make(&self, profile: &str) -> bool {
         let permits = |scope: &Arc<Scope>| scope.runs.is_empty() && scope.has_profile(profile);
         self.run.is_none() && self.scope.as_ref().is_none_or(permits)
     }
 
-    /// Whether it may look at what `owner` made: reviewers and auditors have to.
+    /// Returns true if it may read the objects of `owner`. Reviewers and auditors may read all.
     pub fn may_see(&self, owner: &str) -> bool {
         self.is_wide() && (self.reaches(owner) || self.reviews())
     }
 
-    /// Whether it may look at a run of `owner`'s.
+    /// Returns true if it may read a run of `owner`.
     pub fn may_see_run(&self, run: RunId, profile: &str, owner: &str) -> bool {
         let permits = |scope: &Arc<Scope>| scope.has_run(run) && scope.has_profile(profile);
         self.run.is_none()
@@ -203,7 +204,7 @@ impl Principal {
         self.roles.has_any(&[Role::Approver, Role::Director, Role::Auditor])
     }
 
-    /// How far its word goes on approvals.
+    /// Returns the highest level of approvals that it may decide.
     pub fn level(&self) -> Option<Level> {
         if self.roles.has(Role::Director) {
             Some(Level::Director)
@@ -213,17 +214,17 @@ impl Principal {
     }
 }
 
-/// Whom a client certificate names, and what that is worth here.
+/// Identity in a client certificate, and its rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certified {
-    /// The common name, or the URI among the alternative names.
+    /// Common name, or the URI among the alternative names.
     pub subject: String,
     pub roles: Roles,
-    /// Whose rights it has on the host's files.
+    /// User and group whose rights it has on the host's files.
     pub user: Option<(u32, u32)>,
 }
 
-/// Who has which roles.
+/// Roles of users and certificates.
 #[derive(Debug, Clone)]
 pub struct Access {
     own_uid: u32,
@@ -232,12 +233,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// Root and the daemon's own uid have every role, the listed ones what is listed, everybody else none.
+    /// Creates the table. A listed uid has the listed roles. Otherwise root and the daemon's own uid have every role, and all others none.
     pub fn new(own_uid: u32, granted: Vec<(u32, Roles)>, certified: Vec<Certified>) -> Self {
         Self { own_uid, granted, certified }
     }
 
-    /// The principal with this uid and primary group.
+    /// Returns the principal with this uid and primary group.
     pub fn principal(&self, uid: u32, gid: u32) -> Principal {
         let listed = self.granted.iter().find(|(listed, _)| *listed == uid).map(|(_, roles)| *roles);
         let roles = match listed {
@@ -248,7 +249,7 @@ impl Access {
         Principal { name: format!("uid:{uid}"), uid, gid, roles, ..Principal::anonymous() }
     }
 
-    /// The principal whom a certificate names.
+    /// Returns the principal that a certificate names.
     pub fn certified(&self, subject: &str) -> Principal {
         let listed = self.certified.iter().find(|listed| listed.subject == subject);
         let roles = listed.map_or(Roles::none(), |listed| listed.roles);

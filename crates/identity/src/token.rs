@@ -1,8 +1,8 @@
-//! Run tokens: what an agent, or a bridge for it, holds to call the tools of its own run and nothing else.
+//! Run tokens: the credential with which an agent, or a bridge for it, calls the tools of one run only.
 //!
-//! A token is made with the run or while it lives, told once, and dies with the run or when the next one is made. It names its run, so that finding the run takes no search, and
-//! ends in 256 random bits. Kept is its SHA-256 alone, in the run's record; comparing takes the same time wherever two hashes
-//! differ.
+//! A token is created with the run or during its life, and shown once. It is valid until the run ends or the next token is created. It
+//! names its run, so that finding the run takes no search, and ends in 256 random bits. The run's record holds only its SHA-256, which is
+//! compared in constant time.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,11 +13,11 @@ use subtle::ConstantTimeEq as _;
 
 use crate::ids::RunId;
 
-/// How a token begins.
+/// Prefix of every token.
 const PREFIX: &str = "cft_";
-/// Bytes of the longest token.
+/// Most bytes of a token.
 const MAX_BYTES: usize = 128;
-/// Tokens of deleted runs that are known again.
+/// Most tokens of deleted runs that are remembered.
 const LATELY: usize = 256;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub fn issue(run: RunId) -> (String, TokenHash) {
     (token, hash)
 }
 
-/// The run that a token says it is for.
+/// Returns the run that a token names.
 pub fn run_of(token: &str) -> Option<RunId> {
     let rest = token.strip_prefix(PREFIX).filter(|_| token.len() <= MAX_BYTES)?;
     RunId::parse(rest.split_once('_')?.0).ok()
@@ -42,13 +42,15 @@ impl TokenHash {
         Self(hex::encode(Sha256::digest(token.as_bytes())))
     }
 
-    /// Whether this is the hash of `token`.
+    /// Returns true if this is the hash of `token`.
     pub fn is_of(&self, token: &str) -> bool {
         self.0.as_bytes().ct_eq(Self::of(token).0.as_bytes()).into()
     }
 }
 
-/// Those of runs that were deleted lately: their clients and their endpoint may not have seen it yet.
+/// Tokens of runs that were deleted recently.
+///
+/// Their clients and their endpoint may not know of it yet.
 #[derive(Default)]
 pub struct DeletedTokens(Mutex<VecDeque<TokenHash>>);
 
@@ -57,7 +59,7 @@ impl DeletedTokens {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the hash of a run that is deleted.
+    /// Remembers the token hash of a deleted run.
     pub fn keep(&self, hash: Option<TokenHash>) {
         let mut kept = self.lock();
         kept.extend(hash);
@@ -66,7 +68,7 @@ impl DeletedTokens {
         }
     }
 
-    /// Whether `token` is among them.
+    /// Returns true if `token` is among them.
     pub fn has(&self, token: &str) -> bool {
         let shown = TokenHash::of(token);
         self.lock().iter().any(|hash| hash.0.as_bytes().ct_eq(shown.0.as_bytes()).into())

@@ -1,19 +1,19 @@
-//! Server-sent events: the data of each, bounded. Names, ids and waits have no use, since no stream is resumed.
+//! Server-sent events: the data of each, bounded. Names, ids and retry times are ignored, because streams are not resumed.
 
 use super::fault::Fault;
 use super::lines::Lines;
 use super::message::MAX_MESSAGE;
 
-/// The event that is not complete yet.
+/// Event that is not complete yet.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     lines: Lines,
-    /// Each line of its data, with a line break.
+    /// Lines of its data, each with a line break.
     data: String,
 }
 
 impl Events {
-    /// Takes bytes, and shows the data of each event that they complete.
+    /// Consumes bytes, and passes on the data of each event that they complete.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],

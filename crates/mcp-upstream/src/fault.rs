@@ -1,49 +1,49 @@
-//! Why a server gave no usable answer. One table says what the agent is told.
+//! Reasons for which a server gave no usable answer. One table turns them into messages for the agent.
 
 use ops::{Reason, ToolFailure};
 
 use super::text::one_line;
 
-/// Bytes of a server's own words in a message to the agent.
+/// Most bytes of a server's own words in a message to the agent.
 const SAID: usize = 1_024;
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It could not be started or reached.
+    /// The server could not be started or reached.
     #[error("it is not there: {0}")]
     Absent(String),
-    /// It ended, or its stream did, while it was needed.
+    /// The server or its stream ended while it was needed.
     #[error("it was lost: {0}")]
     Lost(String),
-    /// It did not answer in time.
+    /// The server did not answer in time.
     #[error("it did not answer in time")]
     TimedOut,
     /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
-    /// It sent a message that is not the protocol, or too much.
+    /// The server sent a message that violates the protocol, or too much.
     #[error("it broke the protocol: {0}")]
     Broken(String),
-    /// It answered with an error of its own.
+    /// The server answered with an error.
     #[error("it answered with error {code}: {message}")]
     Refused {
-        /// As JSON-RPC has it.
+        /// Error code of JSON-RPC.
         code: i64,
         message: String,
     },
-    /// As many requests wait for it as may.
+    /// The largest permitted number of requests is waiting for the server.
     #[error("too much waits for it")]
     Busy,
 }
 
 impl Fault {
-    /// Whether the connection is no longer of use.
+    /// Returns true if the connection can no longer be used.
     pub(super) fn is_final(&self) -> bool {
         matches!(self, Self::Absent(_) | Self::Lost(_) | Self::Broken(_))
     }
 
-    /// The failure that the agent sees. `sent`: the call may have reached the server.
+    /// Returns the failure that the agent sees. If `sent` is true, the call may have reached the server.
     pub(super) fn failure(&self, server: &str, sent: bool) -> ToolFailure {
         let (reason, kind) = match self {
             Self::TimedOut => (Reason::TimedOut, "timed_out"),

@@ -1,4 +1,4 @@
-//! What the servers of a run need from the program that uses this crate.
+//! The interface that this crate needs from the program that uses it.
 
 use std::sync::Arc;
 
@@ -12,26 +12,27 @@ use tokio_util::sync::CancellationToken;
 
 use super::fault::Fault;
 
-/// The run that servers belong to, as it is during one call.
+/// Run that the servers belong to, for the time of one call.
 #[async_trait]
 pub trait Host: Send + Sync {
-    /// Starts a server's program where the run's commands run. `name` tells its starts apart. Whether the program can be
-    /// run at all may also be said later, by [`Output::Ended`].
+    /// Starts a server's program in the place where the run's commands run.
+    ///
+    /// `name` distinguishes its starts. If the program cannot be run, [`Output::Ended`] may report that later.
     fn start(&self, name: &str, program: &McpStdio, pipes: Pipes) -> Result<(), Fault>;
 
-    /// How servers elsewhere prove who they are.
+    /// Returns the TLS configuration that authenticates remote servers.
     fn tls(&self) -> Result<Arc<ClientConfig>, Fault>;
 
     /// Records an event. No call waits for the disk.
     async fn record(&self, subject: Subject, details: Value);
 }
 
-/// The other ends of a program's pipes.
+/// Other ends of a program's pipes.
 #[derive(Debug)]
 pub struct Pipes {
-    /// Messages for its standard input, to be written a line each.
+    /// Messages for its standard input, each to be written as one line.
     pub input: mpsc::Receiver<String>,
-    /// Gets what the program writes, and its end as the last. A program whose output waits here is read no further.
+    /// Receives the program's output, and its end as the last item. When this channel is full, the output must not be read further.
     pub output: mpsc::Sender<Output>,
     /// When cancelled, the program has to end with everything that it started.
     pub end: CancellationToken,
@@ -39,19 +40,19 @@ pub struct Pipes {
 
 #[derive(Debug)]
 pub enum Output {
-    /// It wrote to its standard output.
+    /// Bytes of its standard output.
     Stdout(Bytes),
-    /// It wrote to its standard error.
+    /// Bytes of its standard error.
     Stderr(Bytes),
-    /// It ended, or could not be run: [`Fault::Lost`] or [`Fault::Absent`].
+    /// End of the program, or failure to run it: [`Fault::Lost`] or [`Fault::Absent`].
     Ended(Fault),
 }
 
-/// What an event is about.
+/// Subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// A server: it was started or reached, could not be, or has ended.
+    /// A server was started or reached, could not be, or has ended.
     Server,
-    /// A tool whose definition is not what the run, or the policy, knows it by.
+    /// A tool's definition differs from the one that the run or the policy knows.
     ToolChanged,
 }

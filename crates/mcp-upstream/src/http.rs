@@ -1,8 +1,8 @@
-//! A server elsewhere, over streamable HTTP: one POST a message, answered by JSON or by a stream of events.
+//! A remote server over streamable HTTP: one POST for each message, answered by JSON or by a stream of events.
 //!
-//! The daemon connects only to the policy's address. It follows no redirect, uses no proxy of the environment, and opens
-//! nothing that the server names. Each exchange has a connection of its own, so that a server that hangs in one delays no
-//! other. No GET asks for unsolicited messages: the answer of a tool comes with its POST.
+//! The daemon connects only to the policy's address. It follows no redirect, uses no proxy from the environment, and opens no address that
+//! the server names. Each exchange has a separate connection, so a server that hangs in one delays no other. No GET requests unsolicited
+//! messages, because the answer of a tool comes with its POST.
 
 #![expect(clippy::disallowed_methods, reason = "a secret's file that the policy names")]
 
@@ -35,49 +35,49 @@ use super::fault::Fault;
 use super::link_state::LinkState;
 use super::message::{Incoming, MAX_MESSAGE};
 
-/// Bytes of the head of an answer.
+/// Most bytes of the head of an answer.
 const MAX_HEAD: usize = 64 * 1024;
-/// Bytes of one exchange: of all events of a stream.
+/// Most bytes of one exchange: all events of a stream together.
 const MAX_EXCHANGE: usize = 2 * MAX_MESSAGE;
-/// Bytes of a session's id.
+/// Most bytes of a session's id.
 const MAX_SESSION: usize = 1_024;
-/// Bytes of a token.
+/// Most bytes of a token.
 const MAX_TOKEN: u64 = 8 * 1024;
-/// Requests of the server in one exchange that are answered.
+/// Most requests of the server that are answered in one exchange.
 const MAX_REQUESTS: usize = 16;
-/// For what is said and not waited for.
+/// Time limit for messages whose answer is not waited for.
 const ASIDE: Duration = Duration::from_secs(2);
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 
-/// A server, and our session with it.
+/// Server, and the daemon's session with it.
 pub(super) struct Http {
     target: HttpTarget,
     tls: Arc<ClientConfig>,
     bearer: Option<HeaderValue>,
-    /// As the server named it.
+    /// Session id, as the server gave it.
     session: OnceLock<HeaderValue>,
-    /// As it was agreed upon.
+    /// Negotiated version of the protocol.
     version: OnceLock<HeaderValue>,
     link: LinkState,
 }
 
-/// An answer whose body comes, and the connection that brings it.
+/// Answer whose body is still arriving, and its connection.
 struct Answer {
     response: Response<Body>,
     _connection: AbortOnDropHandle<()>,
 }
 
 impl Http {
-    /// Nothing is connected to before the first message.
+    /// Creates the transport. It connects with the first message.
     pub(super) fn new(server: &McpHttp, tls: Arc<ClientConfig>, link: LinkState) -> Result<Self, Fault> {
         let target = HttpTarget::parse(&server.url).map_err(Fault::Absent)?;
         let bearer = server.bearer_token_file.as_deref().map(token).transpose()?;
         Ok(Self { target, tls, bearer, session: OnceLock::new(), version: OnceLock::new(), link })
     }
 
-    /// From now on every message says that this version was agreed upon.
+    /// Sets the negotiated version, which every later message then names.
     pub(super) fn agreed(&self, version: &'static str) {
         let _ = self.version.set(HeaderValue::from_static(version));
     }
@@ -87,13 +87,13 @@ impl Http {
         self.post(Method::POST, message).await.map(drop)
     }
 
-    /// Sends a message that has no answer, for nobody who waits.
+    /// Sends a message without an answer in the background.
     pub(super) fn say_aside(self: &Arc<Self>, message: String) {
         let this = Arc::clone(self);
         tokio::spawn(async move { timeout(ASIDE, this.send(message)).await });
     }
 
-    /// Tells the server that the session is over, where it made one.
+    /// Tells the server that the session is over, if there is one.
     pub(super) fn hang_up(self: &Arc<Self>) {
         if let (Some(_), Ok(runtime)) = (self.session.get(), tokio::runtime::Handle::try_current()) {
             let this = Arc::clone(self);
@@ -120,7 +120,7 @@ impl Http {
         }
     }
 
-    /// Reads events until one is the answer.
+    /// Reads events up to the answer.
     async fn follow(&self, id: u64, body: Body) -> Result<Value, Fault> {
         let (mut events, mut asked) = (Events::default(), 0);
         let mut body = Limited::new(body, MAX_EXCHANGE);
@@ -146,7 +146,7 @@ impl Http {
         Err(Fault::Lost("its stream of events ended without an answer".to_owned()))
     }
 
-    /// One request, and the head of its answer.
+    /// Sends one request, and returns the head of its answer.
     async fn post(&self, method: Method, body: String) -> Result<Answer, Fault> {
         let HttpTarget { host, port, tls, .. } = &self.target;
         let stream = TcpStream::connect((host.as_str(), *port))
@@ -221,7 +221,7 @@ fn broken(why: &str) -> Fault {
     Fault::Broken(why.to_owned())
 }
 
-/// Why a body has no more to read.
+/// Returns the fault of a body that cannot be read further.
 fn cut(error: &(dyn Error + Send + Sync + 'static)) -> Fault {
     if error.is::<LengthLimitError>() {
         broken("its answer is too long")
@@ -230,7 +230,7 @@ fn cut(error: &(dyn Error + Send + Sync + 'static)) -> Fault {
     }
 }
 
-/// The token of a file. Why there is none goes to the operator's log, for it would name a path of the host.
+/// Reads a token from a file. An error goes only to the operator's log, because it names a path of the host.
 fn token(path: &Path) -> Result<HeaderValue, Fault> {
     let read = || -> Result<HeaderValue, String> {
         let file = std::fs::File::open(path).map_err(|error| error.to_string())?;

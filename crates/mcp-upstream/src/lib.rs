@@ -34,20 +34,21 @@ pub use tools::Tool;
 use server::Server;
 use tools::Tools;
 
-/// The servers of one run, by name. Dropping them ends them.
+/// Servers of one run, by name. Dropping them ends them.
 #[derive(Default)]
 pub struct Servers(Mutex<HashMap<String, Arc<Server>>>);
 
 pub struct Offer {
-    /// What the agent may be shown.
+    /// Tools that the agent may see.
     pub tools: Vec<Arc<Tool>>,
-    /// Tools that are not offered, and why, a line each.
+    /// Tools that are not offered, with the reason, one line each.
     pub withheld: Vec<String>,
 }
 
 impl Servers {
-    /// Makes a permitted call to the server of this definition, within the shorter of `limit` and the server's own timeout.
-    /// Returns the outcome, and the bytes of the server's answer.
+    /// Makes a permitted call to the server with this definition, within the shorter of `limit` and the server's own timeout.
+    ///
+    /// Returns the outcome, and the number of bytes of the server's answer.
     pub async fn call(
         &self,
         host: &dyn Host,
@@ -91,7 +92,7 @@ impl Servers {
         Ok((tool, answer))
     }
 
-    /// Lists what a server offers. Starts or reaches the server if needed.
+    /// Lists the tools of a server, and starts or reaches it if needed.
     pub async fn offer(&self, host: &dyn Host, name: &str, definition: &McpServer) -> Result<Offer, String> {
         let until = Instant::now() + Duration::from_secs(definition.start_timeout_s);
         let session = self.server(name).session(host, definition, until, &CancellationToken::new()).await;

@@ -1,4 +1,4 @@
-//! Bytes of a stream into lines of bounded length.
+//! Splits the bytes of a stream into lines of bounded length.
 
 use bytes::BytesMut;
 use tokio_util::codec::{Decoder as _, LinesCodec, LinesCodecError};
@@ -20,7 +20,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Takes bytes, and shows each line that they complete to `each`, without its end. A fault is the end of the stream.
+    /// Consumes bytes, and passes each complete line to `each`, without its end. A fault ends the stream.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],

@@ -1,4 +1,4 @@
-//! The way to one server: the handshake, the list of tools, calls, and the end of a call that is given up.
+//! The connection to one server: the handshake, the list of tools, calls, and the cancellation of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,24 +16,24 @@ use super::link_state::LinkState;
 use super::message;
 use super::stdio::Stdio;
 
-/// Versions of the protocol that are spoken here, newest first. What differs between them is not used.
+/// Supported versions of the protocol, newest first. Features that differ between them are not used.
 const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-/// A server that lasted so long is not one that fails over and over.
+/// Lifetime after which a server does not count as one that fails repeatedly.
 const LASTED: Duration = Duration::from_secs(30);
-/// Pages of one list.
+/// Most pages of one list.
 const MAX_PAGES: usize = 64;
-/// Bytes of a list's cursor.
+/// Most bytes of a list's cursor.
 const MAX_CURSOR: usize = 4 * 1024;
-/// Bytes of all of a server's tools as JSON.
+/// Most bytes of all of a server's tools as JSON.
 const MAX_LIST: usize = 4 * 1024 * 1024;
 
-/// The way to a server. Dropping it ends a program, and an HTTP session.
+/// Connection to a server. Dropping it ends a program, and an HTTP session.
 pub(super) struct Link {
     wire: Wire,
     next: AtomicU64,
     state: LinkState,
     began: Instant,
-    /// It has answered a call.
+    /// True if it has answered a call.
     served: AtomicBool,
 }
 
@@ -42,16 +42,16 @@ enum Wire {
     Http(Arc<Http>),
 }
 
-/// A server's list of tools.
+/// Server's list of tools.
 pub(super) struct Listed {
-    /// The entries as the server sent them.
+    /// Entries as the server sent them.
     pub(super) entries: Vec<Value>,
-    /// There are more than are taken.
+    /// True if there are more entries than are accepted.
     pub(super) is_cut: bool,
 }
 
 impl Link {
-    /// Starts a program, under `name`, or prepares to connect. Whether the server answers is seen by the handshake.
+    /// Starts a program under `name`, or prepares to connect. Only the handshake shows if the server answers.
     pub(super) fn open(host: &dyn Host, name: &str, transport: &McpTransport) -> Result<Self, Fault> {
         let state = LinkState::default();
         let wire = match transport {
@@ -69,7 +69,7 @@ impl Link {
         })
     }
 
-    /// Performs the handshake. A server without tools is of no use.
+    /// Performs the handshake. A server without tools is refused.
     pub(super) async fn hello(&self, until: Instant, cancel: &CancellationToken) -> Result<(), Fault> {
         let params = json!({
             "protocolVersion": VERSIONS[0],
@@ -97,7 +97,7 @@ impl Link {
         timeout_at(until, told).await.map_err(|_| Fault::TimedOut)?
     }
 
-    /// Lists its tools, at most so many.
+    /// Lists its tools, up to a maximum.
     pub(super) async fn list(
         &self,
         most: usize,
@@ -130,7 +130,7 @@ impl Link {
         Ok(Listed { entries, is_cut: true })
     }
 
-    /// Calls a tool; its result as it came.
+    /// Calls a tool, and returns its result unchanged.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -144,22 +144,22 @@ impl Link {
         Ok(answer)
     }
 
-    /// Whether the server is no one that fails over and over: once lost, it is worth another start at once.
+    /// Returns true if the server does not fail repeatedly. If it is lost, it may be started again at once.
     pub(super) fn has_proved(&self) -> bool {
         self.served.load(Ordering::Relaxed) || self.began.elapsed() >= LASTED
     }
 
-    /// Whether the server said, since this was last asked, that it has other tools now.
+    /// Returns true if the server has announced changed tools since the last call of this function.
     pub(super) fn tools_changed(&self) -> bool {
         self.state.changed.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether it is of no use any more.
+    /// Returns true if it can no longer be used.
     pub(super) fn is_over(&self) -> bool {
         self.state.end.is_cancelled()
     }
 
-    /// What the server said beside the protocol, for the operator's log.
+    /// Returns the server's output outside of the protocol, for the operator's log.
     pub(super) fn last_words(&self) -> String {
         match &self.wire {
             Wire::Stdio(stdio) => stdio.last_words(),
@@ -167,7 +167,7 @@ impl Link {
         }
     }
 
-    /// Asks, and waits for the answer. A request that is given up is cancelled at the server.
+    /// Sends a request and waits for the answer. A request that is abandoned is cancelled at the server.
     async fn request(
         &self,
         method: &str,

@@ -1,15 +1,15 @@
-//! What a wire and its link share.
+//! State that a transport and its link share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tokio_util::sync::CancellationToken;
 
-/// What a wire tells its link.
+/// Signals from a transport to its link.
 #[derive(Clone, Default)]
 pub(super) struct LinkState {
-    /// The server said that it has other tools now.
+    /// True if the server has announced changed tools.
     pub(super) changed: Arc<AtomicBool>,
-    /// Cancelled when nothing more can be asked; ends a program.
+    /// Cancelled when the link accepts no further requests; ends a program.
     pub(super) end: CancellationToken,
 }

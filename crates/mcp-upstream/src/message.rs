@@ -1,4 +1,4 @@
-//! One message of a server, JSON-RPC 2.0, as far as it has a use here.
+//! One message of a server, JSON-RPC 2.0, as far as this crate uses it.
 //!
 //! Trust boundary: every byte is the server's. This module starts no task and keeps no message.
 
@@ -7,28 +7,28 @@ use serde_json::{Value, json};
 
 use super::fault::Fault;
 
-/// Bytes of one message. It bounds memory, too: only one message is kept while it arrives.
+/// Most bytes of one message. It bounds memory, too: only one message is kept while it arrives.
 pub(super) const MAX_MESSAGE: usize = 8 * 1024 * 1024;
-/// Bytes of an id that a request of the server may have.
+/// Most bytes of the id of a server's request.
 const MAX_ID: usize = 256;
 
-/// A message, by its use.
+/// Message, classified by its use.
 #[derive(Debug, PartialEq)]
 pub(super) enum Incoming {
-    /// The answer to a request of ours.
+    /// Answer to a request of the daemon.
     Answer {
-        /// Our number of the request.
+        /// Number of the daemon's request.
         id: u64,
-        /// The result, or the server's error.
+        /// Result, or the server's error.
         answer: Result<Value, Fault>,
     },
-    /// The server has other tools now.
+    /// The server's tools have changed.
     ToolsChanged,
     Request {
-        /// The reply to send.
+        /// Reply to send.
         answer: String,
     },
-    /// A message without a use.
+    /// Message that is ignored.
     Other,
 }
 
@@ -45,7 +45,7 @@ struct Message {
     error: Option<Error>,
 }
 
-/// Tells a result of `null` from none.
+/// Distinguishes a result of `null` from a missing one.
 fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
@@ -77,12 +77,12 @@ impl Incoming {
             (None, _, None, Some(Error { code, message })) => Err(Fault::Refused { code, message }),
             _ => return Err(broken("a message is neither a request nor an answer")),
         };
-        // Our ids are numbers. An answer to no request may merely be late, and is no reason to end a server.
+        // The daemon's ids are numbers. An answer to an unknown request may merely be late, and is no reason to end a server.
         Ok(id.as_ref().and_then(Value::as_u64).map_or(Self::Other, |id| Self::Answer { id, answer }))
     }
 }
 
-/// The reply to a request of the server: only a ping is granted.
+/// Returns the reply to a request of the server: only a ping is granted.
 fn refusal(method: &str, id: &Value) -> Result<String, Fault> {
     if !(id.is_number() || id.as_str().is_some_and(|id| id.len() <= MAX_ID)) {
         return Err(Fault::Broken("a request has an id that is none".to_owned()));
@@ -103,7 +103,7 @@ pub(super) fn notification(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
 }
 
-/// The notification that a request of ours is given up.
+/// Returns the notification that the daemon has abandoned a request.
 pub(super) fn cancelled(id: u64, reason: &str) -> String {
     notification("notifications/cancelled", &json!({"requestId": id, "reason": reason}))
 }

@@ -1,4 +1,4 @@
-//! What a tool answered, bounded and checked, as an outcome.
+//! Converts a tool's answer, bounded and checked, into an outcome.
 
 use ops::{McpContent, McpResult, Outcome, Reason, ToolFailure};
 use serde_json::{Map, Value};
@@ -9,14 +9,14 @@ use super::fault::Fault;
 use super::text::harmless;
 use super::tools::Tool;
 
-/// Items of one answer.
+/// Most items of one answer.
 const MAX_ITEMS: usize = 256;
-/// Bytes of a media type, a name, an address.
+/// Most bytes of a media type, a name, or an address.
 const MAX_LABEL: usize = 1_024;
-/// Bytes of what a tool says of its failure.
+/// Most bytes of a tool's description of its failure.
 const MAX_ERROR: usize = 4_096;
 
-/// Reads the result of `tools/call`, of which `text` is the JSON.
+/// Reads the result of `tools/call`. `text` is its JSON.
 pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Outcome {
     let server = tool.id.server();
     let broken = |why: &str| Fault::Broken(why.to_owned()).failure(server, true);
@@ -46,7 +46,7 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
         };
         schema.check(value).map_err(|why| mismatch(server, &why))?;
     }
-    // Without a schema it is what the texts say once more, and nothing vouches for it.
+    // Without a schema, structured content only repeats the texts, and cannot be checked.
     let mut structured =
         structured.filter(|_| tool.output.is_some()).map(Value::to_string).unwrap_or_default();
     if structured.len() > room.left {
@@ -66,7 +66,7 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
     }))
 }
 
-/// A tool that says of itself that it failed.
+/// Returns the failure of a tool that reports an error.
 fn failed(server: &str, items: &[McpContent]) -> ToolFailure {
     let said: Vec<&str> =
         items.iter().filter(|item| item.r#type() == Type::Text).map(|item| item.data.as_str()).collect();
@@ -123,7 +123,7 @@ fn base64(data: String) -> Option<String> {
         .then_some(data)
 }
 
-/// What may still be handed on.
+/// Remaining size of the outcome.
 struct Room {
     left: usize,
     omitted_items: u32,
@@ -136,7 +136,7 @@ impl Room {
         self.omitted_bytes = self.omitted_bytes.saturating_add(bytes as u64);
     }
 
-    /// The item, a text perhaps cut. Half a picture is none.
+    /// Returns the item, with a text cut if needed. A picture that does not fit is dropped.
     fn take(&mut self, mut item: McpContent) -> Option<McpContent> {
         let McpContent { data, mime_type, uri, name, .. } = &item;
         let bytes = data.len() + mime_type.len() + uri.len() + name.len();

@@ -1,8 +1,8 @@
 //! JSON Schemas of a server's tools: bounded before they are compiled, then used to check arguments and answers.
 //!
-//! The server writes the schema and the answer, so that either could make a check endless. Therefore a schema may refer
-//! only to its own definitions, and not in a circle. That gives it a size, references followed. This size times the size
-//! of the value is bounded. Patterns are compiled by an engine that does not backtrack. Nothing is fetched.
+//! The server writes the schema and the answer, so either could make a check endless. Therefore a schema may refer only to its own
+//! definitions, and not in a circle. This gives it a finite size, counted with references followed. The product of this size and the size
+//! of the value is bounded. Patterns are compiled by an engine that does not backtrack. No document is fetched.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -11,25 +11,25 @@ use boon::{CompileError, Compiler, ErrorKind, SchemaIndex, Schemas, UrlLoader, V
 use regex::RegexBuilder;
 use serde_json::Value;
 
-/// Bytes of one schema as JSON.
+/// Most bytes of one schema as JSON.
 const MAX_BYTES: usize = 64 * 1024;
-/// Levels of one schema.
+/// Most levels of one schema.
 const MAX_DEPTH: usize = 48;
-/// Values in one schema, references followed.
+/// Most values in one schema, with references followed.
 const MAX_SIZE: u64 = 20_000;
-/// Size of a schema times the size of the value.
+/// Largest product of the size of a schema and the size of a value.
 const MAX_WORK: u64 = 50_000_000;
-/// Bytes of a pattern, and of what it is compiled to.
+/// Most bytes of a pattern, and of its compiled form.
 const MAX_PATTERN: usize = 1_024;
 const MAX_COMPILED: usize = 256 * 1024;
-/// Characters of a message about a value that does not fit.
+/// Most characters of a message about a value that does not fit.
 const SAID: usize = 300;
 
 /// Keywords that change what a reference means.
 const UNKNOWN: [&str; 7] =
     ["$id", "id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"];
 
-/// The name of a schema while it is compiled. Nothing is fetched by it.
+/// Name of a schema while it is compiled. It is never fetched.
 const NAME: &str = "urn:schema";
 
 pub(super) struct Schema {
@@ -38,7 +38,7 @@ pub(super) struct Schema {
     size: u64,
 }
 
-/// Refuses every reference to another document.
+/// Retriever that refuses every reference to another document.
 struct Nothing;
 
 impl UrlLoader for Nothing {
@@ -77,12 +77,12 @@ impl Schema {
     }
 }
 
-/// The first of the errors that caused the others.
+/// Returns the first of the errors that caused the others.
 fn first_cause<'e, 's, 'v>(error: &'e ValidationError<'s, 'v>) -> &'e ValidationError<'s, 'v> {
     error.causes.first().map_or(error, first_cause)
 }
 
-/// The error without the value, which may be a secret.
+/// Formats the error without the value, which may be a secret.
 fn without_value(kind: &ErrorKind<'_, '_>) -> String {
     match kind {
         ErrorKind::Format { want, .. } => format!("is no valid {want}"),
@@ -114,7 +114,7 @@ fn shortened(text: &str) -> String {
     super::text::one_line(text, SAID)
 }
 
-/// The number of values in a value, including itself and keys. Texts count by their length.
+/// Returns the number of values in a value, including itself and keys. Texts count by their length.
 fn count(value: &Value) -> u64 {
     match value {
         Value::Array(items) => 1 + items.iter().map(count).sum::<u64>(),
@@ -126,10 +126,10 @@ fn count(value: &Value) -> u64 {
     }
 }
 
-/// Sizes of the schema's parts, references followed.
+/// Sizes of the schema's parts, with references followed.
 struct Sizes<'s> {
     root: &'s Value,
-    /// By reference. `None`: it is being followed.
+    /// Sizes by reference; `None` while the reference is being followed.
     known: HashMap<String, Option<u64>>,
 }
 

@@ -1,4 +1,4 @@
-//! One server of one run. A call starts or reaches it when it is first needed and when it was lost, and never too often.
+//! One server of one run. A call starts or reaches it when it is first needed or was lost, at a limited rate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::host::{Host, Subject};
 use super::link::{Link, Listed};
 use super::tools::Tools;
 
-/// The wait after the first failure; doubled each time.
+/// Wait after the first failure, doubled with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The shortest time between two lists of the tools of one server.
+/// Shortest time between two lists of the tools of one server.
 const RELIST: Duration = Duration::from_secs(5);
 
 pub(super) struct Server {
@@ -31,15 +31,15 @@ struct Slot {
     session: Option<Arc<Session>>,
     /// Definitions of tools, as the run first saw them.
     seen: BTreeMap<String, String>,
-    /// Times that it was started or reached.
+    /// Number of times that it was started or reached.
     starts: u32,
     failures: u32,
     not_before: Option<Instant>,
-    /// The last failure, for a call that comes too soon.
+    /// Last failure, for a call that comes too soon.
     why: Option<Fault>,
 }
 
-/// A server that answers, and its tools.
+/// Server that answers, and its tools.
 pub(super) struct Session {
     pub(super) link: Arc<Link>,
     pub(super) tools: Arc<Tools>,
@@ -52,7 +52,7 @@ impl Server {
         Self { name: name.to_owned(), slot: Mutex::default() }
     }
 
-    /// The session, with the tools that the server last listed. Other calls wait meanwhile.
+    /// Returns the session, with the tools that the server last listed. Other calls wait meanwhile.
     pub(super) async fn session(
         &self,
         host: &dyn Host,
@@ -98,8 +98,9 @@ impl Server {
         }
     }
 
-    /// Starts or reaches the server and lists its tools. A server whose tools have changed only lists them again: the link
-    /// stays, and the calls under way go on.
+    /// Starts or reaches the server and lists its tools.
+    ///
+    /// If only the server's tools have changed, they are listed again. The link stays, and the calls in progress continue.
     async fn renew(
         &self,
         slot: &mut Slot,
@@ -143,7 +144,7 @@ impl Server {
         let Listed { entries, is_cut } = listed;
         let (name, definition, mut seen) =
             (self.name.clone(), definition.clone(), std::mem::take(&mut slot.seen));
-        // Compiling hostile schemas is bounded, and still work.
+        // Compiling hostile schemas is bounded, but slow.
         let read = tokio::task::spawn_blocking(move || {
             let tools = Tools::read(&name, &definition, entries, &mut seen);
             (tools, seen)
@@ -172,7 +173,7 @@ impl Server {
         host.record(Subject::Server, details).await;
     }
 
-    /// A session has ended: by itself, or because the policy has another server in its place.
+    /// Handles the end of a session: the server ended, or the policy has replaced it.
     async fn lost(&self, slot: &mut Slot, host: &dyn Host, session: &Session) {
         let said = session.link.last_words();
         tracing::info!(server = %self.name, said, "an MCP server has ended");
@@ -187,7 +188,7 @@ impl Server {
     }
 }
 
-/// How long to leave a server alone that has failed so many times.
+/// Returns the time to wait before the next start after so many failures.
 fn patience(failures: u32) -> Duration {
     match failures {
         0 => Duration::ZERO,

@@ -1,13 +1,13 @@
-//! A server's program, spoken with over its standard streams: one message a line.
+//! A server's program, with messages on its standard streams, one on each line.
 //!
 //! ```text
 //!  exchange ─► queue ─► stdin │ program │ stdout ─► pieces ─► lines ─► Incoming ─► waiting call
 //!                ▲───── answers to what it asks of us ◄───────────────────┘
 //! ```
 //!
-//! A server takes up memory for one line, the queue, the pieces, and the last words of its standard error. Its output is
-//! read no faster than it is parsed. Unsolicited messages are counted, and too many end the server. A server that does not
-//! read delays the calls to it until their time is over.
+//! A server takes up memory for one line, the queue, the pieces, and the last part of its standard error. Its output is read no faster
+//! than it is parsed. Unsolicited messages are counted, and too many end the server. A server that does not read delays the calls to it
+//! until they time out.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -27,22 +27,22 @@ use super::link_state::LinkState;
 use super::message::{self, Incoming};
 use super::text::one_line;
 
-/// Messages that wait for the server to read them.
+/// Most messages that wait for the server to read them.
 const QUEUE: usize = 32;
-/// Pieces of its output that wait to be heard.
+/// Most pieces of its output that wait to be parsed.
 const PIECES: usize = 4;
-/// Requests that wait for their answers.
+/// Most requests that wait for their answers.
 const MAX_WAITING: usize = 64;
-/// Bytes of messages between two answers that are waited for.
+/// Most bytes of messages between two expected answers.
 const MAX_UNASKED: usize = 16 * 1024 * 1024;
-/// Bytes of standard error that are kept.
+/// Most bytes of standard error that are kept.
 const LAST_WORDS: usize = 4 * 1024;
-/// The time in which a server answers a ping after a call was given up.
+/// Time in which a server has to answer a ping after a call was abandoned.
 const ALIVE: Duration = Duration::from_secs(5);
 
 type Answer = Result<Value, Fault>;
 
-/// The streams of a program.
+/// Streams of a program.
 pub(super) struct Stdio {
     shared: Arc<Shared>,
     queue: mpsc::Sender<String>,
@@ -58,11 +58,11 @@ struct State {
     waiting: HashMap<u64, oneshot::Sender<Answer>>,
     unasked: usize,
     last_words: VecDeque<u8>,
-    /// Why nothing more can be asked.
+    /// Reason for which the link accepts no further requests.
     why: Option<Fault>,
 }
 
-/// A request whose answer is waited for, until this is dropped.
+/// Request that waits for its answer until this is dropped.
 struct Waiting {
     shared: Arc<Shared>,
     id: u64,
@@ -70,7 +70,7 @@ struct Waiting {
 }
 
 impl Stdio {
-    /// Starts the program. Whether it can be run is seen when it is first asked.
+    /// Starts the program. Only the first request shows if it can be run.
     pub(super) fn start(
         host: &dyn Host,
         name: &str,
@@ -90,7 +90,7 @@ impl Stdio {
         let mut waiting = self.shared.expect(id)?;
         tokio::select! {
             biased;
-            // Before it is sent there is an answer only if the server is lost.
+            // Before the request is sent, the only possible answer is that the server is lost.
             lost = waiting.answer() => return lost,
             sent = self.send(request) => sent?,
         }
@@ -102,10 +102,11 @@ impl Stdio {
         self.queue.send(message).await.map_err(|_| self.shared.why())
     }
 
-    /// Tells the server that a request is given up. A server that hangs is ended, one that only took long is not: the other
-    /// calls to it go on.
+    /// Tells the server that a request is abandoned, and pings it.
+    ///
+    /// A server that hangs is ended. One that was only slow is not, so the other calls to it continue.
     pub(super) fn give_up(&self, cancelled: String, ping: u64) {
-        // A server that does not read hears nothing of it either.
+        // A server that does not read its input does not receive this either.
         let _ = self.queue.try_send(cancelled);
         let Ok(mut waiting) = self.shared.expect(ping) else { return };
         let (shared, queue) = (Arc::clone(&self.shared), self.queue.clone());
@@ -121,7 +122,7 @@ impl Stdio {
         });
     }
 
-    /// The last that it wrote to its standard error, on one line: for the operator's log alone.
+    /// Returns the last part of its standard error on one line, for the operator's log only.
     pub(super) fn last_words(&self) -> String {
         let words: Vec<u8> = self.shared.state().last_words.iter().copied().collect();
         one_line(&String::from_utf8_lossy(&words[cut_beginning(&words)..]), LAST_WORDS)
@@ -159,7 +160,7 @@ impl Shared {
         Ok(Waiting { shared: Arc::clone(self), id, answer })
     }
 
-    /// Ends the link, for the first reason that there was, which every waiting call gets.
+    /// Ends the link. Every waiting call gets the first reason.
     fn end(&self, why: Fault) {
         let mut state = self.state();
         state.why.get_or_insert(why);
@@ -172,7 +173,7 @@ impl Shared {
         self.state().why.clone().unwrap_or_else(|| Fault::Lost("its stream is closed".to_owned()))
     }
 
-    /// Handles one line of standard output. Returns what to reply.
+    /// Handles one line of standard output. Returns the reply, if there is one.
     fn heard(&self, line: &[u8]) -> Result<Option<String>, Fault> {
         if line.trim_ascii().is_empty() {
             return Ok(None);
@@ -183,7 +184,7 @@ impl Shared {
         let mut reply = None;
         match incoming {
             Incoming::Answer { id, answer } => {
-                // One that nobody waits for is late, or made up.
+                // An answer to no waiting request is late or invented.
                 if let Some(waits) = state.waiting.remove(&id) {
                     state.unasked = 0;
                     let _ = waits.send(answer);
@@ -200,7 +201,7 @@ impl Shared {
     }
 }
 
-/// Reads what the program writes, until it ends or breaks the protocol.
+/// Reads the program's output until it ends or violates the protocol.
 async fn listen(mut pieces: mpsc::Receiver<Output>, queue: mpsc::Sender<String>, shared: Arc<Shared>) {
     let mut lines = Lines::default();
     let why = loop {
@@ -208,7 +209,7 @@ async fn listen(mut pieces: mpsc::Receiver<Output>, queue: mpsc::Sender<String>,
             Some(Output::Stdout(data)) => {
                 let heard = lines.take(&data, |line| {
                     if let Some(reply) = shared.heard(line)? {
-                        // A server that asks and does not read goes without.
+                        // A server that asks but does not read gets no reply.
                         let _ = queue.try_send(reply);
                     }
                     Ok(())

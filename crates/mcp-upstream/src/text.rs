@@ -1,9 +1,8 @@
-//! Texts of servers, made harmless before a model or a person sees them: without hidden characters, and without those
-//! that move the text around them.
+//! Removes hidden characters, and characters that move the text around them, from texts of servers before a model or a person sees them.
 
 use serde_json::Value;
 
-/// The first `most` bytes of a text, without invisible characters. A text that was cut ends with `…`.
+/// Returns the first `most` bytes of a text, without invisible characters. A text that was cut ends with `…`.
 pub(super) fn harmless(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars().filter(|c| !is_hidden(*c)) {
@@ -16,12 +15,12 @@ pub(super) fn harmless(text: &str, most: usize) -> String {
     out
 }
 
-/// The same on one line.
+/// Works like [`harmless`], and puts the text on one line.
 pub(super) fn one_line(text: &str, most: usize) -> String {
     harmless(&text.replace(['\n', '\t'], " "), most)
 }
 
-/// Every text in a JSON value, and every key, made harmless.
+/// Makes every text and every key in a JSON value harmless.
 pub(super) fn harmless_value(value: &Value, most: usize) -> Value {
     match value {
         Value::String(text) => harmless(text, most).into(),
@@ -33,7 +32,8 @@ pub(super) fn harmless_value(value: &Value, most: usize) -> Value {
     }
 }
 
-/// What cannot be seen, but line breaks and tabs. Selectors belong to an emoji or hide bytes: both are left out.
+/// Returns true for invisible characters except line breaks and tabs. Selectors belong to an emoji or hide bytes, so all of them are
+/// removed.
 fn is_hidden(c: char) -> bool {
     !matches!(c, '\n' | '\t') && (::text::is_hidden(c) || matches!(c, '\u{fe00}'..='\u{fe0f}'))
 }

@@ -1,4 +1,4 @@
-//! The tools in a server's list: those that fit, and a reason for each one that does not.
+//! The tools in a server's list: the valid ones, and a reason for each one that is not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use sha2::{Digest as _, Sha256};
 use super::schema::Schema;
 use super::text::{harmless, harmless_value, one_line};
 
-/// Characters of a description, and of a text within a schema.
+/// Most characters of a description, and of a text within a schema.
 const MAX_DESCRIPTION: usize = 2_048;
-/// Withheld tools that are named.
+/// Most withheld tools that are named.
 const MAX_WITHHELD: usize = 32;
 
 pub struct Tool {
     pub id: McpTool,
-    /// For the model: the server's words, marked as such.
+    /// Description for the model: the server's words, marked as such.
     pub description: String,
-    /// For the model, made harmless.
+    /// Schema for the model, made harmless.
     pub input_schema: Value,
     /// SHA-256 of its definition as the server sent it.
     pub digest: String,
-    /// Arguments must fit it.
+    /// Schema that arguments must fit.
     pub(super) input: Schema,
-    /// Structured content must fit it.
+    /// Schema that structured content must fit.
     pub(super) output: Option<Schema>,
 }
 
-/// What a server offers.
+/// Tools of a server.
 #[derive(Default)]
 pub(super) struct Tools {
-    /// By the server's own names.
+    /// Offered tools by the server's own names.
     pub(super) offered: BTreeMap<String, Arc<Tool>>,
-    /// Tools that are not offered, and why.
+    /// Tools that are not offered, and the reason.
     pub(super) withheld: Vec<String>,
-    /// Tools whose definition changed, or is not the pinned one: name, digest before, digest now.
+    /// Tools whose definition changed, or differs from the pinned one: name, digest before, digest now.
     pub(super) changed: Vec<(String, String, String)>,
 }
 
@@ -96,7 +96,7 @@ impl Tools {
         tools
     }
 
-    /// Notes why a tool is not offered.
+    /// Records why a tool is not offered.
     pub(super) fn withhold(&mut self, called: &str, why: &str) {
         if self.withheld.len() < MAX_WITHHELD {
             self.withheld.push(format!("{}: {why}", one_line(called, 128)));
@@ -126,7 +126,7 @@ fn read(server: &str, entry: &Value) -> Result<Tool, String> {
     })
 }
 
-/// Covers what a model is told and what is checked, and no hints.
+/// Hashes everything that a model is shown and that is checked, but no hints.
 fn digest(entry: &Value) -> String {
     let mut text = String::from("cofferdam mcp tool 1");
     for key in ["name", "title", "description", "inputSchema", "outputSchema"] {
@@ -136,7 +136,7 @@ fn digest(entry: &Value) -> String {
     hex::encode(Sha256::digest(text.as_bytes()))
 }
 
-/// JSON with sorted keys. A change here changes every digest, and with it every pin.
+/// Formats JSON with sorted keys. A change here changes every digest, and with it every pin.
 fn sorted(value: &Value, out: &mut String) {
     match value {
         Value::Object(members) => {

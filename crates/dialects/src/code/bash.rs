@@ -1,4 +1,4 @@
-//! `bash`: a command line, in the foreground or as a process that stays.
+//! `bash`: a command line, in the foreground or as a process that keeps running.
 
 use std::num::NonZeroU64;
 
@@ -11,7 +11,7 @@ use super::Program;
 use crate::limits::Limits;
 use crate::tool::{NoOperation, ToolArguments};
 
-/// The argument that is offered only where processes are.
+/// Argument that is offered only where processes are available.
 pub(super) const BACKGROUND: &str = "run_in_background";
 
 /// Run a command line in the workspace. Each call starts anew in /workspace: a directory or variable that it sets is gone
@@ -57,7 +57,7 @@ impl ToolArguments for Bash {
     }
 }
 
-/// `program` as a process that is else as `request` says.
+/// Returns `program` as a process. `request` sets everything else.
 pub(super) fn process(program: Program, request: v1::ProcessRequest) -> Result<Operation, NoOperation> {
     let request = match program {
         Program::Command(command, args) => v1::ProcessRequest { command, args, ..request },

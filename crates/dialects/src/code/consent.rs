@@ -1,12 +1,12 @@
-//! What a description says of the policy: which calls of a tool wait for a person, and which are refused.
+//! The effect of the policy in a description: which calls of a tool wait for a reviewer, and which are refused.
 
 use crate::policy::{Consent, Policy};
 use crate::tool::Tool;
 
-/// Examples end a description; what the policy says comes before them.
+/// Beginning of the example at the end of a description. Sentences about the policy come before it.
 const EXAMPLE: &str = " Example: ";
 
-/// The description of a tool with what the policy says to it.
+/// Returns the description of a tool with sentences about the policy.
 pub(super) fn told(tool: &Tool, description: &str, policy: &Policy<'_>) -> String {
     let said = [consent(tool, policy), denied_programs(tool, policy)].concat();
     match description.split_once(EXAMPLE) {
@@ -17,7 +17,7 @@ pub(super) fn told(tool: &Tool, description: &str, policy: &Policy<'_>) -> Strin
 
 fn consent(tool: &Tool, policy: &Policy<'_>) -> String {
     let parts = tool.operations.iter().filter(|name| **name != "exec.read_only");
-    // In a foreground without processes there is no word of them.
+    // Where processes are not available, the description does not mention them.
     let parts =
         parts.filter(|name| tool.name == "process" || **name != "process" || (policy.permitted)(name));
     let of = |name: &&str| if (policy.permitted)(name) { (policy.consent)(name) } else { Consent::Refused };
@@ -28,7 +28,7 @@ fn consent(tool: &Tool, policy: &Policy<'_>) -> String {
     };
     let (asked, refused) = (those(Consent::Asked), those(Consent::Refused));
     let mut said = String::new();
-    // Of commands, rules of the policy may let some run.
+    // Rules of the policy may permit some commands.
     let has_rules = parts.iter().any(|(name, _)| *name == "exec");
     if asked.len() == parts.len() && !has_rules {
         said.push_str(" A person has to approve each call first.");
@@ -45,7 +45,7 @@ fn consent(tool: &Tool, policy: &Policy<'_>) -> String {
     said
 }
 
-/// What an operation is within its tool.
+/// Returns the words for an operation within its tool.
 fn part(operation: &str) -> &str {
     match operation {
         "exec" => "commands of which the policy does not speak by name",

@@ -1,8 +1,8 @@
-//! `code`: the tools that coding models know best, each with what the run's profile lets it do.
+//! `code`: the tools that coding models know best, described with the permissions of the run's profile.
 //!
-//! Names and arguments follow what such models commonly call; results are plain text, and lines of our own are in square
-//! brackets. `bash` of one plain command is an `exec`, so that a profile's rules for commands speak for it; everything else is a
-//! `shell` script. What the profile asks about or refuses is in the descriptions ([`consent`]).
+//! Names and arguments follow the tools that such models commonly call. Results are plain text, and lines that the dialect adds are in
+//! square brackets. `bash` of one plain command is an `exec`, so that a profile's rules for commands apply to it. Any other command line
+//! is a `shell` script. Descriptions say which calls the profile asks about or refuses ([`consent`]).
 
 mod bash;
 mod consent;
@@ -45,7 +45,7 @@ impl Dialect for Code {
         render::render_pending(approval_id)
     }
 
-    /// `read` lists, too.
+    /// `read` also lists directories.
     fn hint(&self, tool: &str, hint: Hint) -> Option<String> {
         let slash = || "to list a directory put a slash at the end of its path".to_owned();
         self.named_hint(tool, hint).or_else(|| (tool == "read" && hint == Hint::List).then(slash))
@@ -84,7 +84,7 @@ static TOOLS: LazyLock<[Tool; 9]> = LazyLock::new(|| {
     ]
 });
 
-/// A path of a result as commands of the run know it: `@project/a` is `/workspace/a`.
+/// Converts a path of a result to the one that commands of the run use: `@project/a` is `/workspace/a`.
 fn in_container(alias: &str) -> String {
     let of = |mount: jail::Mount| {
         let rest = alias.strip_prefix(mount.alias())?;
@@ -95,7 +95,7 @@ fn in_container(alias: &str) -> String {
     text::one_line(path.as_deref().unwrap_or(alias)).to_string()
 }
 
-/// What a command line means: one plain command, or a script.
+/// Meaning of a command line: one plain command, or a script.
 enum Program {
     Command(String, Vec<String>),
     Script(String),

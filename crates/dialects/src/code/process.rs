@@ -1,4 +1,4 @@
-//! `process`: programs that stay after their call. Their start is an operation; what follows is [`ProcessAccess`].
+//! `process`: programs that keep running after their call. Their start is an operation; later calls are a [`ProcessAccess`].
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Action {
         }
     }
 
-    /// The arguments that go with it.
+    /// Returns the arguments that belong to the action.
     const fn takes(self) -> &'static [&'static str] {
         match self {
             Self::Start => &["command", "workdir"],
@@ -73,7 +73,7 @@ impl Action {
     }
 }
 
-/// What the call means.
+/// Meaning of a call.
 enum Meaning {
     Start(Operation),
     Access(ProcessAccess),
@@ -116,7 +116,7 @@ impl Process {
         }))
     }
 
-    /// Nothing is there that does not go with the action.
+    /// Refuses arguments that do not belong to the action.
     fn check(&self) -> Result<(), ParseFailure> {
         let given = [
             ("command", self.command.is_some()),
@@ -134,7 +134,7 @@ impl Process {
     }
 }
 
-/// `120:0`.
+/// Parses a position such as `120:0`.
 fn offsets(after: &str) -> Result<[u64; 2], ParseFailure> {
     let parts =
         after.split_once(':').and_then(|(stdout, stderr)| Some([stdout.parse().ok()?, stderr.parse().ok()?]));
@@ -153,7 +153,7 @@ impl ToolArguments for Process {
     }
 }
 
-/// What a call of `tool` wants of a process that there is.
+/// Returns the access of a call of `tool` to a running process.
 pub(super) fn access(tool: &Tool, arguments_json: &str) -> Option<ProcessAccess> {
     if tool.name != "process" {
         return None;

@@ -15,7 +15,7 @@ use crate::native;
 use crate::reading::{Rest, numbered};
 use crate::remark::remark;
 
-/// Results of operations that no tool of this dialect leads to are rendered canonically.
+/// Renders an outcome. Results of operations that no tool of this dialect makes are rendered canonically.
 pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
     match outcome {
         Ok(OpResult::Read(result)) => read(result),
@@ -114,7 +114,7 @@ fn grep(operation: Option<&Operation>, result: &GrepResult) -> String {
     text
 }
 
-/// Output first, then how it ended.
+/// Renders the output, followed by the way in which the command ended.
 fn command(operation: Option<&Operation>, result: &ExecResult) -> String {
     let mut text = result.stdout.clone();
     if !result.stderr.is_empty() {
@@ -154,7 +154,7 @@ fn command(operation: Option<&Operation>, result: &ExecResult) -> String {
     text
 }
 
-/// `note` on a line of its own after `text`.
+/// Adds `note` to `text` as a separate line.
 fn note(text: &mut String, note: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

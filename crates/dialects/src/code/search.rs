@@ -9,10 +9,10 @@ use crate::failure::ParseFailure;
 use crate::limits::{Limits, saturated};
 use crate::tool::{NoOperation, ToolArguments};
 
-/// Lines or files that a search gives unless it says how many.
+/// Lines or files that a search returns if the call sets no limit.
 const HITS: u32 = 100;
 
-/// Kinds of files by the names that ripgrep has for them, and the ends of their names.
+/// Kinds of files by ripgrep's names, and their file name endings.
 const TYPES: [(&str, &str); 24] = [
     ("c", "{c,h}"),
     ("cpp", "{cpp,cc,cxx,hpp,hh,hxx,h}"),
@@ -87,7 +87,7 @@ impl ToolArguments for Grep {
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         let one_per_file = self.output_mode != Some(OutputMode::Content);
         let context = |lines: Option<u64>| {
-            // Where paths alone are asked for there is nothing around them.
+            // Where only paths are requested, there are no lines of context.
             let lines = lines.or(self.around).filter(|_| !one_per_file);
             Some(lines.map_or(0, saturated))
         };

@@ -1,11 +1,11 @@
-//! The changed lines of a file, out of a unified diff of it.
+//! The changed lines of a file, taken from a unified diff of it.
 
 use std::fmt::Write as _;
 
 /// Most lines that are shown.
 const MOST: usize = 60;
 
-/// The lines after the change with their numbers, and `...` between places that are apart. Nothing for what is no diff.
+/// Returns the lines after the change with their numbers, and `...` between separate places. Returns an empty text if `diff` is no diff.
 pub(super) fn of(diff: &str) -> String {
     let mut text = String::new();
     let (mut number, mut shown) = (None, 0);
@@ -32,7 +32,7 @@ pub(super) fn of(diff: &str) -> String {
     text
 }
 
-/// The first line of `@@ -1,2 +3,4 @@` in the new file.
+/// Returns the first line of `@@ -1,2 +3,4 @@` in the new file.
 fn hunk(line: &str) -> Option<u64> {
     let (_, new) = line.strip_prefix("@@ -")?.split_once(" +")?;
     new.split([',', ' ']).next()?.parse().ok()

@@ -1,12 +1,12 @@
-//! Command lines that are one plain command: words, quoted or not, of which a shell would make nothing else.
+//! Recognises command lines that are one plain command: words, quoted or not, that a shell would pass on unchanged.
 
-/// Words that only a shell knows as a command: keywords, and builtins without a program of the same name in every image.
+/// Words that only a shell knows as commands: keywords, and builtins without a program of the same name in every image.
 const SHELL_ONLY: &str = ". : alias bg bind break builtin caller case cd command compgen complete compopt continue coproc \
     declare dirs disown do done elif else enable esac eval exec exit export fc fg fi for function getopts hash help history \
     if in jobs kill let local logout mapfile popd pushd read readarray readonly return select set shift shopt source suspend then \
     time times trap type typeset ulimit umask unalias unset until wait while";
 
-/// The words of a line that is one plain command. Nothing for any other.
+/// Returns the words of a line that is one plain command, and `None` for any other line.
 pub(super) fn of_one_command(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut rest = line.trim_matches([' ', '\t', '\n']);
@@ -24,7 +24,7 @@ pub(super) fn of_one_command(line: &str) -> Option<Vec<String>> {
     (!words.is_empty()).then_some(words)
 }
 
-/// The first word without its quotes, and the text after it.
+/// Returns the first word without its quotes, and the text after it.
 fn word(text: &str) -> Option<(String, &str)> {
     let mut word = String::new();
     let mut rest = text;

@@ -1,7 +1,6 @@
 //! `editor`: the commands of the text editor that Claude is trained on, as four tools with plain text results.
 //!
-//! A model that calls the editor as the one tool that its vendor defines, with the command among the arguments, is
-//! understood, too.
+//! It also accepts calls of the vendor's single tool, which has the command among its arguments.
 
 mod render;
 
@@ -22,7 +21,7 @@ use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
 pub(crate) struct Editor;
 
-/// Names of the vendor's one tool, new and old.
+/// Names of the vendor's single tool, new and old.
 const WHOLE: [&str; 2] = ["str_replace_based_edit_tool", "str_replace_editor"];
 
 impl Dialect for Editor {
@@ -38,7 +37,7 @@ impl Dialect for Editor {
         render::render(made.operation, outcome)
     }
 
-    /// What lists is `view` itself.
+    /// `view` itself lists directories.
     fn hint(&self, _tool: &str, hint: Hint) -> Option<String> {
         let slash = "to list a directory put a slash at the end of its path";
         (hint == Hint::List).then(|| slash.to_owned())
@@ -95,11 +94,11 @@ struct View {
 }
 
 impl ToolArguments for View {
-    /// A file with lines, or else whatever there is: the outcome tells a directory from a file.
+    /// Lists a path that has the form of a directory, and reads any other. The outcome of a read tells a directory from a file.
     fn operation(self, _limits: &Limits) -> Result<Operation, NoOperation> {
         let Self { path, view_range } = self;
         let range = view_range.map(lines).transpose()?;
-        // A directory is named as one: a path says nothing else of what it leads to.
+        // Only the form of the path can show that it is a directory.
         if range.is_none()
             && (path.ends_with('/') || matches!(path.as_str(), "." | "@project" | "@pkg" | "@state"))
         {
@@ -114,7 +113,7 @@ impl ToolArguments for View {
     }
 }
 
-/// First and last line; no last line is the end of the file.
+/// Returns first and last line; no last line is the end of the file.
 fn lines([first, last]: [i64; 2]) -> Result<(u64, Option<u64>), ParseFailure> {
     let counted = |line: i64| u64::try_from(line).ok().filter(|line| *line >= 1);
     match (counted(first), counted(last)) {

@@ -10,7 +10,7 @@ use crate::reading::{Rest, numbered};
 use crate::remark::remark;
 use text::one_line;
 
-/// Results of operations that no tool of this dialect leads to are rendered canonically.
+/// Renders an outcome. Results of operations that no tool of this dialect makes are rendered canonically.
 pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
     match outcome {
         Ok(OpResult::Read(result)) => read(result),

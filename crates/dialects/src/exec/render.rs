@@ -1,4 +1,4 @@
-//! Outcomes as `{"stdout","stderr","exit_code"}`, with an `error` beside them or instead of them.
+//! Outcomes as `{"stdout","stderr","exit_code"}`, with an `error` in addition or instead.
 
 use ops::{ExecResult, OpResult, Operation, Outcome, Reason};
 use schemars::JsonSchema;
@@ -41,8 +41,9 @@ struct ExecError<'a> {
     message: String,
 }
 
-/// A command that failed is a command that ran: its output, and its exit code. Only what never ran, or was ended before
-/// its time, has an `error`.
+/// Renders an outcome.
+///
+/// A command that failed has run, so it has output and an exit code. Only a command that never ran, or was ended early, has an `error`.
 pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
     match outcome {
         Ok(OpResult::Exec(result) | OpResult::Shell(result)) => to_json(&ended(operation, result)),
@@ -75,7 +76,7 @@ fn ended<'a>(operation: Option<&Operation>, result: &'a ExecResult) -> Ended<'a>
     }
 }
 
-/// What is said of a command that its timeout has ended.
+/// Returns the message about a command that was ended by its timeout.
 pub(crate) fn timed_out(operation: Option<&Operation>) -> String {
     match operation.and_then(Operation::command_timeout) {
         Some(timeout) => format!("Command timed out after {}s", timeout.as_secs_f64()),
@@ -83,7 +84,7 @@ pub(crate) fn timed_out(operation: Option<&Operation>) -> String {
     }
 }
 
-/// The kinds of error that this dialect's models know.
+/// Returns the kind of error under the name that this dialect's models know.
 fn kind(reason: Reason) -> &'static str {
     match reason {
         Reason::InvalidArgument | Reason::InvalidFrontmatter => "InvalidArguments",
@@ -113,7 +114,7 @@ fn kind(reason: Reason) -> &'static str {
     }
 }
 
-/// The JSON Schema of a result: the output of a command, an error, or both.
+/// Returns the JSON Schema of a result: the output of a command, an error, or both.
 pub(super) fn schema() -> Value {
     let mut schema = result_schema::<Ended<'_>>();
     let ended = schema["required"].take();

@@ -12,25 +12,24 @@
 //! [/forge:tool]
 //! ```
 //!
-//! What a file or a command says can neither close the frame nor open another: where it looks like one of the marks, a
-//! backslash is put in (`[\/forge:tool]`), and [`read`] takes it out again. Within the frame a section is as long as its
-//! head says, whatever it holds.
+//! The text of a file or a command can neither close the frame nor open another. A backslash is inserted into each text that looks like a
+//! mark (`[\/forge:tool]`), and [`read`] removes it again. Within the frame a section is as long as its head says, for any content.
 
 use std::fmt::Write as _;
 
 use text::one_line;
 
-/// The line that begins a frame.
+/// Line that begins a frame.
 const OPEN: &str = "[forge:tool]";
-/// The line that ends a frame.
+/// Line that ends a frame.
 const CLOSE: &str = "[/forge:tool]";
-/// What both marks have in common behind the bracket and the slash.
+/// Common part of both marks, after the bracket and the slash.
 const MARK: &str = "forge:";
 
-/// A frame, taken apart.
+/// Parsed frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
-    /// Facts, `name: value` each; neither has line breaks.
+    /// Facts as `name: value`, both without line breaks.
     pub facts: Vec<(String, String)>,
     /// Texts by their names.
     pub sections: Vec<(String, String)>,
@@ -54,17 +53,17 @@ impl Frame {
         self
     }
 
-    /// The value of the first fact with this name.
+    /// Returns the value of the first fact with this name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.facts.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The text of the section with this name.
+    /// Returns the text of the section with this name.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.sections.iter().find(|(key, _)| key == name).map(|(_, text)| text.as_str())
     }
 
-    /// As the model gets it.
+    /// Returns the frame as the model receives it.
     pub fn write(&self) -> String {
         let mut inner = String::new();
         for (name, value) in &self.facts {
@@ -78,7 +77,7 @@ impl Frame {
     }
 }
 
-/// Reads a message that is one frame; `None` when it is none.
+/// Parses a message that is one frame; returns `None` for any other.
 pub fn read(message: &str) -> Option<Frame> {
     let escaped = message.strip_prefix(OPEN)?.strip_prefix('\n')?.strip_suffix('\n')?.strip_suffix(CLOSE)?;
     if escaped.contains(OPEN) || escaped.contains(CLOSE) {
@@ -106,13 +105,13 @@ pub fn read(message: &str) -> Option<Frame> {
     Some(frame)
 }
 
-/// `--- stdout (3 bytes) ---`
+/// Parses a line such as `--- stdout (3 bytes) ---`.
 fn section_head(line: &str) -> Option<(&str, usize)> {
     let (name, length) = line.strip_prefix("--- ")?.strip_suffix(" bytes) ---")?.rsplit_once(" (")?;
     Some((name, length.parse().ok()?))
 }
 
-/// Puts one more backslash into whatever looks like a mark, with or without backslashes.
+/// Inserts one more backslash into each text that looks like a mark, with or without backslashes.
 fn escape(text: &str) -> String {
     with_marks(text, |escaped, backslashes| {
         escaped.push('\\');
@@ -120,12 +119,12 @@ fn escape(text: &str) -> String {
     })
 }
 
-/// Takes one backslash out of each.
+/// Removes one backslash from each.
 fn unescape(text: &str) -> String {
     with_marks(text, |plain, backslashes| plain.push_str(backslashes.get(1..).unwrap_or_default()))
 }
 
-/// Copies `text`; of each `[`, backslashes, perhaps `/`, `forge:` the backslashes as `change` says.
+/// Copies `text`. In each mark (`[`, backslashes, an optional `/`, `forge:`), `change` writes the backslashes.
 fn with_marks(text: &str, change: impl Fn(&mut String, &str)) -> String {
     let mut copy = String::with_capacity(text.len());
     let mut rest = text;

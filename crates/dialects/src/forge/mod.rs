@@ -6,8 +6,8 @@
 //! ```
 //! ````
 //!
-//! [`transcript`] finds the first such block in a text, [`frame`] writes the message that goes back to the model. As
-//! ordinary tool calls they work, too.
+//! [`transcript`] finds the first such block in a text, and [`frame`] writes the message that goes back to the model. The tools can also
+//! be called as ordinary tool calls.
 
 pub mod frame;
 mod prompt;
@@ -30,12 +30,12 @@ use crate::tool::{Effect, NoOperation, Tool, ToolArguments};
 
 pub(crate) struct Forge;
 
-/// What stands before a tool's name in the info string of a fence.
+/// Prefix of a tool's name in the info string of a fence.
 const PREFIX: &str = "forge:";
-/// Lines that a reading gives unless it says how many, and at most.
+/// Lines that a read returns by default, and the most that it returns.
 const LINES: u64 = 200;
 const MOST_LINES: u64 = 2_000;
-/// Matches that a search gives.
+/// Most matches that a search returns.
 const HITS: u32 = 200;
 
 impl Dialect for Forge {

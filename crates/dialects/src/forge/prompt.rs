@@ -1,4 +1,4 @@
-//! The part of a system prompt that tells a model of its tools.
+//! The part of a system prompt that describes the tools to a model.
 
 use std::fmt::Write as _;
 

@@ -29,7 +29,7 @@ pub(super) fn render_pending(made: &Made<'_>, approval_id: &str) -> String {
     Frame::new(&tool, "pending").fact("approval", approval_id).section("message", PENDING).write()
 }
 
-/// A command that failed is told by its exit code as well.
+/// Returns the status. A command that failed has an exit code as well.
 fn status(result: &OpResult) -> &'static str {
     match result.command() {
         Some(command) if command.exit_code != Some(0) || ops::unfinished(command).is_some() => "failed",
@@ -57,7 +57,7 @@ fn done(frame: Frame, made: &Made<'_>, result: &OpResult, outcome: &Outcome) -> 
 }
 
 fn failed(tool: &str, made: &Made<'_>, failure: &ToolFailure) -> Frame {
-    // Without an operation the block itself was wrong: what JSON cannot be read names no argument.
+    // Without an operation the block itself was wrong: unreadable JSON has no argument to name.
     let status = match (made.operation.is_some(), failure.reason) {
         (false, Reason::InvalidArgument) if failure.details.contains_key("field") => "invalid_schema",
         (false, Reason::InvalidArgument) => "invalid_json",
@@ -105,7 +105,7 @@ fn read(frame: Frame, result: &ReadResult) -> Frame {
     if result.start_line > 0 {
         frame = frame.fact("first_line", result.start_line).fact("last_line", result.end_line);
     }
-    // Behind what was shown, whoever has cut it: the line that was cut is shown again.
+    // Continue after the lines that were shown; a line that was cut is shown again.
     let shown_lines = content.matches('\n').count() as u64;
     let next = match Rest::of(result) {
         _ if left_out > 0 => Some(result.start_line.saturating_sub(1) + shown_lines),
@@ -152,14 +152,14 @@ fn hinted(frame: Frame, hint: &str) -> Frame {
     if hint.is_empty() { frame } else { frame.fact("hint", hint) }
 }
 
-/// The section, as much of it as there is room for, and how much is missing.
+/// Adds as much of the section as fits, and the number of missing bytes.
 fn clipped(frame: Frame, name: &str, text: &str) -> Frame {
     let (text, left_out) = clip(text);
     let frame = if left_out > 0 { frame.fact("left_out", format_args!("{left_out} bytes")) } else { frame };
     frame.section(name, text)
 }
 
-/// The beginning of a text, whole characters only, and how many bytes of it are missing.
+/// Returns the beginning of a text, in whole characters, and the number of missing bytes.
 fn clip(text: &str) -> (&str, usize) {
     let end = (0..=CLIP.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     let shown = &text[..end];

@@ -1,43 +1,43 @@
 //! Finds the first tool call in a model's text.
 //!
-//! Tolerant where models differ, strict where it matters: a fence may be indented, longer than three marks, made of
-//! tildes, ended by CRLF, never closed; its info string may have other words. A block that is *shown* inside of another
-//! fence is no call. The JSON may stand in a fence of its own within the block. Everything takes one pass.
+//! The parser is tolerant where models differ, and strict where it matters. A fence may be indented, longer than three marks, made of
+//! tildes, ended by CRLF, or never closed. Its info string may have other words. A block that is *shown* inside of another fence is no
+//! call. The JSON may have another fence around it within the block. All of this takes one pass.
 
 use serde::de::IgnoredAny;
 
 use super::PREFIX;
 
-/// Bytes of a text that is looked at.
+/// Most bytes of a text that are parsed.
 pub const MAX_TEXT: usize = 4 * 1024 * 1024;
 
-/// What a model's text asks for.
+/// Result of parsing a model's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// Nothing: it is an answer.
+    /// No call: the text is an answer.
     Plain,
-    /// The tool of its first block.
+    /// A call of the tool in the first block.
     Call(Block<'a>),
 }
 
 /// A fenced block that calls a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// What stands before it, untouched.
+    /// Text before the block, unchanged.
     pub before: &'a str,
-    /// The tool, as written behind `forge:`.
+    /// Name of the tool, as written after `forge:`.
     pub tool: &'a str,
-    /// The JSON, or what stands in its place.
+    /// The JSON, or the text in its place.
     pub arguments: &'a str,
-    /// A fence closes it.
+    /// True if a fence closes the block.
     pub closed: bool,
 }
 
-/// A line that opens a fence, or closes one.
+/// Line that opens or closes a fence.
 struct Fence<'a> {
     mark: u8,
     length: usize,
-    /// What stands behind the marks.
+    /// Text after the marks.
     info: &'a str,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Fence<'a> {
         let mark = *line.as_bytes().first().filter(|mark| matches!(mark, b'`' | b'~'))?;
         let length = line.bytes().take_while(|byte| *byte == mark).count();
         let info = line.get(length..)?.trim();
-        // A line with ticks further on is text with code in it.
+        // A line with more backticks is text that contains code.
         let is_fence = length >= 3 && !(mark == b'`' && info.contains('`'));
         is_fence.then_some(Self { mark, length, info })
     }
@@ -56,7 +56,7 @@ impl<'a> Fence<'a> {
         self.mark == open.mark && self.length >= open.length && self.info.is_empty()
     }
 
-    /// The tool's name, when one of the words names one.
+    /// Returns the tool's name, if one of the words names one.
     fn tool(&self) -> Option<&'a str> {
         self.info.split_whitespace().find_map(|word| {
             let prefix = word.get(..PREFIX.len())?;
@@ -65,7 +65,7 @@ impl<'a> Fence<'a> {
     }
 }
 
-/// The first block of a text.
+/// Returns the first block of a text.
 pub fn first(text: &str) -> Step<'_> {
     let mut open: Option<Fence<'_>> = None;
     let mut at = 0;
@@ -88,17 +88,17 @@ pub fn first(text: &str) -> Step<'_> {
     Step::Plain
 }
 
-/// What stands in the block whose content begins here, and whether it is closed.
+/// Returns the content of the block that begins here, and true if it is closed.
 fn content<'a>(body: &'a str, fence: &Fence<'_>) -> (&'a str, bool) {
     let inner = unwrapped(body);
-    // Where the JSON itself ends is where it ends, whatever looks like a fence in its strings.
+    // The JSON determines its own end: text like a fence in its strings does not end it.
     let mut values = serde_json::Deserializer::from_str(inner).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
         let (json, rest) = inner.split_at(values.byte_offset());
         match rest.lines().find(|line| !line.trim().is_empty()).map(Fence::of) {
             None => return (json, false),
             Some(Some(end)) if end.info.is_empty() => return (json, true),
-            // Something else follows: let the arguments' own check say so.
+            // Other text follows: the check of the arguments reports it.
             Some(_) => {}
         }
     }
@@ -112,7 +112,7 @@ fn content<'a>(body: &'a str, fence: &Fence<'_>) -> (&'a str, bool) {
     (body, false)
 }
 
-/// `body` behind a fence that only wraps the JSON, or behind a line that only names its language.
+/// Returns `body` after a fence that only wraps the JSON, or after a line that only names its language.
 fn unwrapped(body: &str) -> &str {
     let Some((line, rest)) = body.split_once('\n') else { return body };
     let is_json = |word: &str| word.eq_ignore_ascii_case("json") || word.eq_ignore_ascii_case("jsonc");

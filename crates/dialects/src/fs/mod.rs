@@ -1,4 +1,4 @@
-//! `fs`: mount-aware file tools with camelCase arguments and results of the ToolResult union.
+//! `fs`: mount-aware file tools with camelCase arguments, and results of the ToolResult union.
 //!
 //! The tools are `fs.list`, `fs.read`, `fs.search`, `fs.write` and `fs.apply_patch`, which changes front matter.
 
@@ -94,7 +94,7 @@ impl ToolArguments for FsRead {
             ..Default::default()
         };
         Operation::try_from(request).map_err(|malformed| match malformed.field.as_str() {
-            // The type has checked each line by itself: only their order is left.
+            // The type has checked each line, so only their order can be wrong.
             "read.end_line" => {
                 ParseFailure::malformed("endLine", &malformed).with("refusal", render::LINE_ORDER).into()
             }
@@ -159,12 +159,12 @@ impl ToolArguments for FsWrite {
     }
 }
 
-/// A path that is always given, so that an empty one is an empty path and not the default.
+/// Refuses an empty path, which would otherwise mean the default. The argument is always given.
 fn given(path: String) -> Result<String, ParseFailure> {
     if path.is_empty() { Err(ParseFailure::path("path", &jail::PathRefusal::Empty)) } else { Ok(path) }
 }
 
-/// An empty hash is a wrong hash here, not the lack of a condition.
+/// Refuses an empty hash, which would otherwise mean that there is no condition.
 fn condition(hash: Option<String>) -> Result<String, ParseFailure> {
     match hash {
         Some(hash) if hash.is_empty() => {

@@ -7,11 +7,10 @@ use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
 use super::result::{ListSuccess, PatchSuccess, ReadSuccess, SearchSuccess, UnionFailure, WriteSuccess};
 use crate::canonical::{PENDING, render_canonical, to_json};
 
-/// The `refusal` detail of a range whose last line is before its first.
+/// Detail `refusal` of a range whose last line is before its first.
 pub(super) const LINE_ORDER: &str = "line_order";
 
-/// One result. Results of operations that no tool of this dialect leads to have no form in the union and are rendered
-/// canonically.
+/// Renders an outcome. Results of operations that no tool of this dialect makes have no form in the union and are rendered canonically.
 pub(super) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
     match outcome {
         Ok(OpResult::Read(result)) => to_json(&ReadSuccess::of(result)),
@@ -33,9 +32,10 @@ pub(super) fn render_pending(approval_id: &str) -> String {
     error("E_APPROVAL_REQUIRED", PENDING, BTreeMap::from([("approvalId".to_owned(), approval_id)]))
 }
 
-/// The union's codes are `E_` and the name of the reason, but for three reasons that it knows by other names. Reasons
-/// that it does not know at all get codes in the same style: `E_PERMISSION_DENIED`, `E_RATE_LIMITED`,
-/// `E_APPROVAL_DENIED`, `E_APPROVAL_EXPIRED`, `E_TIMED_OUT` and so on.
+/// Returns the union's code: `E_` and the name of the reason, except for three reasons that have other names in the union.
+///
+/// Reasons that the union does not define get codes in the same style: `E_PERMISSION_DENIED`, `E_RATE_LIMITED`, `E_APPROVAL_DENIED`,
+/// `E_APPROVAL_EXPIRED`, `E_TIMED_OUT` and so on.
 fn code(failure: &ToolFailure) -> String {
     let line_order = failure.details.get("refusal").is_some_and(|refusal| refusal == LINE_ORDER);
     match failure.reason {
@@ -47,7 +47,7 @@ fn code(failure: &ToolFailure) -> String {
     }
 }
 
-/// The name as this dialect spells it: `start_line` is `startLine`.
+/// Returns the name in this dialect's spelling: `start_line` becomes `startLine`.
 pub(super) fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();

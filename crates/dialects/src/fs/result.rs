@@ -35,7 +35,7 @@ pub(super) struct ReadSuccess<'a> {
 }
 
 impl<'a> ReadSuccess<'a> {
-    /// A binary file is one whose text is missing: a preview of nothing.
+    /// Shows a binary file as a preview without text.
     pub(super) fn of(result: &'a ReadResult) -> Self {
         let partly = result.truncated || result.binary;
         Self {
@@ -174,7 +174,7 @@ struct Stats {
 
 impl<'a> SearchSuccess<'a> {
     pub(super) fn of(operation: Option<&Operation>, result: &'a GrepResult) -> Self {
-        // Context is there when it was asked for, empty at the edge of a file.
+        // Context is present if it was requested, and empty at the edge of a file.
         let (before, after) = match operation {
             Some(Operation::Grep(grep)) => (grep.before > 0, grep.after > 0),
             _ => (true, true),
@@ -237,7 +237,7 @@ pub(super) struct PatchSuccess<'a> {
 }
 
 impl<'a> PatchSuccess<'a> {
-    /// Of the one file whose front matter was changed; patches of several files have no form in the union.
+    /// Converts the patch of one file's front matter. Patches of several files have no form in the union.
     pub(super) fn of(result: &'a PatchResult) -> Option<Self> {
         let [file] = result.files.as_slice() else { return None };
         Some(Self {
@@ -270,7 +270,7 @@ impl<'a> UnionFailure<'a> {
     }
 }
 
-/// The JSON Schema of a tool's results: its own success, or the union's failure.
+/// Returns the JSON Schema of a tool's results: its own success, or the union's failure.
 pub(super) fn schema(tool: &str) -> Value {
     let mut success = match tool {
         "fs.list" => result_schema::<ListSuccess<'_>>(),

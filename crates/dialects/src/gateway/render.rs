@@ -59,8 +59,9 @@ struct ResourceUsage {
     network_calls: u64,
 }
 
-/// A command that was ended before its time is a failure that has data; one that ended with an exit code is a success,
-/// whatever the code.
+/// Renders an outcome.
+///
+/// A command that was ended early is a failure with data. One that ended with an exit code is a success, whatever the code is.
 pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
     let (data, error, code, retryable) = match outcome {
         Ok(result) => match ops::cut_short(result) {
@@ -92,7 +93,7 @@ pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
     })
 }
 
-/// Nothing has been executed, so everything that is measured is zero.
+/// Renders a call that waits for a reviewer. It has not run, so all measurements are zero.
 pub(super) fn render_pending(made: &Made<'_>, approval_id: &str) -> String {
     to_json(&Answer {
         request_id: &made.facts.call_id,
@@ -122,7 +123,7 @@ fn metadata<'a>(made: &Made<'a>, approval_id: &'a str) -> Metadata<'a> {
     }
 }
 
-/// The gateway's own words first where it has some, then ours.
+/// Returns the gateway's own words, if it has some, followed by the common message.
 fn message(made: &Made<'_>, failure: &ToolFailure) -> String {
     let ToolFailure { reason, message, .. } = failure;
     let tool = excerpt(made.tool);
@@ -137,7 +138,7 @@ fn message(made: &Made<'_>, failure: &ToolFailure) -> String {
     }
 }
 
-/// What may have gone by itself when the call is made again.
+/// Returns true if the cause may be gone when the call is made again.
 fn is_retryable(reason: Reason) -> bool {
     matches!(
         reason,

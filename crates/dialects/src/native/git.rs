@@ -1,4 +1,4 @@
-//! `git_operation`: a git command line, of which only what is known is understood.
+//! `git_operation`: a git command line, of which only a known subset is accepted.
 
 use ops::Operation;
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use crate::failure::ParseFailure;
 use crate::limits::Limits;
 use crate::tool::{NoOperation, ToolArguments};
 
-/// Flags of `git status` that ask for the form that is given anyway.
+/// Flags of `git status` that request the format that is used anyway.
 const STATUS_FLAGS: [&str; 5] = ["-s", "--short", "--porcelain", "-b", "--branch"];
 
 /// Git in the workspace: status, diff, log, show, add, commit. diff takes paths and the flags --cached --staged --stat
@@ -60,13 +60,13 @@ fn status(args: &[String]) -> Result<Command, ParseFailure> {
     }
 }
 
-/// Which flags there may be is for validation to say.
+/// Parses `diff`. Validation decides which flags are allowed.
 fn diff(args: Vec<String>) -> Command {
     let (options, paths) = split(args);
     Command::Diff(v1::GitDiff { flags: options, paths })
 }
 
-/// Paths come after `--`, where nobody can take one for a revision.
+/// Parses `log`. Paths come after `--`, where they cannot be mistaken for a revision.
 fn log(args: Vec<String>) -> Result<Command, ParseFailure> {
     let (mut flags, mut max_count, mut revision, mut paths) = (Vec::new(), None, None, Vec::new());
     let mut args = args.into_iter();
@@ -92,7 +92,7 @@ fn log(args: Vec<String>) -> Result<Command, ParseFailure> {
     Ok(Command::Log(v1::GitLog { flags, max_count, revision: revision.unwrap_or_default(), paths }))
 }
 
-/// `-5`, `-n5` and `--max-count=5`
+/// Parses `-5`, `-n5` and `--max-count=5`.
 fn count(arg: &str) -> Option<&str> {
     let plain = || arg.strip_prefix('-').filter(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
     arg.strip_prefix("--max-count=")
@@ -123,7 +123,7 @@ fn once(revision: &mut Option<String>, arg: String) -> Result<(), ParseFailure> 
     }
 }
 
-/// `-A` is everything, or, with paths, what they are without it.
+/// Parses `add`. `-A` alone means everything, and with paths it changes nothing.
 fn add(args: Vec<String>) -> Result<Command, ParseFailure> {
     let (options, mut paths) = split(args);
     if options.iter().any(|option| option != "-A" && option != "--all") {
@@ -136,7 +136,7 @@ fn add(args: Vec<String>) -> Result<Command, ParseFailure> {
     Ok(Command::Add(v1::GitAdd { paths }))
 }
 
-/// As git does: several messages are paragraphs.
+/// Parses `commit`. As in git, several messages are paragraphs.
 fn commit(args: Vec<String>) -> Result<Command, ParseFailure> {
     let mut paragraphs = Vec::new();
     let mut args = args.into_iter();
@@ -159,7 +159,7 @@ fn short_message(arg: &str) -> Option<&str> {
     arg.strip_prefix("-m").filter(|message| !message.is_empty())
 }
 
-/// Options and paths; after `--` everything is a path.
+/// Splits options and paths; after `--` everything is a path.
 fn split(args: Vec<String>) -> (Vec<String>, Vec<String>) {
     let (mut options, mut paths) = (Vec::new(), Vec::new());
     let mut only_paths = false;

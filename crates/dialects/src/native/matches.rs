@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 
 use ops::GrepMatch;
 
-/// A line to print. Two matches near each other have context in common, and one may be in the other's.
+/// Line to print. Neighbouring matches share context, and one may be in the context of the other.
 struct MatchLine<'a> {
     text: &'a str,
     is_match: bool,
 }
 
-/// `shown` says how a path is told.
+/// Renders matches. `shown` formats a path.
 pub(crate) fn render(matches: &[GrepMatch], shown: impl Fn(&str) -> String) -> String {
     let has_context = matches.iter().any(|found| !found.before.is_empty() || !found.after.is_empty());
     let mut text = String::new();

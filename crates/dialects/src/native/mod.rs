@@ -1,7 +1,7 @@
 //! `native`: six tools with plain text results, for models that work best with text.
 //!
-//! Errors begin with `Error: `. What a file or a command says is passed on as it is; lines of our own are in square
-//! or round brackets.
+//! Errors begin with `Error: `. The text of files and commands is passed on unchanged. Lines that the dialect adds are in square or round
+//! brackets.
 
 mod git;
 mod matches;
@@ -52,7 +52,7 @@ impl Dialect for Native {
     }
 }
 
-/// The programs of `bash_command`. The gateway refuses arguments with which one of them does more than read.
+/// Programs of `bash_command`. The gateway refuses arguments with which a program does more than read.
 const PROGRAMS: [&str; 5] = ["cat", "head", "tail", "find", "wc"];
 
 static TOOLS: LazyLock<[Tool; 6]> = LazyLock::new(|| {
@@ -219,7 +219,7 @@ impl ToolArguments for BashCommand {
     }
 }
 
-/// Programs know nothing of aliases, but models read them in other tools' results: `@pkg/a` becomes `/pkg/a`.
+/// Converts an alias in an argument to a path that programs know: `@pkg/a` becomes `/pkg/a`. Models see aliases in other tools' results.
 fn in_container(arg: String) -> Result<String, ParseFailure> {
     let Some(path) = SandboxPath::from_alias(&arg) else { return Ok(arg) };
     match SandboxPath::parse(path) {

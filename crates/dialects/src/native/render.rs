@@ -14,7 +14,7 @@ use crate::reading::Rest;
 use crate::remark::remark;
 use text::one_line;
 
-/// Results of operations that no tool of this dialect leads to are rendered canonically.
+/// Renders an outcome. Results of operations that no tool of this dialect makes are rendered canonically.
 pub(crate) fn render(operation: Option<&Operation>, outcome: &Outcome) -> String {
     match outcome {
         Ok(OpResult::Read(result)) => read(result),
@@ -73,7 +73,7 @@ fn list(result: &ListResult) -> String {
     text
 }
 
-/// Says of a directory without an entry if it has others than those that are shown.
+/// Returns the text for a directory without visible entries, which says if it has others.
 pub(crate) fn empty_directory(result: &ListResult) -> &'static str {
     if result.left_out.is_some() { "(no entries to show)" } else { "(empty directory)" }
 }
@@ -92,7 +92,7 @@ fn grep(result: &GrepResult) -> String {
     text
 }
 
-/// Output first, then what there is to know about it.
+/// Renders the output, followed by notes on it.
 fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
     let mut notes = Vec::new();
     for (stream, bytes) in [("stdout", result.stdout_omitted_bytes), ("stderr", result.stderr_omitted_bytes)]
@@ -150,7 +150,7 @@ fn git(result: &GitResult) -> String {
     if result.output.is_empty() { "(no output)".to_owned() } else { result.output.clone() }
 }
 
-/// Texts as they are, and of everything else what it is. Structured content stands for texts where there are none.
+/// Renders texts unchanged, and describes all other items. Structured content is rendered if there are no texts.
 fn mcp(result: &McpResult) -> String {
     let mut text = String::new();
     for item in &result.content {
@@ -176,7 +176,7 @@ fn mcp(result: &McpResult) -> String {
     if text.is_empty() { "(no output)".to_owned() } else { text }
 }
 
-/// `notes` on lines of their own after `text`.
+/// Adds each of `notes` to `text` as a separate line.
 fn with_notes(mut text: String, notes: &[String]) -> String {
     for note in notes {
         if !text.is_empty() && !text.ends_with('\n') {
