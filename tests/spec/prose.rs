@@ -12,20 +12,18 @@ use super::crates::{Module, directory, manifests, sources};
 /// Largest number of such phrases in a thousand lines of comment of a crate.
 const MOST: usize = 10;
 
-/// Crates whose comments are not rewritten yet, and their phrases. A number may fall, and a crate may leave.
+/// Crates whose comments are not rewritten yet, and their phrases. A number may fall, and a crate may leave. The seven of `dialects` are
+/// in schemas that models read.
 const UNREVISED: &[(&str, usize)] = &[
     ("audit", 67),
     ("cli", 111),
     ("daemon", 197),
-    ("dialects", 98),
+    ("dialects", 7),
     ("executor", 20),
     ("gateway", 325),
     ("guest", 142),
-    ("identity", 27),
     ("jail", 76),
-    ("mcp-upstream", 31),
     ("runs", 218),
-    ("seal", 4),
 ];
 
 /// First words of a sentence or a doc comment that have it begin with no noun.

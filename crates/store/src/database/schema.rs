@@ -169,8 +169,7 @@ CREATE TABLE run_secrets (
 ) STRICT;
 ";
 
-/// Sealed values have another form and other keys. Approvals, consents and secret variables that do not open are told by
-/// those who read them.
+/// Drops values of the former form of sealing. Approvals, consents and secret variables that do not open are reported when they are read.
 const SEALED_WITH_A_VERSION: &str = "DELETE FROM calls; DELETE FROM settled_approvals;";
 
 /// Takes the steps that the database has not had yet, all or none.

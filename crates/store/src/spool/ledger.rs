@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use identity::{CallId, RunId};
 use seal::{BLOCK, PIECE};
 
-/// What a file counts at least, bytes: its name and its inode cost something as well, and so does its entry here.
+/// Smallest number of bytes that a file counts. Its name, its inode and its entry here cost something as well.
 pub(super) const LEAST: u64 = 16 * 1024;
 
 /// The files of one call.
@@ -85,12 +85,12 @@ impl Ledger {
         }
     }
 
-    /// Returns whether the call gets no more, or is not known.
+    /// Returns true if the call has ended, or is not known.
     pub(super) fn is_finished(&self, key: Key) -> bool {
         self.calls.get(&key).is_none_or(|kept| kept.finished)
     }
 
-    /// The call gets no more.
+    /// Notes that the call has ended.
     pub(super) fn finish(&mut self, key: Key) {
         if let Some(kept) = self.calls.get_mut(&key) {
             kept.finished = true;

@@ -25,7 +25,7 @@ pub struct Output(Arc<Inner>);
 struct Inner {
     spool: Arc<Spool>,
     key: Key,
-    /// Held by whoever writes until the write is over, even when nobody waits for it any more.
+    /// Held by a writer until the write is over, even if its caller no longer waits.
     open: Arc<Mutex<[Option<Growing>; 2]>>,
     /// Bytes of each stream that are kept.
     kept: watch::Sender<[u64; 2]>,

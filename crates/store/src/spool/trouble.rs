@@ -61,7 +61,7 @@ impl Trouble {
         }
     }
 
-    /// Whether it is time for another line: how many were left out since the last.
+    /// Returns the number of lines left out since the last one, if it is time for another.
     fn turn(&self, now: Instant) -> Option<u64> {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if said.last.is_some_and(|last| now.duration_since(last) < QUIET) {
