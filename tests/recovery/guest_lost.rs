@@ -94,12 +94,18 @@ async fn an_guest_that_is_lost_too_often_ends_its_run() {
 async fn a_read_that_is_repeated_counts_one_loss_and_no_cgroup_comes_twice() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
-    // Is hashed for longer than a read may last.
-    std::fs::File::create(workspace.join("large")).unwrap().set_len(1 << 40).unwrap();
+    // A pattern that no table of states holds is searched for in it for longer than a read may last.
+    std::fs::write(workspace.join("large"), ("ab".repeat(200) + "\n").repeat(400_000)).unwrap();
+    let search = || {
+        let pattern = "(?:[ab]{1,40}){30}z?[^ab]c".to_owned();
+        let request =
+            v1::GrepRequest { path: "@project/large".to_owned(), pattern, regex: true, ..Default::default() };
+        v1::operation::Kind::Grep(request)
+    };
     let mut run = daemon.run("open", &workspace).await;
     let id = run.id().to_owned();
     for _ in 0..2 {
-        let reading = run.waits(calls::read("large"));
+        let reading = run.waits(search());
         harness::until("the read is not under way", async || {
             let intents = run.clients.events(&id, "call_intent").await.len();
             intents > run.clients.events(&id, "call_receipt").await.len()
