@@ -3,7 +3,7 @@
 use crate::finding::Finding;
 use crate::kernel::{self, read};
 
-/// Capabilities that the daemon cannot do without, by their bit in `CapEff`.
+/// Capabilities that the daemon needs, by their bit in `CapEff`.
 const NEEDED_CAPABILITIES: [(u32, &str); 9] = [
     (0, "CHOWN"),
     (1, "DAC_OVERRIDE"),
