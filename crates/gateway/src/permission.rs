@@ -47,7 +47,7 @@ impl Weighed<'_> {
         self.rulings.iter().rposition(|ruling| ruling.verdict == strictest)
     }
 
-    /// True if a rule for paths asks.
+    /// Returns true if a rule for paths asks.
     pub(crate) fn asks_for_path(&self) -> bool {
         self.rulings
             .iter()
@@ -209,13 +209,13 @@ fn of_command(profile: &str, ruling: ExecRuling) -> Said<'_> {
     (ruling.verdict, Says::Command { profile, ruling: Box::new(ruling) })
 }
 
-/// A role with many operations may need consent for risky calls, unless the profile is unattended.
+/// Asks for consent to a risky call if the role requires that, unless the profile is unattended.
 fn of_consent<'q>(profile: &Profile, name: &'q str, role: &Role, risk: Risk) -> Option<Said<'q>> {
     let from = role.consent_from.filter(|from| !profile.unattended && risk >= *from)?;
     Some((Verdict::Ask, Says::ConsentFrom { role: name, from, risk }))
 }
 
-/// A critical call always needs consent.
+/// Asks for consent to every critical call.
 fn of_risk(risk: Risk) -> Option<Said<'static>> {
     (risk == Risk::Critical).then_some((Verdict::Ask, Says::Critical))
 }

@@ -138,7 +138,7 @@ impl Ruling<'_> {
 }
 
 impl Says<'_> {
-    /// True if the agent does not hold the operation, whatever the profile decides on it.
+    /// Returns true if the agent does not hold the operation, whatever the profile decides on it.
     pub(crate) fn is_not_held(&self) -> bool {
         matches!(self, Self::NotHeld(_) | Self::RoleDenies(_) | Self::TeamDenies(_) | Self::Revoked(_))
     }

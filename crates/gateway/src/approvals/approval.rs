@@ -196,7 +196,7 @@ impl Approval {
         Some(Bound { digest, since, files: files.collect::<Option<_>>()?, remarks: Vec::new() })
     }
 
-    /// True if a decision or the use of its permit is still possible.
+    /// Returns true if a decision or the use of its permit is still possible.
     pub(super) fn is_open(&self) -> bool {
         self.state == ApprovalState::Pending || self.permit == PermitState::Available
     }
@@ -207,7 +207,7 @@ impl Approval {
         u32::try_from(consents).unwrap_or(u32::MAX)
     }
 
-    /// True if its fields are consistent. Stored approvals may be damaged.
+    /// Returns true if its fields are consistent. Stored approvals may be damaged.
     pub fn is_sound(&self) -> bool {
         let approved = self.state == ApprovalState::Approved;
         let pending = self.state == ApprovalState::Pending;

@@ -93,7 +93,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// True if the run may have another remembered consent.
+    /// Returns true if the run may have another remembered consent.
     pub(crate) fn has_room(&self, run_id: &str) -> bool {
         self.all.values().filter(|consent| consent.run_id == run_id).count() < MAX_PER_RUN
     }

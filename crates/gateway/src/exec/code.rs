@@ -164,7 +164,7 @@ fn make(args: &[String]) -> Option<usize> {
     })
 }
 
-/// True for one plain word, or for several options: `-O2 -g`.
+/// Returns true for one plain word, or for several options: `-O2 -g`.
 fn is_plain_value(value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+,:=@% ".contains(c);
     value.chars().all(plain) && (!value.contains(' ') || value.split(' ').all(|word| word.starts_with('-')))

@@ -52,12 +52,12 @@ impl ExecPolicy {
     }
 }
 
-/// True if the environment turns a command into another one than an `allow` rule was written for.
+/// Returns true if the environment turns a command into another one than an `allow` rule was written for.
 pub(super) fn redirected(policy: &ExecPolicy, cwd: &SandboxPath, env: &BTreeMap<String, String>) -> bool {
     env.iter().any(|(name, value)| redirects(name) && !is_path_within(policy, cwd, name, value))
 }
 
-/// True if the variable holds paths and each of them is in the workspace, judged by its name.
+/// Returns true if the variable holds paths and each of them is in the workspace, judged by its name.
 ///
 /// A command in the workspace would load files from there anyway. An empty path is the working directory.
 fn is_path_within(policy: &ExecPolicy, cwd: &SandboxPath, name: &str, value: &str) -> bool {
@@ -72,7 +72,7 @@ fn is_path_within(policy: &ExecPolicy, cwd: &SandboxPath, name: &str, value: &st
     policy.env_paths.iter().any(|of_paths| of_paths == name) && value.split(':').all(within)
 }
 
-/// True if a variable can turn a program into another one by changing which files are found, loaded or run first.
+/// Returns true if a variable can turn a program into another one by changing which files are found, loaded or run first.
 ///
 /// An `allow` rule is not written for a command that sets such a variable.
 pub(super) fn redirects(name: &str) -> bool {

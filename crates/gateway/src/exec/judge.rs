@@ -257,7 +257,7 @@ fn forbidden(
     Some(ExecRuling::deny(Reason::PermissionDenied, "exec.env", message))
 }
 
-/// True if an `ask` or `deny` rule matches one of the commands.
+/// Returns true if an `ask` or `deny` rule matches one of the commands.
 fn tightens(rule: &ExecRule, seen: &Seen) -> bool {
     seen.commands().any(|argv| rule.prefix.matches_loosely(argv))
 }

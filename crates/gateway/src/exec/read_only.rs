@@ -45,7 +45,7 @@ pub(super) fn paths(exec: &Exec, protection: Protection) -> Result<Vec<SandboxPa
     given.into_iter().map(|path| in_mounts(&exec.cwd, path, protection)).collect()
 }
 
-/// True for the bare name of one of the five programs, or its path in a system directory. Case matters.
+/// Returns true for the bare name of one of the five programs, or its path in a system directory. Case matters.
 fn is_one_of_them(command: &str) -> bool {
     let directory = ["/bin/", "/usr/bin/"].iter().find_map(|directory| command.strip_prefix(directory));
     matches!(directory.unwrap_or(command), "cat" | "head" | "tail" | "find" | "wc")

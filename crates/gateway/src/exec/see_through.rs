@@ -76,7 +76,7 @@ impl Seen {
         self.unseen.as_ref()
     }
 
-    /// True if the first `words` words tell everything that the command does.
+    /// Returns true if the first `words` words tell everything that the command does.
     ///
     /// Its program then runs no other one that its arguments name, deletes no files that it finds, and takes no code,
     /// unless these words say so.
@@ -191,7 +191,7 @@ impl Search {
     }
 }
 
-/// True if the arguments of a program make it run or delete something.
+/// Returns true if the arguments of a program make it run or delete something.
 fn does_more((program, args): (&String, &[String])) -> bool {
     matches!(effect(program, args), Effect::Runs(_) | Effect::Deletes(_))
 }

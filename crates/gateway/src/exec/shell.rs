@@ -21,7 +21,7 @@ pub(super) fn shell(args: &[String]) -> Inner {
     Inner { wraps: reads, reads, opaque: reads, ..Inner::default() }
 }
 
-/// True if a shell with these arguments reads its script from its input.
+/// Returns true if a shell with these arguments reads its script from its input.
 fn reads_input(args: &[String]) -> bool {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
@@ -39,7 +39,7 @@ fn reads_input(args: &[String]) -> bool {
     true
 }
 
-/// True if the operand is a stream rather than a file. The output of a substitution is not known, so it counts as a
+/// Returns true if the operand is a stream rather than a file. The output of a substitution is not known, so it counts as a
 /// stream.
 pub(super) fn is_stream(operand: &str) -> bool {
     matches!(operand, "" | "-") || operand.starts_with("/dev/") || operand.starts_with("/proc/")

@@ -24,7 +24,7 @@ impl<'o> Sight<'o> {
         self.operation
     }
 
-    /// True if it is a command that begins with `words` in the way that an `allow` rule requires.
+    /// Returns true if it is a command that begins with `words` in the way that an `allow` rule requires.
     ///
     /// It may have no wrapper, and no variable that turns its program into another one.
     pub(crate) fn begins_plainly(&self, words: Words<'_>) -> bool {
@@ -34,7 +34,7 @@ impl<'o> Sight<'o> {
             && self.seen().is_ok_and(|seen| seen.is_plain_to(words.len()))
     }
 
-    /// True if any command that can be seen in it begins with `words`, in any spelling, or if it is too intricate to
+    /// Returns true if any command that can be seen in it begins with `words`, in any spelling, or if it is too intricate to
     /// see through.
     pub(crate) fn contains(&self, words: Words<'_>) -> bool {
         self.operation.effect() == Effect::Runs

@@ -30,7 +30,7 @@ enum What {
 }
 
 impl Unseen {
-    /// True if a rule that names the first `words` words of the command also names this part.
+    /// Returns true if a rule that names the first `words` words of the command also names this part.
     pub(super) fn is_named_by(&self, words: usize) -> bool {
         self.named_by.is_some_and(|needed| needed <= words)
     }

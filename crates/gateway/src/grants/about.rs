@@ -46,7 +46,7 @@ impl About {
         Self { operations, program: program.map(|name| hasher.hash_one(name)) }
     }
 
-    /// True if the permission may match the call.
+    /// Returns true if the permission may match the call.
     pub(super) fn meets(self, call: Self) -> bool {
         self.operations & call.operations != 0 && (self.program.is_none() || self.program == call.program)
     }

@@ -207,12 +207,12 @@ impl Permission {
         }
     }
 
-    /// True if it counts at this moment.
+    /// Returns true if it counts at this moment.
     pub fn is_in_force(&self, now: UnixMillis) -> bool {
         self.ended.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// For a grant: true if it gives this call. `read_only` says that the read-only rule covers the command.
+    /// Returns true if this grant gives the call. `read_only` says that the read-only rule covers the command.
     pub(super) fn gives(&self, call: &Sight<'_>, read_only: bool) -> bool {
         let Scope { operation: wanted, path, command } = &self.scope;
         let name = call.operation().name();
@@ -227,7 +227,7 @@ impl Permission {
             && Words::of(command).is_none_or(|words| call.begins_plainly(words))
     }
 
-    /// For a revocation: true if it takes this call away.
+    /// Returns true if this revocation takes the call away.
     pub(super) fn takes(&self, call: &Sight<'_>, read_only: bool) -> bool {
         let Scope { operation: wanted, path, command } = &self.scope;
         let name = call.operation().name();
@@ -240,14 +240,14 @@ impl Permission {
     }
 }
 
-/// True if the prefix itself is a shell, or a program such as `find` that may run another.
+/// Returns true if the prefix itself is a shell, or a program such as `find` that may run another.
 fn may_wrap(program: &str) -> bool {
     let name = ops::deny::base_name(program);
     matches!(name.as_str(), "find" | "gfind" | "fd" | "fdfind" | "tar" | "rsync" | "awk" | "gawk" | "perl")
         || name.ends_with("sh")
 }
 
-/// True if a call may touch a path that matches: one that it names, or one beneath a directory that it searches.
+/// Returns true if a call may touch a path that matches: one that it names, or one beneath a directory that it searches.
 fn touches(operation: &Operation, pattern: &PathPattern) -> bool {
     let root = || SandboxPath::parse("@project").ok();
     match operation {

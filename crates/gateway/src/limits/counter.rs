@@ -56,12 +56,12 @@ impl Counter {
         }
     }
 
-    /// True if no call in it counts. The longest window ends last.
+    /// Returns true if no call in it counts. The longest window ends last.
     pub(super) fn is_idle(&self) -> bool {
         self.windows.iter().all(|series| series.count() == 0)
     }
 
-    /// Among the windows without room, returns the one that will have room last.
+    /// Returns the window that will have room last, among those without room.
     pub(super) fn full(&self, quota: &Quota) -> Option<Full> {
         let full = Span::ALL.into_iter().zip(&self.windows).filter_map(|(span, series)| {
             let limit = quota.of(span);

@@ -104,7 +104,7 @@ impl Shard {
 }
 
 impl Entry {
-    /// True if no call in it counts any longer.
+    /// Returns true if no call in it counts any longer.
     fn is_idle(&mut self, now: u64) -> bool {
         self.counter.forget(now);
         self.counter.is_idle()

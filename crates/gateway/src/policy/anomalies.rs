@@ -204,7 +204,7 @@ impl AnomalySetting {
         Duration::from_secs(self.window_s)
     }
 
-    /// True if the rule is on.
+    /// Returns true if the rule is on.
     pub fn is_on(&self) -> bool {
         self.action != AnomalyAction::Off
     }

@@ -59,7 +59,7 @@ impl Holding {
         self.grants.keys().map(String::as_str)
     }
 
-    /// True if the operation is denied, even if another entry grants it.
+    /// Returns true if the operation is denied, even if another entry grants it.
     pub(super) fn denies(&self, operation: &str, read_only: bool) -> bool {
         self.denied.contains(operation)
             || operation.starts_with("mcp.") && self.denied.iter().any(|key| covers(key, operation))

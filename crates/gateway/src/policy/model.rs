@@ -172,13 +172,13 @@ impl ContainerLimits {
     pub const SHM_MIB: u64 = 64;
 }
 
-/// A policy without this key keeps its digest.
+/// Leaves out the default, so that a policy without this key keeps its digest.
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
 fn is_usual_shm(mib: &u64) -> bool {
     *mib == ContainerLimits::SHM_MIB
 }
 
-/// A policy without this key has the digest that it had before the limit existed.
+/// Leaves out the default, so that a policy without this key has the digest from before the limit existed.
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
 fn is_usual_output(mib: &u64) -> bool {
     *mib == ContainerLimits::OUTPUT_MIB
@@ -256,7 +256,7 @@ fn is_usual_stdin(bytes: &u64) -> bool {
     *bytes == CommandLimits::USUAL.stdin_bytes as u64
 }
 
-/// A policy without this key has the digest that it had before the bound existed.
+/// Leaves out the default, so that a policy without this key has the digest from before the bound existed.
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
 fn is_usual_transfer(bytes: &u64) -> bool {
     *bytes == Bounds::MAX_TRANSFER_BYTES
@@ -281,7 +281,7 @@ impl Profile {
         self.default_role.as_deref().unwrap_or(LEAST_ROLE)
     }
 
-    /// True if a run of this profile may use `image`. `None` is the profile's own or the default image.
+    /// Returns true if a run of this profile may use `image`. `None` is the profile's own or the default image.
     pub fn permits_image(&self, image: Option<&str>) -> bool {
         image.is_none_or(|image| {
             self.image.as_deref() == Some(image)
@@ -338,12 +338,12 @@ impl Background {
 }
 
 impl ExecPolicy {
-    /// True if no rule can let this program run.
+    /// Returns true if no rule can let this program run.
     pub fn denies(&self, program: &str) -> bool {
         self.deny_list.denies(program, &self.deny)
     }
 
-    /// True if no command is treated differently from any other.
+    /// Returns true if no command is treated differently from any other.
     pub(crate) fn is_blind(&self) -> bool {
         !self.deny_list.is_on()
             && self.deny.is_empty()

@@ -19,7 +19,7 @@ use ops::{McpTool, Operation, is_mcp_server};
 /// Every tool of every upstream server.
 pub(crate) const EVERY_TOOL: &str = "mcp.*";
 
-/// True if `key` matches the operation `name`.
+/// Returns true if `key` matches the operation `name`.
 pub fn covers(key: &str, name: &str) -> bool {
     match key.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -37,7 +37,7 @@ pub(crate) fn speaking<'t, V>(table: &'t BTreeMap<String, V>, name: &str) -> Opt
     beginnings.max_by_key(|(key, _)| key.len()).map(|(key, value)| (key.as_str(), value))
 }
 
-/// True if the key names tools of upstream servers.
+/// Returns true if the key names tools of upstream servers.
 pub(crate) fn is_of_tools(key: &str) -> bool {
     let Some(beginning) = key.strip_suffix('*') else {
         return McpTool::parse(key).is_some_and(|tool| tool.canonical() == key);

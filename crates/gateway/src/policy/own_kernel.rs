@@ -7,7 +7,7 @@ use document::At;
 /// gVisor. Engines register it under names that begin with `runsc`.
 const GVISOR: &str = "runsc";
 
-/// True if a container of this runtime has a separate kernel.
+/// Returns true if a container of this runtime has a separate kernel.
 pub fn has_own_kernel(runtime: &str) -> bool {
     runtime.starts_with(GVISOR)
 }

@@ -19,7 +19,7 @@ impl Prefix {
         (!positions.is_empty() && positions.iter().all(|words| !words.is_empty())).then_some(Self(positions))
     }
 
-    /// True if this matches every command line that `other` matches, in any spelling of the program.
+    /// Returns true if this matches every command line that `other` matches, in any spelling of the program.
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.0.len() <= other.0.len()
             && self.0.iter().zip(&other.0).enumerate().all(|(position, (these, those))| {
@@ -46,7 +46,7 @@ impl Prefix {
         &self.0
     }
 
-    /// True if `argv` begins with this prefix *exactly*, as `allow` requires.
+    /// Returns true if `argv` begins with this prefix *exactly*, as `allow` requires.
     ///
     /// A bare program name also matches that name in a system directory, and nowhere else: `./cargo` is not `cargo`. A
     /// relative path is one in the workspace.
@@ -54,7 +54,7 @@ impl Prefix {
         self.matches(argv, is_exactly)
     }
 
-    /// True if `argv` begins with this prefix in any spelling of the program, as `ask` and `deny` require.
+    /// Returns true if `argv` begins with this prefix in any spelling of the program, as `ask` and `deny` require.
     pub fn matches_loosely<S: AsRef<str>>(&self, argv: &[S]) -> bool {
         self.matches(argv, is_loosely)
     }
@@ -86,7 +86,7 @@ pub(super) fn is_loosely(word: &str, program: &str) -> bool {
     word == program || base_name(word) == base_name(program)
 }
 
-/// True if a command line begins with one of the words of each position. There is at least one position.
+/// Returns true if a command line begins with one of the words of each position. There is at least one position.
 pub(super) fn begins<'w, S: AsRef<str>>(
     mut positions: impl ExactSizeIterator<Item = &'w [String]>,
     program: &str,

@@ -48,7 +48,7 @@ impl Role {
         self.holding.grant(operation, read_only)
     }
 
-    /// True if the role denies the operation, so that no team and no grant gives it.
+    /// Returns true if the role denies the operation, so that no team and no grant gives it.
     pub fn denies(&self, operation: &str, read_only: bool) -> bool {
         self.holding.denies(operation, read_only)
     }

@@ -55,7 +55,7 @@ impl Team {
         self.holding.grant(operation, read_only)
     }
 
-    /// True if no member has the operation.
+    /// Returns true if no member has the operation.
     pub fn denies(&self, operation: &str, read_only: bool) -> bool {
         self.holding.denies(operation, read_only)
     }

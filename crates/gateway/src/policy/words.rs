@@ -18,12 +18,12 @@ impl<'w> Words<'w> {
         self.0.len()
     }
 
-    /// Like [`super::Prefix::matches_exactly`].
+    /// Compares like [`super::Prefix::matches_exactly`].
     pub(crate) fn begin_exactly(self, program: &str, args: &[String]) -> bool {
         begins(self.0.iter().map(std::slice::from_ref), program, args, is_exactly)
     }
 
-    /// Like [`super::Prefix::matches_loosely`].
+    /// Compares like [`super::Prefix::matches_loosely`].
     pub(crate) fn begin_loosely(self, program: &str, args: &[String]) -> bool {
         begins(self.0.iter().map(std::slice::from_ref), program, args, is_loosely)
     }

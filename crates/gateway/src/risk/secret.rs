@@ -34,7 +34,7 @@ const SAMPLES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
 const DIRECTORIES: [&str; 6] = [".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure"];
 const STEMS: [&str; 4] = ["secret", "secrets", "password", "passwords"];
 
-/// True if a path looks like that of a secret, or of a directory of secrets.
+/// Returns true if a path looks like that of a secret, or of a directory of secrets.
 pub fn looks_secret(path: &SandboxPath) -> bool {
     let rel = path.rel().as_str().to_lowercase();
     let mut names = rel.rsplit('/');
@@ -42,7 +42,7 @@ pub fn looks_secret(path: &SandboxPath) -> bool {
         || names.any(|name| DIRECTORIES.contains(&name))
 }
 
-/// True if a file's lower-case name looks like a secret's.
+/// Returns true if a file's lower-case name looks like a secret's.
 fn is_secret(name: &str) -> bool {
     NAMES.contains(&name)
         || ENDINGS.iter().any(|ending| name.ends_with(ending))
@@ -53,7 +53,7 @@ fn is_secret(name: &str) -> bool {
 /// Longest pattern of one name that is compiled, bytes.
 const LONGEST: usize = 128;
 
-/// True if a pattern of file names searches for secrets.
+/// Returns true if a pattern of file names searches for secrets.
 ///
 /// It then matches the name of a secret, but not the other names of that kind. `*.pem` and `.env*` do, `*` and `*.json`
 /// do not.
@@ -82,7 +82,7 @@ pub(super) fn is_sought(pattern: &str) -> bool {
         .any(|(name, decoy)| matcher.is_match(&name) && !matcher.is_match(&decoy))
 }
 
-/// True for an ending such as `*.rs`. The caller has already checked for endings of secrets.
+/// Returns true for an ending such as `*.rs`. The caller has already checked for endings of secrets.
 fn is_plain_ending(pattern: &str) -> bool {
     pattern.strip_prefix("*.").is_some_and(|ending| {
         // Only plain characters: `*.p*` has a second star and can match an ending of secrets.

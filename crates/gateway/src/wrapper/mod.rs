@@ -165,20 +165,20 @@ pub(crate) fn kind(base_name: &str) -> Option<Kind> {
     })
 }
 
-/// True for the dynamic linker, which runs any program that it gets.
+/// Returns true for the dynamic linker, which runs any program that it gets.
 fn is_loader(name: &str) -> bool {
     name.starts_with("ld") && name.contains(".so")
         || name.starts_with("ld-musl")
         || name.starts_with("ld-linux")
 }
 
-/// `bash-static`, `zsh-5.9`, `ksh93`.
+/// Returns true for a shell's name with a suffix: `bash-static`, `zsh-5.9`, `ksh93`.
 fn is_version(name: &str, shell: &str) -> bool {
     name.strip_prefix(shell)
         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
-/// True if a program runs other programs that its arguments name. No `allow` rule may name such a program.
+/// Returns true if a program runs other programs that its arguments name. No `allow` rule may name such a program.
 ///
 /// Programs that do so only with some arguments are not wrappers without these.
 pub(crate) fn is_wrapper(program: &str) -> bool {

@@ -94,7 +94,7 @@ fn operand<'a>(
     operand
 }
 
-/// For `-newerXY`, returns true if the operand is a file, and false if it is a time.
+/// Returns true if the operand of `-newerXY` is a file, and false if it is a time.
 fn reference(word: &str) -> Option<bool> {
     match word.strip_prefix("-newer")?.as_bytes() {
         [b'a' | b'B' | b'c' | b'm', of] if b"aBcmt".contains(of) => Some(*of != b't'),

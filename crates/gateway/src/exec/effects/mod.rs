@@ -88,7 +88,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// True if this command only reads, and would with any other arguments.
+/// Returns true if this command only reads, and would with any other arguments.
 ///
 /// Its program has no option and no operand that makes it write or run anything.
 pub(crate) fn only_reads(program: &str, args: &[String]) -> bool {

@@ -127,7 +127,7 @@ fn awk<'a>(code: &'a str, tally: &mut Tally<'a>) {
 }
 
 impl Program {
-    /// True if none of its options and operands makes it write or run anything.
+    /// Returns true if none of its options and operands makes it write or run anything.
     pub(super) fn is_harmless(&self) -> bool {
         let reads = matches!(
             self.operands,

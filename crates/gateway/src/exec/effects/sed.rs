@@ -145,7 +145,7 @@ impl<'a> Script<'_, 'a> {
     }
 }
 
-/// True if no square bracket is open at the end.
+/// Returns true if no square bracket is open at the end.
 fn is_closed(pattern: &str) -> bool {
     let mut rest = pattern;
     while let Some((_, inside)) = rest.split_once('[') {

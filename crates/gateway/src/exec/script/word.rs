@@ -9,17 +9,17 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// True if the word is this keyword.
+    /// Returns true if the word is this keyword.
     pub(super) fn is(&self, keyword: &str) -> bool {
         !self.quoted && self.text == keyword
     }
 
-    /// True if the word precedes a command without being one: a keyword or an assignment.
+    /// Returns true if the word precedes a command without being one: a keyword or an assignment.
     pub(super) fn is_prelude(&self) -> bool {
         self.is_keyword() || self.assignment().is_some()
     }
 
-    /// True if the word is one of the keywords that another command follows.
+    /// Returns true if the word is one of the keywords that another command follows.
     pub(super) fn is_keyword(&self) -> bool {
         const KEYWORDS: [&str; 9] = ["if", "then", "else", "elif", "while", "until", "do", "!", "coproc"];
         KEYWORDS.contains(&self.text.as_str())

@@ -169,7 +169,7 @@ impl Schedule {
         woken
     }
 
-    /// True if the run and the principal of a waiting call have room for it.
+    /// Returns true if the run and the principal of a waiting call have room for it.
     fn may_run(&self, call: usize) -> bool {
         let Some(Call { of, state: State::Waits(Waiting { caps, .. }) }) = self.calls.get(call) else {
             return false;

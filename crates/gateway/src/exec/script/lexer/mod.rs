@@ -31,7 +31,7 @@ pub(super) struct Lexed {
 }
 
 impl Lexed {
-    /// True if so many here-documents had no end that a part of the text was not read.
+    /// Returns true if so many here-documents had no end that a part of the text was not read.
     pub(super) fn is_cut(&self) -> bool {
         self.endless > MAX_ENDLESS
     }
@@ -186,7 +186,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// True if the words so far are `case` and its subject. After an assignment or a redirection `case` is not a
+    /// Returns true if the words so far are `case` and its subject. After an assignment or a redirection `case` is not a
     /// keyword.
     fn names_a_case(&self) -> bool {
         if self.now.redirected {
