@@ -75,7 +75,7 @@ pub enum OpenErrorKind {
 }
 
 impl OpenErrorKind {
-    /// True for an attempt to leave the mount or to use a special file, false for a mere failure.
+    /// Returns true for an attempt to leave the mount or to use a special file, false for a mere failure.
     pub const fn is_violation(&self) -> bool {
         matches!(
             self,

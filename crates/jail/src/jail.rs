@@ -107,7 +107,7 @@ impl Jail {
         self.guard.as_ref().map_or(Ok(()), |guard| guard.check(path, access))
     }
 
-    /// True if the profile has rules for paths.
+    /// Returns true if the profile has rules for paths.
     pub fn has_rules(&self) -> bool {
         self.guard.is_some()
     }
@@ -244,7 +244,7 @@ impl Writable<'_> {
         Ok(lineage)
     }
 
-    /// True if this path still leads to the directory that `target` has open, and to the file that `target` found
+    /// Returns true if this path still leads to the directory that `target` has open, and to the file that `target` found
     /// there.
     pub fn is_still(&self, target: &Target) -> bool {
         let now = self.rel.split_last().and_then(|(parent, _)| self.root.dir(&parent).ok());

@@ -4,12 +4,12 @@
 //! several spellings to one file. The rules here are the union of theirs, after git's `is_hfs_dotgit` and
 //! `is_ntfs_dotgit`, extended to all code points that Unicode calls default-ignorable.
 
-/// True if `component` is `.git` on any of those file systems.
+/// Returns true if `component` is `.git` on any of those file systems.
 pub(crate) fn is_dot_git(component: &str) -> bool {
     is_name(component, ".git") || is_name(component, "git~1")
 }
 
-/// True if `component` is `name` (lower-case ASCII that ends in no dot or space) on any of those file systems.
+/// Returns true if `component` is `name` (lower-case ASCII that ends in no dot or space) on any of those file systems.
 ///
 /// NTFS treats a backslash as a separator, so one component may contain several names.
 pub(crate) fn is_name(component: &str, name: &str) -> bool {
@@ -26,7 +26,7 @@ fn folds_to(part: &str, name: &str) -> bool {
     name.chars().all(|c| folded.next() == Some(c)) && folded.all(|c| matches!(c, ' ' | '.'))
 }
 
-/// True for Unicode's `Default_Ignorable_Code_Point`, with unassigned ones, which includes the list of HFS+.
+/// Returns true for Unicode's `Default_Ignorable_Code_Point`, with unassigned ones, which includes the list of HFS+.
 const fn is_ignorable(c: char) -> bool {
     matches!(c,
         '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}'

@@ -38,7 +38,7 @@ impl Mount {
         }
     }
 
-    /// True if the mount can be written to at all.
+    /// Returns true if the mount can be written to at all.
     pub const fn is_writable(self) -> bool {
         matches!(self, Self::Project | Self::State | Self::Container)
     }

@@ -128,7 +128,7 @@ fn split_mount(text: &str) -> Result<(Mount, &str), PathRefusal> {
     Ok((Mount::Project, text))
 }
 
-/// True for `\\server\share`, `\x`, `C:\x`, `C:/x`, `C:` and the drive-relative `C:x`.
+/// Returns true for `\\server\share`, `\x`, `C:\x`, `C:/x`, `C:` and the drive-relative `C:x`.
 fn is_windows(text: &str) -> bool {
     match text.as_bytes() {
         [b'\\', ..] => true,

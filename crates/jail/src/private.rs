@@ -96,7 +96,7 @@ impl Private {
         }
     }
 
-    /// True if it needs no recovery: it has no note of a temporary file and no journal of a patch.
+    /// Returns true if it needs no recovery: it has no note of a temporary file and no journal of a patch.
     pub fn is_clean(&self) -> io::Result<bool> {
         for keeps in [Keeps::Temporaries, Keeps::Patches] {
             match open_directory(&self.fd, keeps.name().as_bytes()) {

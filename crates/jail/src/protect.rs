@@ -78,7 +78,7 @@ fn outside_of_mounts(path: &SandboxPath) -> Result<(), PathRefusal> {
     Ok(())
 }
 
-/// True for these files anywhere below `.git`, because submodules and work trees have hooks and configuration there.
+/// Returns true for these files anywhere below `.git`, because submodules and work trees have hooks and configuration there.
 fn in_git_secrets(rel: &RelPath) -> bool {
     const SECRETS: [&str; 3] = ["hooks", "config", "config.worktree"];
     rel.components()
@@ -86,7 +86,7 @@ fn in_git_secrets(rel: &RelPath) -> bool {
         .any(|component| SECRETS.iter().any(|secret| is_name(component, secret)))
 }
 
-/// True for the directory in which only the daemon writes.
+/// Returns true for the directory in which only the daemon writes.
 fn in_run_log(rel: &RelPath) -> bool {
     rel.components().next().is_some_and(|first| is_name(first, RUN_LOG))
 }

@@ -105,7 +105,7 @@ impl PathRefusal {
         }
     }
 
-    /// True if a profile's rules for paths refuse it.
+    /// Returns true if a profile's rules for paths refuse it.
     pub const fn is_by_rule(&self) -> bool {
         matches!(self, Self::Denied { .. } | Self::NeedsConsent { .. })
     }

@@ -59,7 +59,7 @@ impl RelPath {
         &self.0
     }
 
-    /// True if this is the mount itself.
+    /// Returns true if this is the mount itself.
     pub const fn is_root(&self) -> bool {
         self.0.is_empty()
     }

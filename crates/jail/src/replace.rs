@@ -28,7 +28,7 @@ use crate::temporary_name::{TEMPORARY_PREFIX, is_random, name_of, random};
 const MAX_DEPTH: usize = 128;
 
 impl EntryName {
-    /// True if it is the name of a temporary file of this crate, which no agent has made.
+    /// Returns true if it is the name of a temporary file of this crate, which no agent has made.
     pub fn is_temporary(&self) -> bool {
         self.as_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX)).is_some_and(is_random)
     }

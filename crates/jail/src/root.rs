@@ -43,7 +43,7 @@ impl Root {
         Ok(Self { outside: Some(outside), ..root })
     }
 
-    /// True if this is the root of a container: mounts below are entered, and links resolve as in a whole root.
+    /// Returns true if this is the root of a container: mounts below are entered, and links resolve as in a whole root.
     pub(crate) const fn is_whole(&self) -> bool {
         self.outside.is_some()
     }

@@ -69,7 +69,7 @@ impl<'d> Temporary<'d> {
         Ok(Metadata::new(&fstat(&self.file)?))
     }
 
-    /// True if the random name still refers to the file that was written.
+    /// Returns true if the random name still refers to the file that was written.
     pub(crate) fn is_intact(&self) -> Result<bool, Errno> {
         match self.dir.stat(&self.name) {
             Ok(found) => Ok(found.identity == self.metadata()?.identity),

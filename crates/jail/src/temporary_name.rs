@@ -18,7 +18,7 @@ pub(crate) fn random() -> Result<String, OpenErrorKind> {
     Ok(format!("{:032x}", u128::from_ne_bytes(random)))
 }
 
-/// True if these are the digits of a temporary name.
+/// Returns true if these are the digits of a temporary name.
 pub(crate) fn is_random(digits: &str) -> bool {
     digits.len() == 2 * RANDOM_BYTES && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
