@@ -32,6 +32,8 @@ pub(super) fn examine() -> Vec<Finding> {
     findings
 }
 
+/// Checks that processes of one user cannot read each other's memory.
+///
 /// The processes of a run have one user. Yama (ptrace(2), `ptrace_scope`) restricts each to the memory of its children.
 fn memory_of_others(scope: Option<&str>) -> Finding {
     const TOPIC: &str = "memory of other processes";
