@@ -172,7 +172,7 @@ fn is_loader(name: &str) -> bool {
         || name.starts_with("ld-linux")
 }
 
-/// Returns true for a shell's name with a suffix: `bash-static`, `zsh-5.9`, `ksh93`.
+/// Returns true for a shell's name, also with a suffix: `bash-static`, `zsh-5.9`, `ksh93`.
 fn is_version(name: &str, shell: &str) -> bool {
     name.strip_prefix(shell)
         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
