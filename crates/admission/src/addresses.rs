@@ -1,8 +1,8 @@
-//! Connections by address: how many each has, how many it opens in a second, and which of them have proven something.
+//! Connections by address: their number, their rate, and the connections that are proven.
 //!
-//! A connection is unproven until its client has shown a credential that is good. One that comes where there is no place takes that
-//! of the oldest unproven connection, so that clients which connect and say nothing lock out only each other. Addresses of one IPv6
-//! network of 64 bits count as one: a client has as many of them as it likes.
+//! A connection is unproven until its client has shown a valid credential. If there is no place for a new connection,
+//! it takes that of the oldest unproven one. So clients that connect and send nothing lock out only each other.
+//! Addresses of one IPv6 network of 64 bits count as one, because a client has as many of them as it likes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 const KNOWN: usize = 4_096;
 /// Time of silence after which an address has its whole budget again.
 const REFILL: Duration = Duration::from_secs(1);
-/// Time between two lines of the log about connections that were turned away.
+/// Time between two log lines about rejected connections.
 const SAID: Duration = Duration::from_secs(60);
 
 /// Largest numbers of connections.
@@ -36,7 +36,7 @@ struct Table {
     limits: ConnectionLimits,
     open: usize,
     known: HashMap<IpAddr, Known>,
-    /// By their numbers, which ascend.
+    /// Unproven connections by their numbers, which ascend.
     unproven: BTreeMap<u64, Unproven>,
     next: u64,
     turned_away: u64,
@@ -45,7 +45,7 @@ struct Table {
 
 struct Known {
     open: usize,
-    /// New connections that it may still open, in thousandths.
+    /// New connections that the address may still open, in thousandths.
     budget: u64,
     at: Instant,
 }
@@ -55,7 +55,7 @@ struct Unproven {
     evicted: CancellationToken,
 }
 
-/// A connection's place among those of its address; given back when it is dropped.
+/// A connection's place among those of its address. Dropping it gives it back.
 pub struct Place {
     addresses: Addresses,
     address: IpAddr,
@@ -108,7 +108,7 @@ impl Table {
         let known = self.known.entry(address).or_insert(Known { open: 0, budget: whole, at: now });
         let since = u64::try_from(now.duration_since(known.at).as_millis()).unwrap_or(u64::MAX);
         let refilled = since.saturating_mul(self.limits.per_second.into());
-        // Time that was too short for a thousandth goes on counting.
+        // Time too short for a thousandth stays on the account.
         if refilled > 0 {
             known.budget = whole.min(known.budget.saturating_add(refilled));
             known.at = now;
@@ -141,7 +141,7 @@ impl Table {
         self.unproven.iter().find(|(_, unproven)| is_meant(unproven.address)).map(|(number, _)| *number)
     }
 
-    /// Takes the place of an unproven connection, which learns it.
+    /// Takes the place of an unproven connection, and notifies it.
     fn evict(&mut self, number: u64) {
         if let Some(Unproven { address, evicted }) = self.unproven.remove(&number) {
             evicted.cancel();
@@ -163,7 +163,7 @@ impl Place {
         self.addresses.0.lock().unproven.remove(&self.number);
     }
 
-    /// Comes when another connection has taken the place, and this one has to end.
+    /// Completes when another connection has taken the place. This one then has to end.
     pub fn evicted(&self) -> WaitForCancellationFutureOwned {
         self.evicted.clone().cancelled_owned()
     }
@@ -173,7 +173,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut table = self.addresses.0.lock();
         table.unproven.remove(&self.number);
-        // The place of an evicted connection is another's.
+        // The place of an evicted connection belongs to another.
         if !self.evicted.is_cancelled() {
             table.leave(self.address);
         }

@@ -1,4 +1,4 @@
-//! Counts connections and requests by their owners, each of whom has at most its share.
+//! Counts connections and requests by their owners. Each owner has at most its share.
 //!
 //! ```text
 //!  its own credential       ─► the principal ─────────────────────────────────────────────────────────┐
@@ -6,9 +6,9 @@
 //!  token of one of its runs ─► that token (⅛) ─► its run tokens (½) ─► run tokens of the address (½) ─┘
 //! ```
 //!
-//! The tokens of a principal's runs are counted apart from the principal, so that agents take nothing from the user who has to stop
-//! them. An eighth of each share is for methods that steer: a caller that waits for long takes none of it. An owner that has nothing takes
-//! no memory.
+//! The tokens of a principal's runs are counted apart from the principal, so that agents take nothing from the user who
+//! has to stop them. An eighth of each share is for methods that steer: a caller that waits for long takes none of it.
+//! An owner without connections and requests takes no memory.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 use lock::Mutex;
 
-/// The part of a principal's share that the token of one run has, and the part that steering keeps: one in so many.
+/// Divisor for the part of a principal's share that the token of one run has, and for the part reserved for steering.
 const RUN_TOKEN: usize = 8;
 const RESERVE: usize = 8;
-/// The part of a principal's share, and of an address's, that all run tokens have.
+/// Divisor for the part of a principal's share, and of an address's, that all run tokens have.
 const RUN_TOKENS: usize = 2;
 
 /// The credential or the address that a request is counted for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Owner {
     Principal(String),
-    /// By the run's id.
+    /// A run's token, by the run's id.
     RunToken(String),
     /// The tokens of all runs of this principal.
     RunTokensOf(String),
@@ -45,7 +45,7 @@ pub struct ShareLimits {
 /// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// It may use up the whole share: it stops, lists, renews or decides, and is over soon.
+    /// May use up the whole share: the request stops, lists, renews or decides, and ends soon.
     Steering,
     Other,
 }
@@ -54,7 +54,7 @@ pub enum Purpose {
 #[derive(Clone)]
 pub struct Shares {
     limits: ShareLimits,
-    /// The number that each owner has, without zeros.
+    /// Number of connections or requests of each owner, without zeros.
     taken: Arc<Mutex<HashMap<Owner, usize>>>,
 }
 
@@ -69,7 +69,7 @@ impl Shares {
         Self { limits, taken: Arc::default() }
     }
 
-    /// Takes one more for all of `owners`, or for none. The error is the first owner that has as many as it may.
+    /// Takes one more for all of `owners`, or for none. The error is the first owner whose share is used up.
     pub fn take(&self, owners: Vec<Owner>, purpose: Purpose) -> Result<Share, Owner> {
         let mut taken = self.taken.lock();
         let is_full =
@@ -85,7 +85,7 @@ impl Shares {
 }
 
 impl ShareLimits {
-    /// Returns the number that `owner` may have of this purpose: at least one.
+    /// Returns the share of `owner` for this purpose: at least one.
     fn of(self, owner: &Owner, purpose: Purpose) -> usize {
         let all = match owner {
             Owner::Principal(_) => self.per_principal,
@@ -117,7 +117,7 @@ impl Drop for Share {
     }
 }
 
-/// Without the other owners.
+/// Leaves out the other owners.
 impl fmt::Debug for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Share").field(&self.owners).finish()

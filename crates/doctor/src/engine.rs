@@ -16,11 +16,11 @@ use crate::socket::who_may_open;
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Largest answer taken, bytes.
+/// Largest answer that is read, bytes.
 const LARGEST: u64 = 1 << 20;
-/// Below are ids of people and services on most hosts, which no container may have.
+/// Lowest user id that a container may have. Lower ids belong to people and services on most hosts.
 const LOWEST_ID: u32 = 65_536;
-/// The oldest API that the driver speaks.
+/// The oldest API version that the driver supports.
 const OLDEST_API: (u32, u32) = (1, 41);
 
 pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
@@ -48,7 +48,7 @@ pub(super) async fn examine(socket: Option<PathBuf>) -> Vec<Finding> {
     findings
 }
 
-/// The engine's socket as the environment names it; otherwise what it names instead.
+/// Returns the engine's socket from the environment. The error is a `DOCKER_HOST` that names no Unix socket.
 fn configured() -> Result<PathBuf, String> {
     match std::env::var("DOCKER_HOST") {
         Ok(host) if !host.is_empty() => host.strip_prefix("unix://").map(PathBuf::from).ok_or(host),
@@ -56,10 +56,10 @@ fn configured() -> Result<PathBuf, String> {
     }
 }
 
-/// Why an engine gave no answer.
+/// Reason why an engine gave no answer.
 #[derive(Debug, PartialEq, Eq)]
 enum NoAnswer {
-    /// This user may not open its socket.
+    /// This user may not open the engine's socket.
     NotPermitted,
     Other(String),
 }
@@ -82,7 +82,7 @@ impl fmt::Display for NoAnswer {
     }
 }
 
-/// One GET, its answer as JSON; otherwise why there is none.
+/// Sends one GET and returns the answer as JSON, or the reason why there is none.
 async fn get(socket: &Path, path: &'static str) -> Result<Value, NoAnswer> {
     let asked = async {
         let mut stream = UnixStream::connect(socket).await?;
@@ -97,7 +97,7 @@ async fn get(socket: &Path, path: &'static str) -> Result<Value, NoAnswer> {
     tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(late)
 }
 
-/// The engine of a user who may not ask it. It may be whatever the daemon needs.
+/// Makes the finding for a user who may not ask the engine. The engine may still be sufficient.
 fn not_permitted(socket: &Path) -> Finding {
     let found = format!("not looked at: you may not open {}", socket.display());
     let who = who_may_open(socket);
@@ -206,7 +206,7 @@ fn mapped_root(info: &Value) -> Finding {
     Finding::good(TOPIC, format!("root of containers is user {uid}, group {gid}"))
 }
 
-/// The names of what the engine has for security.
+/// Returns the names of the engine's security options.
 fn security_options(info: &Value) -> Vec<&str> {
     let options = info.get("SecurityOptions").and_then(Value::as_array);
     let options = options.into_iter().flatten().filter_map(Value::as_str);

@@ -3,7 +3,7 @@
 use crate::finding::Finding;
 use crate::kernel::{self, read};
 
-/// Capabilities that the daemon cannot do without, by their bit in `CapEff`.
+/// Capabilities that the daemon needs, by their bit in `CapEff`.
 const NEEDED_CAPABILITIES: [(u32, &str); 9] = [
     (0, "CHOWN"),
     (1, "DAC_OVERRIDE"),
@@ -32,6 +32,8 @@ pub(super) fn examine() -> Vec<Finding> {
     findings
 }
 
+/// Checks that processes of one user cannot read each other's memory.
+///
 /// The processes of a run have one user. Yama (ptrace(2), `ptrace_scope`) restricts each to the memory of its children.
 fn memory_of_others(scope: Option<&str>) -> Finding {
     const TOPIC: &str = "memory of other processes";

@@ -22,7 +22,7 @@ pub(super) fn examine() -> Vec<Finding> {
     ]
 }
 
-/// The text of a file of the kernel, as in `/proc`.
+/// Returns the text of a kernel file, as in `/proc`.
 pub(super) fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
@@ -69,7 +69,8 @@ fn openat2(tried: Result<(), Errno>) -> Finding {
     }
 }
 
-/// The newest Landlock that the kernel takes. Makes rule sets and drops them: nothing is restricted.
+/// Returns the newest Landlock version that the kernel supports. Rule sets are made and dropped, so nothing is
+/// restricted.
 fn newest_abi() -> Option<u32> {
     let takes = |abi| {
         Ruleset::default()

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 pub use finding::{Finding, Verdict};
 pub use socket::who_may_open;
 
-/// Looks at everything that this process can see of its host. Without a socket the engine is the one that `DOCKER_HOST`
-/// names, or Docker's own.
+/// Checks everything that this process can see of its host.
+///
+/// Without a socket, the engine is the one that `DOCKER_HOST` names, or Docker's own.
 pub async fn examine(engine: Option<PathBuf>) -> Vec<Finding> {
     let mut findings = engine::examine(engine).await;
     findings.extend(host::examine());

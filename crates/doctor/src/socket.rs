@@ -1,13 +1,13 @@
-//! Whom a Unix socket lets in, from its owner, group and mode.
+//! The users who may open a Unix socket, from its owner, group and mode.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Longest file of accounts that is looked through, bytes.
+/// Largest file of accounts that is read, bytes.
 const LONGEST: u64 = 4 * 1024 * 1024;
 
-/// Says who may open a socket, or enter the directory that is closed before it. Empty where that cannot be seen.
+/// Describes who may open a socket, or enter the first closed directory above it. Empty if neither can be read.
 pub fn who_may_open(socket: &Path) -> String {
     let seen = socket.ancestors().find_map(|path| Some((path, fs::metadata(path).ok()?)));
     let Some((path, meta)) = seen else { return String::new() };

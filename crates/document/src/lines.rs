@@ -1,4 +1,4 @@
-//! Which line a key is on. The parser tells lines only with errors, so this descends to the key and fails there.
+//! Finds the line of a key. The parser reports lines only in errors, so this descends to the key and fails there.
 
 use std::fmt;
 
@@ -11,7 +11,8 @@ pub enum Step {
     Index(usize),
 }
 
-/// The 1-based line of the key (or list item) at `path`; `occurrence` counts equal keys at the last step from 0.
+/// Returns the 1-based line of the key (or list item) at `path`. `occurrence` counts equal keys at the last step from
+/// 0.
 pub fn line_of(text: &str, path: &[Step], occurrence: usize) -> Option<usize> {
     if path.is_empty() {
         return None;
@@ -20,7 +21,7 @@ pub fn line_of(text: &str, path: &[Step], occurrence: usize) -> Option<usize> {
     found.err().and_then(|here| here.location()).map(|at| at.line())
 }
 
-/// Goes to the value at `path`; fails if that is the current value.
+/// Descends to the value at `path`, and fails there on purpose.
 #[derive(Clone, Copy)]
 struct Descend<'p> {
     path: &'p [Step],
@@ -68,7 +69,7 @@ impl<'de> Visitor<'de> for Descend<'_> {
     }
 }
 
-/// Tells whether a key is the wanted one; fails on it when it is the end of the path.
+/// Compares a key with the wanted one. At the end of the path it fails on that key on purpose.
 struct Key<'p> {
     wanted: &'p str,
     last: bool,

@@ -1,14 +1,14 @@
-//! One thing that is wrong with a document, with its place and, where possible, a way out.
+//! A problem of a document, with its location and, if possible, a suggestion.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One thing that is wrong.
+/// One problem of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub file: String,
-    /// 1-based line, where it is known.
+    /// 1-based line, if it is known.
     pub line: Option<usize>,
     /// Key path, such as `profiles.review.exec.rules[2].prefix`; empty for the file as a whole.
     pub key: String,
@@ -52,7 +52,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong with `what`, a line each.
+/// Formats all problems of `what`, one per line.
 pub fn list(f: &mut fmt::Formatter<'_>, what: &str, problems: &[Problem]) -> fmt::Result {
     match problems.len() {
         1 => write!(f, "1 problem in {what}:")?,

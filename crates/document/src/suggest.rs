@@ -2,7 +2,7 @@
 
 /// Returns `did you mean …` if a known word is near, else the list of known words.
 pub fn nearest(given: &str, known: &[&str]) -> String {
-    // A word as long as a book is no typing error.
+    // A word as long as a book is not a typing error.
     let near = known
         .iter()
         .filter(|_| given.len() <= 64)
@@ -20,7 +20,7 @@ pub fn nearest(given: &str, known: &[&str]) -> String {
     }
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) from `a` to `b`, without regard to case.
+/// Counts the edits (insert, delete, replace, swap of neighbours) from `a` to `b`, without regard to case.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.to_lowercase().chars().collect();
     let b: Vec<char> = b.to_lowercase().chars().collect();

@@ -1,7 +1,7 @@
-//! From bytes to a tree of plain values, within bounds. The only module that parses YAML, besides [`super::lines`].
+//! Parses text into a tree of plain values, within bounds. The only module that parses YAML, besides [`super::lines`].
 //!
-//! The tree keeps a mapping's entries in order and *with their duplicates*: a map type would let the last one win
-//! in silence. Tags are refused, anchors are limited by the number of nodes that they expand to.
+//! The tree keeps a mapping's entries in order and *with their duplicates*: in a map type, the last one would silently
+//! win. Tags are refused, and anchors are limited by the number of nodes to which they expand.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,16 +9,16 @@ use std::fmt;
 use super::problem::Problem;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Bytes that a file may have.
+/// Most bytes of a file.
 pub const MAX_FILE_BYTES: usize = 1024 * 1024;
-/// Levels of nesting.
+/// Most levels of nesting.
 const MAX_DEPTH: usize = 24;
-/// Values in one file, counted after anchors are expanded.
+/// Most values in one file, counted after anchors are expanded.
 const MAX_NODES: usize = 200_000;
-/// Largest number of brackets.
+/// Most brackets in one file.
 ///
-/// The parser's time grows with the square of their depth, before it reports the depth. Their number bounds it, also if some are in
-/// quotes or comments.
+/// The parser's time grows with the square of their depth, before it reports the depth. Their number bounds it, even if
+/// some are in quotes or comments.
 const MAX_BRACKETS: usize = 5_000;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -29,11 +29,11 @@ pub enum Node {
     Flag(bool),
     /// A whole number that is not negative.
     Number(u64),
-    /// Any other number, which nothing here is.
+    /// Any other number. No setting has such a value.
     OtherNumber,
     Text(String),
     List(Vec<Node>),
-    /// A mapping, in order, duplicates included.
+    /// A mapping in order, with duplicates.
     Map(Vec<(String, Node)>),
 }
 
@@ -51,7 +51,7 @@ impl Node {
     }
 }
 
-/// Text that is no usable YAML.
+/// Text that is not usable YAML.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed {
     pub line: Option<usize>,
@@ -59,7 +59,7 @@ pub struct Malformed {
 }
 
 impl Malformed {
-    /// As the one problem of a file.
+    /// Turns it into the only problem of a file.
     pub fn in_file(self, file: &str) -> Problem {
         Problem { line: self.line, ..Problem::in_file(file, self.message) }
     }

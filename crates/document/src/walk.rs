@@ -1,4 +1,4 @@
-//! Reading a tree while collecting every problem, instead of stopping at the first.
+//! Reads a tree and collects every problem, instead of stopping at the first.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,9 +10,9 @@ use super::problem::Problem;
 use super::suggest::nearest;
 use super::tree::Node;
 
-/// Problems that are reported for one file.
+/// Most problems that are reported for one file.
 const MAX_PROBLEMS: usize = 100;
-/// Bytes that are passed over to find the lines of one file's problems: each problem costs a pass over the file.
+/// Most bytes that are scanned to find the lines of one file's problems. Each problem costs a scan of the file.
 const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -24,19 +24,19 @@ struct Found {
 }
 
 impl Found {
-    /// The line of its key; of one that is not there, that of the section that it is missing in.
+    /// Returns the line of its key. For a missing key, this is the line of the section in which it is missing.
     fn line(&self, text: &str) -> Option<usize> {
         let above = || (1..self.path.len()).rev().find_map(|steps| line_of(text, &self.path[..steps], 0));
         line_of(text, &self.path, self.occurrence).or_else(above)
     }
 }
 
-/// Collects what is wrong with one file.
+/// The problems of one file, while it is read.
 #[derive(Debug, Default)]
 pub struct Sink(RefCell<Vec<Found>>);
 
 impl Sink {
-    /// The problems, with their lines in `text`.
+    /// Returns the problems, with their lines in `text`.
     pub fn into_problems(self, file: &str, text: &str) -> Vec<Problem> {
         let found = self.0.into_inner();
         let more = found.len().saturating_sub(MAX_PROBLEMS);
@@ -74,7 +74,7 @@ fn key_path(path: &[Step]) -> String {
     out
 }
 
-/// A value and where it is.
+/// A value and its location.
 #[derive(Debug, Clone)]
 pub struct At<'t> {
     node: &'t Node,
@@ -97,12 +97,12 @@ impl<'t> At<'t> {
         self.sink.0.borrow_mut().push(Found { path: self.path.clone(), occurrence, message, suggestion });
     }
 
-    /// Something is wrong with this value.
+    /// Reports a problem of this value.
     pub fn problem(&self, message: impl Into<String>) {
         self.report(0, message.into(), None);
     }
 
-    /// Something is wrong with this value, and it is known what would be right.
+    /// Reports a problem of this value, with a suggestion.
     pub fn problem_hint(&self, message: impl Into<String>, suggestion: Option<String>) {
         self.report(0, message.into(), suggestion);
     }
@@ -111,7 +111,7 @@ impl<'t> At<'t> {
         self.problem(format!("expected {what}, found {}", self.node.kind()));
     }
 
-    /// The entries of a mapping, each key once; repeated keys are problems.
+    /// Returns the entries of a mapping, each key once. Repeated keys are problems.
     pub fn entries(&self) -> Vec<(&'t str, At<'t>)> {
         let Node::Map(entries) = self.node else {
             self.expected("a mapping");
@@ -176,7 +176,7 @@ impl<'t> At<'t> {
         matches!(self.node, Node::List(_))
     }
 
-    /// Text that is not blank and has no control characters.
+    /// Returns text that is not blank and has no control characters.
     pub fn text(&self) -> Option<&'t str> {
         let Node::Text(text) = self.node else {
             self.expected("text");
@@ -193,7 +193,8 @@ impl<'t> At<'t> {
         Some(text)
     }
 
-    /// Text of one argument: like [`Self::text`], but numbers and flags count as what they look like.
+    /// Returns the text of one argument: like [`Self::text`], but numbers and flags count as the text that they look
+    /// like.
     pub fn argument(&self) -> Option<String> {
         match self.node {
             Node::Number(number) => Some(number.to_string()),
@@ -202,7 +203,7 @@ impl<'t> At<'t> {
         }
     }
 
-    /// `true` or `false`.
+    /// Returns `true` or `false`.
     pub fn flag(&self) -> Option<bool> {
         let Node::Flag(flag) = self.node else {
             self.expected("true or false");
@@ -211,12 +212,13 @@ impl<'t> At<'t> {
         Some(*flag)
     }
 
-    /// A whole number of this range.
+    /// Returns a whole number of this range.
     pub fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
         self.number_or_hint(range, |_| None)
     }
 
-    /// A number; for one that is out of range `hint` says what to write, given what was written if that is known.
+    /// Returns a number. If it is out of range, `hint` makes a suggestion from the number, or from `None` if that is
+    /// not known.
     pub fn number_or_hint(
         &self,
         range: RangeInclusive<u64>,
@@ -237,7 +239,7 @@ impl<'t> At<'t> {
         }
     }
 
-    /// One of a few words.
+    /// Returns the value of one of a few words.
     pub fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let text = self.text()?;
         let found = words.iter().find(|(word, _)| *word == text);
@@ -260,17 +262,17 @@ pub struct Fields<'t> {
 }
 
 impl<'t> Fields<'t> {
-    /// The value of a key that is there.
+    /// Returns the value of a key, if it exists.
     pub fn get(&self, key: &str) -> Option<&At<'t>> {
         self.fields.get(key)
     }
 
-    /// The place of a key, whether it is there or not: to say what is wrong with it.
+    /// Returns the location of a key, even if it does not exist, so that a problem can be reported there.
     pub fn at(&self, key: &str) -> At<'t> {
         self.get(key).cloned().unwrap_or_else(|| self.at.child(NOTHING, Step::Key(key.to_owned())))
     }
 
-    /// The fields of a mapping in this one. One that is absent has none.
+    /// Returns the fields of a mapping in this one. An absent mapping has none.
     #[must_use]
     pub fn section(&self, key: &str, known: &[&str]) -> Fields<'t> {
         match self.get(key) {
@@ -279,12 +281,12 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// The items of a list in this mapping. One that is absent has none.
+    /// Returns the items of a list in this mapping. An absent list has none.
     pub fn items(&self, key: &str) -> Vec<At<'t>> {
         self.get(key).map(At::items).unwrap_or_default()
     }
 
-    /// The value of a key that must be there.
+    /// Returns the value of a required key.
     pub fn required(&self, key: &str) -> Option<&At<'t>> {
         let found = self.fields.get(key);
         if found.is_none() {
@@ -293,17 +295,17 @@ impl<'t> Fields<'t> {
         found
     }
 
-    /// The number under a key that may be missing.
+    /// Returns the number of an optional key.
     pub fn number_or(&self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
         self.get(key).and_then(|at| at.number(range)).unwrap_or(default)
     }
 
-    /// The text under a key that may be missing.
+    /// Returns the text of an optional key.
     pub fn text_or(&self, key: &str, default: &str) -> String {
         self.get(key).and_then(At::text).unwrap_or(default).to_owned()
     }
 
-    /// The flag under a key that may be missing.
+    /// Returns the flag of an optional key.
     pub fn flag_or(&self, key: &str, default: bool) -> bool {
         self.get(key).and_then(At::flag).unwrap_or(default)
     }

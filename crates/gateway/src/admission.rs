@@ -10,30 +10,31 @@ use crate::decision::{Decision, Refusal};
 use crate::permit::Permit;
 use crate::policy::{McpServer, Terms};
 
-/// What the gateway answers to a call.
+/// Answer of the gateway to a call.
 #[derive(Debug)]
 #[must_use]
 pub enum Admission {
-    /// It may happen now.
+    /// The call may run now.
     Permit(Permit),
-    /// It needs consent.
+    /// The call needs a reviewer's consent.
     Ask(Box<Ticket>),
-    /// It does not happen.
+    /// The call does not run.
     Refuse(Refusal),
 }
 
-/// A call that passed every check but the last one. It permits nothing: it is what an approval is asked for with, and
-/// what the approval is held against afterwards.
+/// A call that passed every check except consent. It permits nothing.
+///
+/// An approval is requested with the ticket, and compared with it when it is redeemed.
 #[derive(Debug)]
 pub struct Ticket {
     pub(crate) caller: Caller,
     pub(crate) run: RunScope,
     pub(crate) call_id: String,
     pub(crate) operation: Operation,
-    /// Digest of the operation's message, from the first time that it is needed.
+    /// Digest of the operation's message, computed when it is first needed.
     pub(crate) message: OnceLock<[u8; 32]>,
     pub(crate) bounds: Bounds,
-    /// Where a call to an upstream server goes.
+    /// Destination of a call to an upstream server.
     pub(crate) server: Option<McpServer>,
     pub(crate) decision: Decision,
     pub(crate) terms: Terms,
@@ -48,32 +49,32 @@ impl Ticket {
         &self.caller
     }
 
-    /// What is to be consented to.
+    /// Returns the operation that needs consent.
     pub fn operation(&self) -> &Operation {
         &self.operation
     }
 
-    /// The bounds that it would have: for making a preview.
+    /// Returns the bounds that the call would run with, so that a preview can be made.
     pub fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
-    /// Why consent is needed.
+    /// Returns the decision, which says why consent is needed.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// How the profile has consent asked for.
+    /// Returns the profile's terms for a request for consent.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// The digest over all that an approval covers, under the policy with this digest.
+    /// Returns the digest over everything that an approval covers, under the policy with this digest.
     pub(crate) fn digest(&self, policy_digest: &str, bound: &Bound) -> String {
         self.covered(policy_digest, Some(&self.call_id), bound)
     }
 
-    /// The same, whichever call of the run it is.
+    /// Returns the same digest without the call's id, so that it is equal for every such call of the run.
     pub(crate) fn consent_digest(&self, policy_digest: &str, bound: &Bound) -> String {
         self.covered(policy_digest, None, bound)
     }

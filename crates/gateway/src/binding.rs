@@ -1,8 +1,8 @@
 //! The digest that an approval is bound to: SHA-256 over everything that the reviewer consented to.
 //!
-//! The operation is hashed as its canonical message, whose maps are sorted: equal operations have equal bytes, and no field can be
-//! left out. Every other value is written with its length. Structures are taken apart without `..`: a field that is added later
-//! cannot be left out by oversight.
+//! The operation is hashed as its canonical message, whose maps are sorted: equal operations have equal bytes, and no
+//! field can be left out. Every other value is written with its length. Structures are destructured without `..`, so
+//! that a field that is added later cannot be left out by oversight.
 
 use ops::{Bound, FileState, Operation};
 use prost::Message as _;
@@ -15,19 +15,19 @@ pub(crate) struct Covered<'c> {
     pub(crate) policy_digest: &'c str,
     pub(crate) run: &'c RunScope,
     pub(crate) caller: &'c Caller,
-    /// `None`: whichever call of the run it is, for a consent that is remembered.
+    /// Id of the call. `None` for a remembered consent, which covers every such call of the run.
     pub(crate) call_id: Option<&'c str>,
-    /// As [`of_message`].
+    /// Result of [`of_message`].
     pub(crate) message: &'c [u8; 32],
     pub(crate) bound: &'c Bound,
 }
 
-/// SHA-256 of an operation's canonical message.
+/// Returns the SHA-256 of an operation's canonical message.
 pub(crate) fn of_message(operation: &Operation) -> [u8; 32] {
     Sha256::digest(operation.message().encode_to_vec()).into()
 }
 
-/// The digest over it, lower-case hex.
+/// Returns the digest in lower-case hex.
 pub(crate) fn digest(covered: &Covered<'_>) -> String {
     let Covered { policy_digest, run, caller, call_id, message, bound } = covered;
     let RunScope { profile, image_id } = run;
@@ -39,7 +39,7 @@ pub(crate) fn digest(covered: &Covered<'_>) -> String {
     }
     bytes.text(call_id.unwrap_or_default());
     bytes.bytes(&message[..]);
-    // When it was looked at, and what else there was to say, is not what it is.
+    // The time of reading and the remarks are not part of the call, so they are not hashed.
     let Bound { digest, files, since: _, remarks: _ } = bound;
     bytes.text(digest);
     bytes.length(files.len());

@@ -1,4 +1,4 @@
-//! Time, injected: the gateway never asks the system itself.
+//! Time, injected: the gateway never reads the system's clock itself.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// This moment plus `duration`; the end of time when that is too far.
+    /// Returns this moment plus `duration`, or the largest time if that overflows.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// From `earlier` to this moment; zero when that is not earlier.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -30,15 +30,16 @@ impl fmt::Display for UnixMillis {
     }
 }
 
-/// Says what time it is.
+/// A source of time.
 ///
-/// The clock may jump. Forward, it lets approvals expire early; backward, it lets them live longer. Neither lets
-/// anything run that nobody consented to. Rate limits count in [`Clock::uptime`], which does not jump.
+/// The wall clock may jump. A jump forward lets approvals expire early; a jump backward lets them live longer. Neither
+/// lets a call run without consent. Rate limits use [`Clock::uptime`], which does not jump.
 pub trait Clock: fmt::Debug + Send + Sync {
     fn now(&self) -> UnixMillis;
 
-    /// Time since some moment in the past: never goes back and never jumps, whatever is done to the wall clock. It may
-    /// stand still while the host sleeps.
+    /// Returns the time since a fixed moment in the past.
+    ///
+    /// It never goes back and never jumps when the wall clock is set. It may stop while the host sleeps.
     fn uptime(&self) -> Duration;
 }
 

@@ -1,4 +1,4 @@
-//! Consent: how far an approver's word goes, and how much more than one call it may cover.
+//! Consent: the levels of approvers, and the forms in which consent may cover more than one call.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::UnixMillis;
 
-/// Consents that are remembered for one run.
+/// Most consents that are remembered for one run.
 pub(crate) const MAX_PER_RUN: usize = 64;
-/// Words of a remembered prefix.
+/// Most words of a remembered prefix.
 pub(crate) const MAX_WORDS: usize = 64;
 
-/// How far an approver's word goes. Ordered: a higher level has what a lower one has.
+/// Level of an approver. Ordered: a higher level includes a lower one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -22,7 +22,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// As in a policy file and in the API.
+    /// Returns the name used in a policy file and in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Approver => "approver",
@@ -37,18 +37,18 @@ impl fmt::Display for Level {
     }
 }
 
-/// A form of remembering that a reviewer may choose beside *once*.
+/// A form, besides *once*, in which a reviewer may have consent remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// The same call again, while nothing that it is bound to changes.
+    /// Covers the same call again, while nothing that it is bound to changes.
     Digest,
-    /// Commands that begin with these words.
+    /// Covers commands that begin with the same words.
     Prefix,
 }
 
 impl Form {
-    /// As in a policy file.
+    /// Returns the name used in a policy file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Digest => "digest",
@@ -57,41 +57,41 @@ impl Form {
     }
 }
 
-/// How much more than its call a consent covers.
+/// Coverage of a consent beyond its call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Remember {
-    /// The consent covers its call alone.
+    /// Covers its call alone.
     #[default]
     Once,
-    /// For the same call again.
+    /// Covers the same call again.
     Digest,
-    /// For commands of this run that begin with these words.
+    /// Covers commands of this run that begin with these words.
     Prefix(Vec<String>),
 }
 
-/// Why a consent is not remembered.
+/// Reason why a consent is not remembered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotRemembered {
     /// The profile or the nature of the call forbids it.
     #[error("the form `{}` is not among those that are offered for it ({offered})", .form.as_str())]
     NotOffered {
         form: Form,
-        /// What may be chosen.
+        /// The forms that may be chosen.
         offered: String,
     },
-    /// Only consent is remembered.
+    /// The decision is a denial. Only consent is remembered.
     #[error("a denial is not")]
     Denied,
-    /// The words are not how the command begins.
+    /// The command does not begin with these words.
     #[error("the prefix must be the first words of this command, exactly, and at most {MAX_WORDS}")]
     NotItsPrefix,
-    /// The run remembers as many consents as it may.
+    /// The run has as many remembered consents as it may.
     #[error("{MAX_PER_RUN} consents are remembered for this run already; revoke some")]
     TooMany,
 }
 
-/// What a remembered consent lets through.
+/// Calls that a remembered consent lets through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Covers {
@@ -106,15 +106,15 @@ pub enum Covers {
 pub struct Consent {
     /// UUIDv7.
     pub consent_id: String,
-    /// The approval that it was given with.
+    /// The approval that the consent was given with.
     pub approval_id: String,
-    /// The run that it is for.
+    /// The run to which the consent is limited.
     pub run_id: String,
     /// Such as `exec`.
     pub operation: String,
-    /// What it lets through.
+    /// Calls that the consent lets through.
     pub covers: Covers,
-    /// Digest of the policy under which it was given; it ends with it.
+    /// Digest of the policy under which the consent was given. A change of policy ends the consent.
     pub policy_digest: String,
     pub given_by: String,
     pub given_at: UnixMillis,

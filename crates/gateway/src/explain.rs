@@ -1,5 +1,5 @@
-//! The decision that a call would get, and everything that was considered on the way. Nothing is made, asked or
-//! counted.
+//! Explains the decision that a call would get, and everything that was considered for it. No permit or approval is
+//! made, and no call is counted.
 
 use ops::Operation;
 
@@ -11,17 +11,17 @@ use crate::policy::{Policy, Terms};
 use crate::ruling::Ruling;
 use crate::validate::validate;
 
-/// Which check something was considered by.
+/// The check that considered a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Whether the call is well-formed and within the profile's bounds.
+    /// The call has to be well-formed and within the profile's bounds.
     Validation,
     /// Profile, role, teams, permissions and command rules.
     Permission,
 }
 
 impl Stage {
-    /// As in the API.
+    /// Returns the name used in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Validation => "validation",
@@ -30,45 +30,46 @@ impl Stage {
     }
 }
 
-/// One rule that had something to say.
+/// One rule that applies to the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Considered {
-    /// Which check it belongs to.
+    /// The check that the rule belongs to.
     pub stage: Stage,
-    /// Its name, as in decisions.
+    /// Name of the rule, as in decisions.
     pub rule: String,
     pub verdict: Verdict,
     pub justification: String,
-    /// It is the one that decides.
+    /// This rule decides.
     pub decides: bool,
 }
 
-/// What would be decided, and why.
+/// The decision that a call would get, and its reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The decision, or the refusal that the agent would get.
     pub outcome: Result<Decision, Refusal>,
-    /// Everything that had a say, in the order in which it is asked.
+    /// Every rule that applies, in the order of the checks.
     pub considered: Vec<Considered>,
     /// Terms of the approval, if the call needs consent.
     pub terms: Option<Terms>,
 }
 
 impl Explanation {
-    /// What would be decided.
+    /// Returns the verdict of the decision.
     pub fn verdict(&self) -> Verdict {
         self.outcome.as_ref().map_or(Verdict::Deny, |decision| decision.verdict)
     }
 
-    /// The rule that decides.
+    /// Returns the rule that decides.
     pub fn rule(&self) -> &str {
         self.outcome.as_ref().map_or_else(|refusal| &refusal.rule, |decision| &decision.rule)
     }
 }
 
 impl Gateway {
-    /// What [`Gateway::admit`] would say to this call under `policy` and the permissions in force now. Rate limits and
-    /// what alerts impose are not asked: they depend on what else happens.
+    /// Returns the answer of [`Gateway::admit`] to this call under `policy` and the permissions in force now.
+    ///
+    /// Rate limits and measures of alerts are left out: they depend on other events.
     pub fn explain(
         &self,
         policy: &Policy,

@@ -1,4 +1,4 @@
-//! The door: every call goes through [`Gateway::admit`], and no permit comes from anywhere else in the daemon.
+//! The entrance: every call goes through [`Gateway::admit`], and permits come only from here.
 
 use std::sync::{Arc, MutexGuard, OnceLock};
 
@@ -19,7 +19,7 @@ use crate::permit::{Permit, PermitParts};
 use crate::policy::{McpServer, Policy, paths};
 use crate::validate::validate;
 
-/// The policy in force, and the approvals that wait.
+/// The policy in force, the permissions, and the approvals that are pending.
 #[derive(Debug)]
 pub struct Gateway {
     policy: RwLock<Arc<Policy>>,
@@ -32,7 +32,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway without approvals.
+    /// Makes a gateway without approvals.
     pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
         Self {
             policy: RwLock::new(Arc::new(policy)),
@@ -45,36 +45,39 @@ impl Gateway {
         }
     }
 
-    /// What was used of the rate limits, and who is throttled.
+    /// Returns the counters of the rate limits and the throttles.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.read())
     }
 
-    /// Puts another policy into force, at once and whole. Approvals that were given under a different policy are void.
-    /// Returns whether it differs.
+    /// Replaces the policy, at once and as a whole. Returns true if the new one differs.
+    ///
+    /// Approvals that were given under a different policy are void.
     pub fn reload(&self, policy: Policy) -> bool {
         let policy = Arc::new(policy);
         let before = replace(&self.policy, Arc::clone(&policy));
         before.digest() != policy.digest()
     }
 
-    /// The permissions that were given and taken at run time.
+    /// Returns the permissions that operators granted and revoked at run time.
     pub fn permissions(&self) -> Arc<Permissions> {
         Arc::clone(&self.permissions.read())
     }
 
-    /// Puts other permissions into force, at once and whole, also for calls that wait for an approval.
+    /// Replaces the permissions, at once and as a whole. They also apply to calls that wait for an approval.
     pub fn set_permissions(&self, permissions: Permissions) {
         replace(&self.permissions, Arc::new(permissions));
     }
 
-    /// Decides over one call. The checks, in their order: validation, permission, rate limits, then consent. Each sees
-    /// one policy, whatever is reloaded meanwhile. What an earlier one refuses uses up nothing of a later one.
+    /// Decides on one call.
+    ///
+    /// The checks run in this order: validation, permission, rate limits, then consent. All use the same policy, even
+    /// if it is reloaded meanwhile. A call that one check refuses uses up nothing of a later check.
     pub fn admit(&self, run: &RunScope, caller: &Caller, call_id: &str, operation: Operation) -> Admission {
         let policy = self.policy();
         let stand = self.stand(&policy);
@@ -92,9 +95,9 @@ impl Gateway {
         }
     }
 
-    /// Replaces the permit of a call that waited by one of the policy, permissions and measures in force now.
+    /// Replaces the permit of a call that waited by one under the policy, permissions and measures in force now.
     ///
-    /// The call is not counted again. A call that needs consent by now is refused.
+    /// The call is not counted again. It is refused if it now needs consent.
     pub fn renew(&self, permit: Permit, run: &RunScope) -> Result<Permit, Refusal> {
         let policy = self.policy();
         let stand = self.stand(&policy);
@@ -108,17 +111,17 @@ impl Gateway {
         Err(refusal(&policy, Reason::PreconditionFailed, message.to_owned(), &again.decision.rule))
     }
 
-    /// Puts into force what an alert imposes on calls. It makes decisions stricter and nothing else.
+    /// Imposes the measure of an alert on calls. A measure only makes decisions stricter.
     pub fn impose(&self, measure: Measure) {
         self.measures.impose(measure, self.now());
     }
 
-    /// Ends what an alert imposed on calls. Whether there was anything to end.
+    /// Ends the measure of an alert. Returns true if there was one.
     pub fn lift(&self, alert_id: &str) -> bool {
         self.measures.lift(alert_id)
     }
 
-    /// What a call is held against now.
+    /// Returns the policy, permissions and time that a call is checked against now.
     pub(crate) fn stand<'p>(&self, policy: &'p Policy) -> Stand<'p> {
         Stand { policy, permissions: self.permissions(), now: self.now() }
     }
@@ -153,7 +156,7 @@ impl Gateway {
         self.approvals.lock()
     }
 
-    /// What reviewers want remembered. Locked after [`Self::approvals`] where both are.
+    /// Locks the remembered consents. If both locks are taken, [`Self::approvals`] comes first.
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock()
     }
@@ -163,19 +166,19 @@ impl Gateway {
     }
 }
 
-/// Puts `next` into force, and gives back what was, so that no call waits while that is dropped.
+/// Puts `next` into force and returns the previous value, so that no call waits while it is dropped.
 fn replace<T>(current: &RwLock<Arc<T>>, next: Arc<T>) -> Arc<T> {
     std::mem::replace(&mut current.write(), next)
 }
 
-/// What a call is held against: one policy and one set of permissions, whatever comes into force meanwhile.
+/// Policy, permissions and time for all checks of one call, even if others come into force meanwhile.
 pub(crate) struct Stand<'p> {
     policy: &'p Policy,
     permissions: Arc<Permissions>,
     now: UnixMillis,
 }
 
-/// The checks that use up nothing, in order.
+/// Runs the checks that use up nothing, in order.
 pub(crate) fn consider(
     stand: &Stand<'_>,
     run: &RunScope,
@@ -200,11 +203,11 @@ pub(crate) fn consider(
         if decision.verdict == Verdict::Ask { paths::named(&operation, &reads) } else { Vec::new() };
     unseen(policy, &decision, &operation)?;
     let server = upstream(policy, &operation)?;
-    // What a reviewer has seen is run as it was seen.
+    // A call that a reviewer has seen runs as it was seen.
     let reads = if decision.verdict == Verdict::Allow { reads } else { Vec::new() };
     let mut terms = profile.approvals.terms(decision.risk, &operation);
     if asks_for_path {
-        // The first words of a command say nothing about the files that it reads.
+        // The first words of a command do not show which files it reads.
         terms.remember.retain(|form| *form != Form::Prefix);
     }
     Ok(Ticket {
@@ -224,7 +227,8 @@ pub(crate) fn consider(
     })
 }
 
-/// No reviewer is asked about a write that has no preview: the host lane, which makes these, has no such file.
+/// Refuses a write that needs consent but has no preview. The host lane makes previews, and has no files outside the
+/// mounts.
 fn unseen(policy: &Policy, decision: &Decision, operation: &Operation) -> Result<(), Refusal> {
     if decision.verdict != Verdict::Ask || operation.outside().is_none() || !operation.has_effect() {
         return Ok(());
@@ -236,7 +240,7 @@ fn unseen(policy: &Policy, decision: &Decision, operation: &Operation) -> Result
     Err(refusal(policy, Reason::PermissionDenied, message, "container_paths"))
 }
 
-/// The server that a call goes to, as this policy has it.
+/// Returns the server that a call goes to, as this policy defines it.
 fn upstream(policy: &Policy, operation: &Operation) -> Result<Option<McpServer>, Refusal> {
     let Operation::Mcp(mcp) = operation else { return Ok(None) };
     let server = policy.mcp_server(mcp.tool.server()).ok_or_else(|| {

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
-#![allow(missing_docs)] // nobody outside this workspace calls it, and no comment repeats a name
+#![allow(missing_docs)] // only this workspace calls it, and no comment repeats a name
 
 mod admission;
 mod approvals;

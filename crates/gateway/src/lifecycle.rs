@@ -1,4 +1,4 @@
-//! The life of a call. In this crate consent is asked for, given, remembered, redeemed and voided; the daemon
+//! The life of a call. This crate requests, records, remembers, redeems and voids consent; the daemon
 //! (`daemon/src/call.rs`, `approvals/`) waits, records and executes.
 //!
 //! ```text
@@ -25,15 +25,16 @@
 //!      └── daemon dies before the receipt ───────────────────────────────────────────────────────► INTERRUPTED
 //! ```
 //!
-//! What holds for every history (`lifecycle/property.rs` holds it against a model):
+//! Invariants of every history (`lifecycle/property.rs` checks them against a model):
 //!
-//! - Nothing is executed without a permit, and a permit is executed once: it can be neither copied nor stored.
-//! - Where the policy asks, a permit comes of one approval or of a remembered consent, never of both or of nothing. One
-//!   approval gives one permit, whatever restarts in between.
-//! - An approval that was given under one policy gives no permit under another. Remembered consents end with any change.
-//! - No arrow leads back. A restart changes neither what was decided nor when it expires.
-//! - The clock may jump: forward, approvals expire early; backward, they live until the clock says again what it said
-//!   when they were to end. Neither lets anything run that nobody consented to.
+//! - No call is executed without a permit, and a permit is executed once: it can be neither copied nor stored.
+//! - If the policy asks, a permit comes from exactly one approval or one remembered consent. One approval gives one
+//!   permit, however often the daemon restarts in between.
+//! - An approval that was given under one policy gives no permit under another. Remembered consents end with any
+//!   change.
+//! - No arrow goes back. A restart changes neither the decision nor the time at which an approval expires.
+//! - The clock may jump. After a jump forward approvals expire early; after a jump backward they live until the clock
+//!   reaches their expiry time again. Neither lets a call run without consent.
 
 use std::time::Duration;
 
@@ -48,8 +49,10 @@ use crate::gateway::{Gateway, consider, permit};
 use crate::permit::Permit;
 
 impl Gateway {
-    /// Makes an approval for a call that needs one. `longest` bounds the profile's time. It is not shown, and takes no decision,
-    /// before [`Self::open_approval`]: the daemon records and stores it first.
+    /// Makes an approval for a call that needs one. `longest` bounds the profile's time.
+    ///
+    /// The approval is not listed, and accepts no decision, before [`Self::open_approval`]: the daemon records and
+    /// stores it first.
     pub fn prepare_approval(
         &self,
         ticket: &Ticket,
@@ -60,14 +63,16 @@ impl Gateway {
         self.approvals().request(ticket, review, time, self.now())
     }
 
-    /// The approval is on record: from now on it is shown, decided on, and expires.
+    /// Opens an approval that is on record: from now on it is listed, can be decided on, and expires.
     pub fn open_approval(&self, approval_id: &str) {
         self.approvals().open(approval_id);
     }
 
-    /// Takes a decision of one approver, once. The approval is settled by it, or stays pending when it needs more. One
-    /// that was given does nothing by itself: record it, then [`Self::redeem`] it, and hand what is to be remembered to
-    /// [`Self::remember`].
+    /// Accepts the decision of one approver, once. It settles the approval, or leaves it pending if more votes are
+    /// needed.
+    ///
+    /// An approval has no effect by itself. The caller records it, redeems it with [`Self::redeem`], and passes the
+    /// consent that the reviewer wants remembered to [`Self::remember`].
     pub fn decide(
         &self,
         approval_id: &str,
@@ -78,9 +83,13 @@ impl Gateway {
         approvals.decide(approval_id, reviewer, ballot, &self.memory(), self.now())
     }
 
-    /// Turns an approval that was given into a permit, once. It is checked again that this is the call that was shown, and
-    /// that the policy in force still lets it through; that it finds what was shown is for its lane to see, in the effect:
-    /// [`ops::Bounds::held_to`]. Store that it is spent before spending the permit, so that it stays spent after a crash.
+    /// Turns an approval that was given into a permit, once.
+    ///
+    /// This checks again that it is the call that the reviewer saw, and that the policy in force still lets it through.
+    /// The lane checks during the effect that the files are as the reviewer saw them: [`ops::Bounds::held_to`].
+    ///
+    /// The caller has to store that the approval is spent before it spends the permit, so that it stays spent after a
+    /// crash.
     pub fn redeem(&self, approval_id: &str, ticket: &Ticket) -> Result<Permit, Refusal> {
         let policy = self.policy();
         let mut approvals = self.approvals();
@@ -99,24 +108,28 @@ impl Gateway {
         Ok(permit(again, Some(approval_id.to_owned())))
     }
 
-    /// In which form something is remembered that may be for this call, so that [`Self::recall`] is worth its while; the
-    /// one for which what the call uses has to be looked at first.
+    /// Returns the form of a remembered consent that may cover this call, or `None` if [`Self::recall`] would find
+    /// none.
+    ///
+    /// If there are consents of both forms it is `Digest`, for which the files that the call uses have to be read
+    /// first.
     pub fn remembers(&self, ticket: &Ticket) -> Option<Form> {
         self.memory().may_have(ticket)
     }
 
-    /// The permit for a call that needs consent and has it already: a reviewer had it remembered for the run. Everything
-    /// is checked again, with what it uses as it is now; the effect is held to that where the consent was. The permit's
-    /// decision names the consent.
+    /// Returns a permit for a call that needs consent, if a reviewer's remembered consent covers it.
+    ///
+    /// Everything is checked again, with the files that the call uses as they are now. If the consent is bound to these
+    /// files, so is the effect. The permit's decision names the consent.
     pub fn recall(&self, ticket: &Ticket, bound: &Bound) -> Option<Permit> {
         let policy = self.policy();
         let Ticket { caller, run, call_id, operation, .. } = ticket;
         let mut again = consider(&self.stand(&policy), run, caller, call_id, operation.clone()).ok()?;
-        // What an alert has asked for is not what a reviewer has consented to before.
+        // An alert's request for consent is not covered by an earlier consent.
         if again.decision.verdict != Verdict::Ask {
             return None;
         }
-        // Of the ticket, which has the digest of its message when nothing is found and a reviewer is asked.
+        // Uses the ticket, so that its message digest is already known if no consent is found and a reviewer is asked.
         let digest = ticket.consent_digest(policy.digest(), bound);
         let memory = self.memory();
         let consent = memory.find(&again, &digest, policy.digest())?;
@@ -133,16 +146,16 @@ impl Gateway {
         Some(permit(again, None))
     }
 
-    /// From now on the consent lets calls through. It is on record before.
+    /// Puts a consent into force. The caller has recorded it before.
     pub fn remember(&self, consent: Consent) {
         let policy = self.policy();
-        // Given under a policy that was replaced meanwhile, it has ended already.
+        // The consent has already ended if its policy was replaced meanwhile.
         if consent.policy_digest == policy.digest() {
             self.memory().add(consent);
         }
     }
 
-    /// What is remembered, oldest first; of one run or of all.
+    /// Lists the remembered consents, oldest first, of one run or of all.
     pub fn consents(&self, run_id: Option<&str>) -> Vec<Consent> {
         self.memory().list(run_id)
     }
@@ -152,39 +165,40 @@ impl Gateway {
         self.memory().take(|consent| consent.consent_id == consent_id).pop()
     }
 
-    /// Ends what is remembered for a run.
+    /// Ends the remembered consents of a run.
     pub fn forget_run(&self, run_id: &str) -> Vec<Consent> {
         self.memory().take(|consent| consent.run_id == run_id)
     }
 
-    /// Takes away the consents that were given under another policy than the one in force. They let nothing through any
-    /// more.
+    /// Removes the consents that were given under another policy than the one in force. They no longer let any call
+    /// through.
     pub fn forget_outdated(&self) -> Vec<Consent> {
         let policy = self.policy();
         self.memory().take(|consent| consent.policy_digest != policy.digest())
     }
 
-    /// Approvals whose time is over: now `EXPIRED`. Each is returned once.
+    /// Expires the approvals whose time is over, and returns each once.
     pub fn expire_due(&self) -> Vec<Approval> {
         self.approvals().expire_due(self.now())
     }
 
-    /// Pending approvals with half of their time gone. Each is returned once.
+    /// Returns the pending approvals whose half-time has passed, each once.
     pub fn reminders_due(&self) -> Vec<Approval> {
         self.approvals().reminders_due(self.now())
     }
 
-    /// When [`Self::expire_due`] or [`Self::reminders_due`] will next have something to say.
+    /// Returns the time at which [`Self::expire_due`] or [`Self::reminders_due`] will next have a pending approval to
+    /// return.
     pub fn next_due(&self) -> Option<UnixMillis> {
         self.approvals().next_due()
     }
 
-    /// The call is cancelled: its pending approval becomes `CANCELLED`, one that was given is void.
+    /// Cancels the approvals of a call: a pending one becomes `CANCELLED`, and one that was given is void.
     pub fn cancel_call(&self, call_id: &str) -> Vec<Approval> {
         self.approvals().cancel(|approval| approval.call_id == call_id, self.now())
     }
 
-    /// The run has ended: likewise for all of its calls.
+    /// Cancels the approvals of all calls of a run that has ended.
     pub fn cancel_run(&self, run_id: &str) -> Vec<Approval> {
         self.approvals().cancel(|approval| approval.run_id == run_id, self.now())
     }
@@ -193,12 +207,12 @@ impl Gateway {
         self.approvals().get(approval_id).cloned()
     }
 
-    /// Approvals, oldest first.
+    /// Lists approvals, oldest first.
     pub fn list_approvals(&self, filter: &ApprovalFilter) -> Vec<Approval> {
         self.approvals().list(filter)
     }
 
-    /// Takes up the approvals of an earlier process, into a gateway that has none. Their clocks have run on.
+    /// Restores the approvals of an earlier process into a gateway that has none. Their time has continued to run.
     pub fn restore_approvals(&self, stored: Vec<Approval>) -> Result<(), RestoreError> {
         self.approvals().restore(stored)
     }

@@ -1,8 +1,8 @@
 //! Measures that alerts impose on calls: for a while, calls that the policy allows need consent.
 //!
 //! A measure only makes a decision stricter: `allow` becomes `ask`, nothing else changes, and given consent stays
-//! valid. It ends when its time is over or when it is lifted. The daemon keeps measures across restarts. Every call
-//! looks here, so a look costs next to nothing while there are none.
+//! valid. It ends when its time is over or when it is lifted. The daemon keeps measures across restarts. Every call is
+//! checked against them, which costs almost nothing while there are none.
 
 use std::hash::RandomState;
 
@@ -13,19 +13,19 @@ use crate::caller::Caller;
 use crate::clock::UnixMillis;
 use crate::decision::{Decision, Verdict};
 
-/// Measures at the same time. Beyond them the one that ends first gives way.
+/// Most measures at the same time. Beyond it, the one that ends first is dropped.
 const MAX: usize = 10_000;
 
-/// Whose calls need consent.
+/// The calls that need consent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum MeasureScope {
-    /// Those of this agent, as this principal runs it.
+    /// The calls of this agent of this principal.
     Agent {
-        /// Who made its runs.
+        /// The principal that made the agent's runs.
         principal: String,
         agent_id: String,
     },
-    /// Those in this run.
+    /// The calls of this run.
     Run(String),
 }
 
@@ -33,11 +33,11 @@ pub enum MeasureScope {
 pub struct Measure {
     /// The alert that imposed it.
     pub alert_id: String,
-    /// Whom it is about.
+    /// The calls that the measure applies to.
     pub scope: MeasureScope,
     /// The anomaly rule that fired.
     pub rule: String,
-    /// Why, for reviewers.
+    /// Reason, for reviewers.
     pub justification: String,
     pub until: UnixMillis,
 }
@@ -47,13 +47,13 @@ pub(crate) struct Measures(RwLock<UsageTable>);
 
 #[derive(Debug, Default)]
 struct UsageTable {
-    /// Whom each alert's measure is about.
+    /// Scope of each alert's measure.
     by_alert: HashMap<String, MeasureScope, RandomState>,
-    /// By scope, so that a call looks at its own two scopes only.
+    /// Measures by scope, so that a call checks only the two scopes that it belongs to.
     by_scope: HashMap<MeasureScope, Vec<Measure>, RandomState>,
 }
 
-/// A [`MeasureScope`] by the names that a call has anyway.
+/// A [`MeasureScope`] that borrows the names of a call.
 #[derive(Hash)]
 enum Named<'a> {
     Agent { principal: &'a str, agent_id: &'a str },
@@ -94,7 +94,7 @@ impl UsageTable {
 }
 
 impl Measures {
-    /// Puts a measure into force. The same alert's again takes the place of the former.
+    /// Puts a measure into force. It replaces an earlier measure of the same alert.
     pub(crate) fn impose(&self, measure: Measure, now: UnixMillis) {
         let mut table = self.0.write();
         table.remove(&measure.alert_id);
@@ -116,12 +116,12 @@ impl Measures {
         table.by_scope.entry(measure.scope.clone()).or_default().push(measure);
     }
 
-    /// Ends what an alert imposed. Whether there was anything.
+    /// Ends the measure of an alert. Returns true if there was one.
     pub(crate) fn lift(&self, alert_id: &str) -> bool {
         self.0.write().remove(alert_id)
     }
 
-    /// Makes `decision` as strict as the measures say.
+    /// Makes `decision` as strict as the measures require.
     pub(crate) fn apply(&self, caller: &Caller, now: UnixMillis, decision: &mut Decision) {
         let table = self.0.read();
         if table.by_alert.is_empty() || decision.verdict != Verdict::Allow {

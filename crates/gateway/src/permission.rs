@@ -1,5 +1,5 @@
-//! The second check: the word of profile, role, teams, and permissions given at run time on an operation. The
-//! strictest wins; unknown is denied.
+//! The second check: the verdicts of profile, role, teams and run-time permissions on an operation. The strictest
+//! decides; unknown operations are denied.
 //!
 //! [`weigh`] is the one place that judges this. A decision uses it, an explanation shows all of it, and a proposed
 //! policy is tried with it.
@@ -27,33 +27,34 @@ pub(crate) struct Question<'q> {
     pub(crate) operation: &'q Operation,
 }
 
-/// Everything that was said to a call.
+/// All rulings on a call.
 #[derive(Debug)]
 pub(crate) struct Weighed<'q> {
-    /// What has a say in the verdict; of equally strict ones the last decides, for it is the most telling.
+    /// The rulings that determine the verdict. Among equally strict ones the last decides, because it is the most
+    /// specific.
     pub(crate) rulings: Vec<Ruling<'q>>,
-    /// What applies as well, and is looser than one of the same kind.
+    /// Command rules that apply too, but do not decide among the command rules.
     pub(crate) beside: Vec<Applied>,
     pub(crate) risk: Risk,
-    /// What a command reads that is known to do nothing else.
+    /// The paths that a command reads, if it is known to do nothing else.
     pub(crate) reads: Vec<SandboxPath>,
 }
 
 impl Weighed<'_> {
-    /// Which of the rulings decides.
+    /// Returns the index of the ruling that decides.
     pub(crate) fn decisive(&self) -> Option<usize> {
         let strictest = self.rulings.iter().map(|ruling| ruling.verdict).max()?;
         self.rulings.iter().rposition(|ruling| ruling.verdict == strictest)
     }
 
-    /// True if a rule for paths asks.
+    /// Returns true if a rule for paths asks.
     pub(crate) fn asks_for_path(&self) -> bool {
         self.rulings
             .iter()
             .any(|ruling| ruling.verdict == Verdict::Ask && matches!(ruling.says, Says::Path { .. }))
     }
 
-    /// The decision. Its verdict is never `deny`.
+    /// Returns the decision, whose verdict is `allow` or `ask`, or the refusal.
     pub(crate) fn decide(mut self, policy: &Policy) -> Result<Decision, Refusal> {
         let Some(decisive) = self.decisive() else {
             return Err(refusal(policy, Reason::PermissionDenied, "no rule applies".to_owned(), "none"));
@@ -73,13 +74,13 @@ impl Weighed<'_> {
     }
 }
 
-/// A verdict, and what it rests on.
+/// A verdict and its source.
 type Said<'q> = (Verdict, Says<'q>);
 
-/// Most that have a say: risk, consent, role, profile, command, paths.
+/// Most rulings on a call: risk, consent, role, profile, command, paths.
 const RULINGS: usize = 6;
 
-/// Hears everything that has a say. An unknown profile or role is refused.
+/// Collects all rulings on a call. An unknown profile or role is refused.
 pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal> {
     let Question { policy, operation, caller, .. } = *question;
     let Some(profile) = policy.profile(question.profile) else {
@@ -110,7 +111,7 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
 
     let of_role = of_holder(question, (profile, role, &teams), &standing, read_only);
     let of_profile = of_profile(profile, question.profile, operation);
-    // Nothing in a script matters to one who may run none: "not this command" would invite to try another.
+    // A refusal of the operation hides rulings on the script: "not this command" would invite the agent to try another.
     let no_operation = of_role.0 == Verdict::Deny || of_profile.0 == Verdict::Deny;
     let no_script = no_operation
         && matches!(operation, Operation::Shell(_) | Operation::Process(_) | Operation::Session(_));
@@ -123,19 +124,19 @@ pub(crate) fn weigh<'q>(question: &Question<'q>) -> Result<Weighed<'q>, Refusal>
     rulings.extend(of_consent(profile, &caller.role, role, risk).map(ruling));
     rulings.extend([of_role, of_profile].map(ruling));
     rulings.extend(command.map(|command| ruling(of_command(question.profile, command))));
-    // Consent that was given beforehand. It speaks to those that would ask, not to those that deny.
+    // Preapproval answers the rulings that would ask, not those that deny.
     if let Some(given) = standing.given.filter(|given| given.preapproved) {
         for ruling in rulings.iter_mut().filter(|ruling| ruling.verdict == Verdict::Ask) {
             ruling.preapprove(given.clone());
         }
     }
-    // Consent that was given beforehand does not speak to these. An operation that is not held is the better reason.
+    // Preapproval does not answer rules for paths. If the agent does not hold the operation, that is the better reason.
     if let Some((number, rule, path)) = paths::judge(&profile.paths, operation, &read) {
         let says = Says::Path { profile: question.profile, number, justification: &rule.justification, path };
         let at = if no_operation { 0 } else { rulings.len() };
         rulings.insert(at, ruling((rule.decision, says)));
     }
-    // First, so that it decides only where nothing else asks.
+    // The ruling on risk comes first, so that it decides only if no other ruling asks.
     rulings.splice(0..0, of_risk(risk).map(ruling));
     Ok(Weighed { rulings, beside, risk, reads: read })
 }
@@ -158,7 +159,9 @@ fn standing(question: &Question<'_>, teams: &[(&str, &Team)], read_only: bool) -
     permissions.standing(holders, operation, read_only, now)
 }
 
-/// What the agent holds, by its role, its teams and by grants, less what is denied to it or was revoked.
+/// Returns the verdict on the operations that the agent holds.
+///
+/// It holds them by its role, its teams and by grants, unless the operation is denied to it or was revoked.
 fn of_holder<'q>(
     question: &Question<'q>,
     (profile, role, teams): (&Profile, &Role, &[(&'q str, &Team)]),
@@ -180,7 +183,7 @@ fn of_holder<'q>(
     let of_teams =
         teams.iter().filter_map(|(team, of)| Some((of.grant(operation, read_only)?, Holder::Team(team))));
     let given = standing.given.as_ref().map(|given| (Grant::AsProfile, Holder::Permission(given.clone())));
-    // The role where it is enough, then teams, then grants.
+    // The role if it suffices, then teams, then grants.
     let best = of_role
         .into_iter()
         .chain(of_teams)
@@ -206,13 +209,13 @@ fn of_command(profile: &str, ruling: ExecRuling) -> Said<'_> {
     (ruling.verdict, Says::Command { profile, ruling: Box::new(ruling) })
 }
 
-/// A role that has much may have to ask for what is risky, where somebody watches.
+/// Asks for consent to a risky call if the role requires that, unless the profile is unattended.
 fn of_consent<'q>(profile: &Profile, name: &'q str, role: &Role, risk: Risk) -> Option<Said<'q>> {
     let from = role.consent_from.filter(|from| !profile.unattended && risk >= *from)?;
     Some((Verdict::Ask, Says::ConsentFrom { role: name, from, risk }))
 }
 
-/// Nothing critical runs without consent, whatever allows it.
+/// Asks for consent to every critical call.
 fn of_risk(risk: Risk) -> Option<Said<'static>> {
     (risk == Risk::Critical).then_some((Verdict::Ask, Says::Critical))
 }

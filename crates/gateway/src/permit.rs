@@ -9,9 +9,9 @@ use crate::caller::Caller;
 use crate::decision::Decision;
 use crate::policy::McpServer;
 
-/// Leave for one call to happen once. Spent by [`Permit::into_parts`].
+/// Permission for one call to happen once. [`Permit::into_parts`] spends it.
 ///
-/// It can be held and looked at:
+/// It can be held and read:
 ///
 /// ```
 /// fn name(permit: &cofferdam_gateway::Permit) -> &str {
@@ -35,7 +35,7 @@ use crate::policy::McpServer;
 /// }
 /// ```
 ///
-/// and not asked for without a decision.
+/// and not minted without a decision.
 ///
 /// ```compile_fail,E0624
 /// fn mint(parts: cofferdam_gateway::PermitParts) -> cofferdam_gateway::Permit {
@@ -48,19 +48,19 @@ pub struct Permit {
     parts: Box<PermitParts>,
 }
 
-/// What a permit covers, once it is spent.
+/// Contents of a permit, once it is spent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PermitParts {
     pub call_id: String,
     pub caller: Caller,
-    /// Exactly what may be done.
+    /// The exact operation that may run.
     pub operation: Operation,
     pub bounds: Bounds,
-    /// Of a call to an upstream server: the server, as the policy that decided has it.
+    /// For a call to an upstream server: the server, as the deciding policy defines it.
     pub server: Option<McpServer>,
-    /// Why it may be done.
+    /// The decision that let the call through.
     pub decision: Decision,
-    /// The approval that it came from, where one was needed.
+    /// The approval that it came from, if one was needed.
     pub approval_id: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl Permit {
         &self.parts.caller
     }
 
-    /// Exactly what may be done.
+    /// Returns the exact operation that may run.
     pub fn operation(&self) -> &Operation {
         &self.parts.operation
     }
@@ -92,12 +92,12 @@ impl Permit {
         bounds.max_read_bytes = bounds.max_read_bytes.min(bytes);
     }
 
-    /// Why it may be done.
+    /// Returns the decision that let the call through.
     pub fn decision(&self) -> &Decision {
         &self.parts.decision
     }
 
-    /// The approval that it came from, where one was needed.
+    /// Returns the approval that it came from, if one was needed.
     pub fn approval_id(&self) -> Option<&str> {
         self.parts.approval_id.as_deref()
     }

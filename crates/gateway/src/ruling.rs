@@ -1,5 +1,5 @@
-//! The ruling of a rule on a call. Most rulings are never shown, so words are made only if needed: for a decision
-//! those of the ruling that decides, for an explanation all of them.
+//! The ruling of a rule on a call. Most rulings are never shown, so their texts are made only when needed: for a
+//! decision that of the decisive ruling, for an explanation all of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::decision::{Risk, Verdict};
 use crate::exec::ExecRuling;
 use crate::grants::Permission;
 
-/// What a rule says.
+/// Ruling of one rule.
 #[derive(Debug)]
 pub(crate) struct Ruling<'q> {
     pub(crate) verdict: Verdict,
@@ -18,34 +18,34 @@ pub(crate) struct Ruling<'q> {
     pub(crate) says: Says<'q>,
 }
 
-/// Which rule it is, and what of it matters.
+/// The rule that made the ruling, with the details that its text needs.
 #[derive(Debug)]
 pub(crate) enum Says<'q> {
     /// The agent holds the operation.
     Held(Holder<'q>, How),
-    /// This role, the agent's own, does not have it, and nothing else gives it.
+    /// The agent's role, named here, does not have the operation, and no team or grant gives it.
     NotHeld(&'q str),
-    /// This role, the agent's own, denies it.
+    /// The agent's role, named here, denies the operation.
     RoleDenies(&'q str),
-    /// A team of the agent denies it.
+    /// A team of the agent denies the operation.
     TeamDenies(&'q str),
     /// A revocation took the operation.
     Revoked(Arc<Permission>),
-    /// The profile's word on the operation, and under which key.
+    /// The profile's verdict on the operation, and its key.
     Profile { name: &'q str, key: &'q str },
-    /// The profile's word on the command.
+    /// The profile's verdict on the command.
     Command { profile: &'q str, ruling: Box<ExecRuling> },
-    /// The profile's word on a path.
+    /// The profile's verdict on a path.
     Path { profile: &'q str, number: usize, justification: &'q str, path: String },
-    /// A role that has much may have to ask for what is risky.
+    /// A role with many operations may need consent for risky calls.
     ConsentFrom { role: &'q str, from: Risk, risk: Risk },
-    /// Nothing critical runs without consent.
+    /// A critical call always needs consent.
     Critical,
-    /// What it says is answered beforehand.
+    /// A permission has answered this ruling beforehand.
     Preapproved { asks: Box<Says<'q>>, given: Arc<Permission> },
 }
 
-/// Through what an agent holds an operation.
+/// Source of an agent's operation.
 #[derive(Debug)]
 pub(crate) enum Holder<'q> {
     Role(&'q str),
@@ -53,7 +53,7 @@ pub(crate) enum Holder<'q> {
     Permission(Arc<Permission>),
 }
 
-/// How it is held.
+/// Way in which the operation is held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How {
     AsProfile,
@@ -63,14 +63,14 @@ pub(crate) enum How {
 }
 
 impl Ruling<'_> {
-    /// It asks no more: this permission has answered.
+    /// Turns the ruling into `allow`, because this permission has answered it.
     pub(crate) fn preapprove(&mut self, given: Arc<Permission>) {
         self.verdict = Verdict::Allow;
         let asks = Box::new(std::mem::replace(&mut self.says, Says::Critical));
         self.says = Says::Preapproved { asks, given };
     }
 
-    /// Its name, such as `profile review: operations.write`.
+    /// Returns the name of the rule, such as `profile review: operations.write`.
     pub(crate) fn rule(&self) -> String {
         self.says.rule(self.operation)
     }
@@ -103,7 +103,7 @@ impl Ruling<'_> {
         }
     }
 
-    /// For the agent, where it denies.
+    /// Returns the text for the agent if the ruling denies.
     pub(crate) fn message(&self) -> String {
         let operation = self.operation;
         match &self.says {
@@ -128,7 +128,7 @@ impl Ruling<'_> {
         }
     }
 
-    /// In the terms of the API, where it denies.
+    /// Returns the reason code of the API if the ruling denies.
     pub(crate) fn reason(&self) -> Reason {
         match &self.says {
             Says::Command { ruling, .. } => ruling.reason,
@@ -138,7 +138,7 @@ impl Ruling<'_> {
 }
 
 impl Says<'_> {
-    /// The agent does not hold the operation, whatever the profile says to it.
+    /// Returns true if the agent does not hold the operation, whatever the profile decides on it.
     pub(crate) fn is_not_held(&self) -> bool {
         matches!(self, Self::NotHeld(_) | Self::RoleDenies(_) | Self::TeamDenies(_) | Self::Revoked(_))
     }
@@ -177,7 +177,7 @@ impl fmt::Display for Holder<'_> {
     }
 }
 
-/// What to try where an operation is denied.
+/// Returns a suggestion for the agent if an operation is denied.
 fn instead_of(operation: &str) -> &'static str {
     match operation {
         "shell" => "; run one program at a time, its arguments as a list",

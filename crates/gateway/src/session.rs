@@ -1,9 +1,9 @@
 //! Terminals: the permission for an operator to open a terminal in a run.
 //!
 //! Typed text is not judged: no rule could read it, and the deny list and the command rules are about what an *agent*
-//! may ask for. So only two questions remain: who asks, and is the run's profile still in force? The answer is a
-//! permit of its own kind, which only the executor's terminal takes. The container confines all typed commands, as it
-//! does for agents.
+//! may ask for. So only two questions remain: is the caller an operator, and is the run's profile still in force? The
+//! answer is a separate kind of permit, which only the executor's terminal accepts. The container confines all typed
+//! commands, as it does for agents.
 
 use ops::{Bounds, Exec, Reason};
 
@@ -12,32 +12,32 @@ use crate::decision::{Decision, Refusal, Risk, Verdict};
 use crate::gateway::Gateway;
 use crate::permission::refusal;
 
-/// As the record names it.
+/// Name of the rule in the record.
 const RULE: &str = "operator session";
 
-/// Who wants a terminal, where, and with what on it.
+/// A request for a terminal: the caller, the run and the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRequest {
     /// UUIDv7 that names the session in the record.
     pub session_id: String,
     pub run_id: String,
     pub principal: String,
-    /// Whether the API's roles make them an operator.
+    /// True if the API's roles make the caller an operator.
     pub is_operator: bool,
-    /// What to start on the terminal.
+    /// The command to start on the terminal.
     pub command: SessionCommand,
 }
 
-/// What a session starts.
+/// The program that a session starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionCommand {
     /// The command. Its standard input and its timeout mean nothing on a terminal.
     pub exec: Exec,
-    /// The image's login shell takes the place of command and arguments.
+    /// Runs the image's login shell instead of command and arguments.
     pub login_shell: bool,
 }
 
-/// Leave for one session to begin once. Spent by [`SessionPermit::into_parts`].
+/// Permission for one session to begin once. [`SessionPermit::into_parts`] spends it.
 ///
 /// Like a [`crate::Permit`] it can be neither copied nor made by hand:
 ///
@@ -52,18 +52,18 @@ pub struct SessionPermit {
     parts: Box<SessionParts>,
 }
 
-/// What a session's permit covers, once it is spent.
+/// Contents of a session's permit, once it is spent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SessionParts {
-    /// Who may begin it, where, and with what.
+    /// The request that the permit covers.
     pub request: SessionRequest,
     pub bounds: Bounds,
-    /// Why it may begin.
+    /// The decision that let the session through.
     pub decision: Decision,
 }
 
 impl SessionPermit {
-    /// Why the session may begin.
+    /// Returns the decision that let the session through.
     pub fn decision(&self) -> &Decision {
         &self.parts.decision
     }
@@ -75,7 +75,7 @@ impl SessionPermit {
 }
 
 impl Gateway {
-    /// Decides over a session of an operator at a terminal.
+    /// Decides on an operator's session at a terminal.
     pub fn admit_session(&self, run: &RunScope, request: SessionRequest) -> Result<SessionPermit, Refusal> {
         let policy = self.policy();
         let refuse = |message: &str, rule: &str| {
@@ -95,7 +95,7 @@ impl Gateway {
             justification: "an operator at a terminal: everything is recorded, the container confines"
                 .to_owned(),
         };
-        // What a terminal shows is bounded by its recording, and nothing on it is denied.
+        // The recording bounds the output of a terminal, and no program is denied on it.
         let bounds =
             Bounds { max_spool_bytes: u64::MAX, denied_programs: Vec::new(), ..profile.call_bounds() };
         Ok(SessionPermit { parts: Box::new(SessionParts { request, bounds, decision }) })

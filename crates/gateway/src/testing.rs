@@ -1,4 +1,4 @@
-//! What the tests of this crate begin with.
+//! Common parts of this crate's tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -119,7 +119,7 @@ pub(crate) fn front_matter(with: impl FnOnce(&mut FrontMatter)) -> Operation {
     Operation::Patch(Patch::new(PatchChange::FrontMatter(update)).unwrap())
 }
 
-/// A clock that goes when it is told to.
+/// A clock that moves only when a test sets it.
 #[derive(Debug, Default)]
 pub(crate) struct TestClock {
     wall: AtomicU64,

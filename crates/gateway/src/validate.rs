@@ -1,14 +1,15 @@
-//! The first check: is the call inside the profile's bounds, and away from protected paths? It asks nobody and looks at no file.
+//! The first check: the call has to be inside the profile's bounds, and away from protected paths. It needs no reviewer
+//! and reads no file.
 //!
-//! An operation that exists is well-formed. This check adds the bounds that a profile sets, so that no reviewer is asked about a call
-//! that its lane would refuse anyway. The lanes check again.
+//! An operation that exists is well-formed. This check adds the bounds that a profile sets, so that no reviewer is
+//! asked about a call that its lane would refuse anyway. The lanes check again.
 
 use jail::{Access, PathRefusal, SandboxPath};
 use ops::{Effect, Operation, Reason};
 
 use crate::policy::{ContainerPaths, Profile};
 
-/// Why a call is not even considered.
+/// Reason why a call is rejected before any rule is considered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Invalid {
     pub(crate) reason: Reason,
@@ -27,7 +28,7 @@ pub(crate) fn validate(profile: &Profile, operation: &Operation) -> Checked {
         Effect::Reads => Access::Read,
         Effect::Runs => Access::Execute,
         Effect::Writes | Effect::Deletes => Access::Write,
-        // These leave out what is protected.
+        // These operations leave out protected files themselves.
         Effect::Looks | Effect::Commits | Effect::Foreign => return Ok(()),
     };
     operation.paths().into_iter().try_for_each(|path| permitted(profile, path, access))
@@ -40,7 +41,7 @@ fn permitted(profile: &Profile, path: &SandboxPath, access: Access) -> Checked {
         .map_err(|refusal| Invalid { reason: Reason::SandboxViolation, message: refusal.to_string() })
 }
 
-/// The parser has checked this as well: here no permit comes without it.
+/// Rejects a path outside the mounts. The parser has checked this too; here no permit can be made without it.
 fn outside(profile: &Profile, operation: &Operation) -> Checked {
     match operation.outside() {
         Some(path) if profile.container_paths == ContainerPaths::Deny => {
@@ -60,7 +61,7 @@ fn timeout(profile: &Profile, operation: &Operation) -> Checked {
     Err(Invalid { reason: Reason::InvalidArgument, message })
 }
 
-/// What a command reads can make it another command: where commands are judged, the judge has to see it.
+/// Rejects input from a file if commands are judged. Input can change what a command does, so the judge has to see it.
 fn input(profile: &Profile, operation: &Operation) -> Checked {
     if !operation.unseen_input() || profile.exec.is_blind() {
         return Ok(());

@@ -1,15 +1,15 @@
-//! What is wanted at a path.
+//! Kinds of access to a path.
 
 use std::fmt;
 
-/// What a caller wants to do at a path.
+/// Kind of access that a caller wants to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// See content, names or metadata.
+    /// Reads content, names or metadata.
     Read,
-    /// Create, replace or remove.
+    /// Creates, replaces or removes.
     Write,
-    /// Run as a program, or run a program with it as an argument.
+    /// Runs it as a program, or runs a program with it as an argument.
     Execute,
 }
 

@@ -1,5 +1,5 @@
-//! An open directory. Everything is done relative to the handle, with single names and without following links, so
-//! that what happens to the directory's own path meanwhile does not matter.
+//! An open directory. All operations are relative to the handle, use single names and follow no links. So changes to
+//! the directory's own path meanwhile do not matter.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use text::excerpt;
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
-    /// Used in messages only, never to open.
+    /// Path for messages. It is never opened.
     path: String,
-    /// Of a mount's topmost directory.
+    /// For the topmost directory of a mount: the mount inside it.
     inner: Option<Inner>,
 }
 
-/// What is mounted on a directory of the topmost one, and belongs to the mount for its readers.
+/// A mount on a directory of the topmost one, which readers see as a part of the outer mount.
 #[derive(Debug, Clone)]
 pub(crate) struct Inner {
     pub(crate) name: &'static str,
@@ -39,8 +39,10 @@ impl Dir {
         Self { inner, ..self }
     }
 
-    /// The entries in the file system's order, without `.` and `..`. A directory may be endless: callers bound it. One
-    /// iteration at a time, since the handle has one position: to open it again would cost a walker as much as to open it.
+    /// Returns the entries in the file system's order, without `.` and `..`.
+    ///
+    /// A directory may be endless, so callers bound the iteration. Only one iteration at a time is possible, because
+    /// the handle has one position. A second handle would cost a walker another open.
     pub fn entries(&self) -> Result<Entries<'_>, OpenError> {
         let mut stream = fcntl_dupfd_cloexec(&self.fd, 0)
             .and_then(rustix::fs::Dir::new)
@@ -49,12 +51,12 @@ impl Dir {
         Ok(Entries { dir: self, stream })
     }
 
-    /// The metadata of `name` itself, links included.
+    /// Returns the metadata of `name` itself, even if it is a link.
     pub fn metadata(&self, name: &EntryName) -> Result<Metadata, OpenError> {
         self.stat(name).map_err(|errno| self.fault(name, errno))
     }
 
-    /// Opens the directory `name`; a link there is refused.
+    /// Opens the directory `name`. A link is refused.
     pub fn open_dir(&self, name: &EntryName) -> Result<Self, OpenError> {
         let opened = match &self.inner {
             Some(inner) if inner.name.as_bytes() == name.as_bytes() => {
@@ -66,7 +68,7 @@ impl Dir {
         Ok(Self::new(fd, self.child(name)))
     }
 
-    /// Opens the regular file `name` for reading; a link there is refused.
+    /// Opens the regular file `name` for reading. A link is refused.
     pub fn open_file(&self, name: &EntryName) -> Result<RegularFile, OpenError> {
         resolve::open_regular(&self.fd, name.as_bytes())
             .map_err(|kind| OpenError::new(excerpt(&self.child(name)), kind))
@@ -76,7 +78,7 @@ impl Dir {
         statat(&self.fd, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW).map(|stat| Metadata::new(&stat))
     }
 
-    /// Device and inode of the directory itself.
+    /// Returns device and inode of the directory itself.
     pub(crate) fn identity(&self) -> Result<(u64, u64), OpenErrorKind> {
         Ok(Metadata::new(&fstat(&self.fd)?).identity)
     }
@@ -89,7 +91,7 @@ impl Dir {
         OpenError::new(excerpt(&self.child(name)), kind)
     }
 
-    /// The place as agents know it, fit for a message.
+    /// Returns the path as agents know it, fit for a message.
     pub(crate) fn shown(&self) -> String {
         excerpt(&self.path)
     }
@@ -109,7 +111,7 @@ impl AsFd for Dir {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub name: EntryName,
-    /// What it was when the directory was read.
+    /// Kind of file when the directory was read.
     pub kind: FileKind,
 }
 
@@ -128,7 +130,7 @@ impl Entries<'_> {
         if found.file_type() != FileType::Unknown {
             return Ok(Some(Entry { name, kind: found.file_type().into() }));
         }
-        // Some file systems do not keep the type with the name.
+        // Some file systems do not store the type with the name.
         match self.dir.stat(&name) {
             Ok(meta) => Ok(Some(Entry { name, kind: meta.kind })),
             Err(Errno::NOENT) => Ok(None),

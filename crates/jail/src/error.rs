@@ -1,6 +1,6 @@
-//! What can go wrong once a path is well-formed. One table turns an errno into a kind.
+//! Errors for well-formed paths. One table turns an errno into a kind.
 //!
-//! The text is meant for an agent: it names the place as the agent knows it, never a host path.
+//! The text is for an agent: it names the path as the agent knows it, never a host path.
 
 use std::io;
 
@@ -10,44 +10,44 @@ use thiserror::Error;
 use crate::meta::FileKind;
 use crate::refusal::PathRefusal;
 
-/// Something beneath a mount could not be opened, listed or written.
+/// A file or directory beneath a mount could not be opened, listed or written.
 #[derive(Debug, Error)]
 #[error("{path}: {kind}")]
 pub struct OpenError {
-    /// The place, in the form that agents use.
+    /// The path, in the form that agents use.
     pub path: String,
     #[source]
     pub kind: OpenErrorKind,
 }
 
-/// What happened at a place.
+/// Kind of an error at a path.
 #[derive(Debug, Error)]
 pub enum OpenErrorKind {
-    /// Nothing is there, or a link points to nothing.
+    /// The file does not exist, or a link has no target.
     #[error("no such file or directory")]
     NotFound,
-    /// A component that should be a directory is none.
+    /// A component that should be a directory is not one.
     #[error("not a directory")]
     NotADirectory,
-    /// A file was asked for.
+    /// A directory, where the caller expects a file.
     #[error("is a directory")]
     IsADirectory,
     /// A FIFO, socket or device.
     #[error("not a regular file: {0}")]
     NotRegular(FileKind),
-    /// Following it would leave the mount.
+    /// A link whose target is outside the mount.
     #[error("a symlink that leaves its mount (absolute links count)")]
     Escapes,
-    /// Writing does not follow links, nor do walks by name.
+    /// A link in the path. Writes do not follow links, and walks by name do not either.
     #[error("a symlink is in the path and is not followed here")]
     Symlink,
-    /// Links that lead to each other, or too many of them.
+    /// A loop of links, or too many of them.
     #[error("too many levels of symlinks")]
     LinkLoop,
-    /// Another file system is mounted there.
+    /// A directory on which another file system is mounted.
     #[error("another mount point, which no path may cross")]
     MountPoint,
-    /// The links on the way lead to a name that cannot be written as a path.
+    /// The links in the path lead to a name that no path can express.
     #[error("a symlink to a name that no path can express")]
     Inexpressible,
     #[error("permission denied")]
@@ -55,19 +55,19 @@ pub enum OpenErrorKind {
     /// The name exists already.
     #[error("already exists")]
     Exists,
-    /// More than the file system takes.
+    /// The name is longer than the file system allows.
     #[error("the name is too long for its file system")]
     NameTooLong,
     /// The mount or its file system is read-only.
     #[error("read-only file system")]
     ReadOnly,
-    /// Space, quota or file-size limit.
+    /// No space, or a quota or file-size limit was reached.
     #[error("no space left (disk, quota or size limit)")]
     NoSpace,
-    /// The run's private directory took no note of it, so that it would not be found after a crash.
+    /// The run's private directory could not store a note of the file, which would not be found after a crash.
     #[error("not begun, since the daemon's own storage (its state_dir) takes no note of it: {0}")]
     Unnoted(#[source] io::Error),
-    /// Somebody changed the directories on the way faster than they could be walked.
+    /// The directories in the path changed faster than they could be walked.
     #[error("the path kept changing while it was resolved; try again")]
     TooManyRetries,
     #[error("{0}")]
@@ -75,7 +75,7 @@ pub enum OpenErrorKind {
 }
 
 impl OpenErrorKind {
-    /// Whether this is an attempt to leave the mount or to use what is no file, rather than a mere failure.
+    /// Returns true for an attempt to leave the mount or to use a special file, false for a mere failure.
     pub const fn is_violation(&self) -> bool {
         matches!(
             self,
@@ -85,7 +85,7 @@ impl OpenErrorKind {
 }
 
 impl From<Errno> for OpenErrorKind {
-    /// For opens that go without links: there `ELOOP` can only be a link on the way, and `EXDEV` only a mount.
+    /// Converts the errno of an open that follows no links: `ELOOP` then means a link in the path, and `EXDEV` a mount.
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::NOENT => Self::NotFound,
@@ -110,60 +110,61 @@ impl OpenError {
     }
 }
 
-/// A place was refused, or could not be opened.
+/// A path was refused, or could not be opened.
 #[derive(Debug, Error)]
 pub enum AccessError {
     /// The path, or one that a symlink leads through, is not permitted.
     #[error(transparent)]
     Refused(#[from] PathRefusal),
-    /// It is permitted, but did not work.
+    /// The path is permitted, but opening it failed.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
-/// A file or directory was not removed. Unless it says otherwise, it is still there.
+/// A file or directory was not removed. It still exists, unless the variant says otherwise.
 #[derive(Debug, Error)]
 pub enum RemoveError {
     /// The directory or the name in it gave an error.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A directory with something in it.
+    /// The directory is not empty.
     #[error("{path}: the directory is not empty")]
     NotEmpty { path: String },
-    /// It is no longer what it was at the look.
+    /// The file changed after it was examined.
     #[error("{path}: changed by someone else in the meantime")]
     Changed { path: String },
-    /// It *was* removed, but may be there again after a power loss.
+    /// The file *was* removed, but may reappear after a power loss.
     #[error("{path}: removed, but its directory could not be synced")]
     NotDurable {
         path: String,
-        /// What the sync said.
+        /// Error of the sync.
         #[source]
         source: io::Error,
     },
 }
 
-/// A file was not written. Unless it says otherwise, nothing has changed and nothing remains but directories
-/// that were made on the way.
+/// A file was not written.
+///
+/// Unless the variant says otherwise, nothing has changed, except that directories on the path may have been made.
 #[derive(Debug, Error)]
 pub enum WriteError {
     /// The directory or a file in it gave an error.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It was to be created, and exists.
+    /// The file was meant to be new, and exists.
     #[error("{path}: already exists")]
     Exists { path: String },
-    /// It is no longer what it was when the write began.
+    /// The file changed after the write began.
     #[error("{path}: changed by someone else in the meantime")]
     Changed { path: String },
-    /// Something else took the place of the temporary file.
+    /// Another file has the name of the temporary file.
     #[error("{path}: its directory was interfered with during the write")]
     Interfered { path: String },
-    /// The file *was* replaced, but may be the old one again after a power loss.
+    /// The file *was* replaced, but may have its old content again after a power loss.
     #[error("{path}: written, but its directory could not be synced")]
     NotDurable {
         path: String,
-        /// What the sync said.
+        /// Error of the sync.
         #[source]
         source: io::Error,
     },

@@ -1,10 +1,10 @@
-//! What writes the content of a new file, where it is not held in memory.
+//! Functions that write the content of a new file, so that it need not be in memory.
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 
-/// Writes the whole content of a new file, from the first byte on. After an error everything is as it was.
+/// A function that writes the whole content of a new file, from the first byte. After an error nothing has changed.
 pub type Filling<'f> = &'f mut dyn FnMut(&mut File) -> io::Result<()>;
 
 /// A [`Filling`] that is kept until its file is made.

@@ -1,9 +1,9 @@
-//! Following symlinks for reading, one by one.
+//! Follows symlinks for reading, one by one.
 //!
-//! The kernel could follow them beneath the root by itself, but then nobody would know where the path went, and a
-//! link to `.git/config` would pass as `notes.txt`. So links are read here, every name on the way is checked, and
-//! what the kernel finally opens is a path without links. A link that changes meanwhile makes that open fail, and the
-//! walk starts again; confinement never depends on what is read here.
+//! The kernel could follow them beneath the root by itself. But then the resolved path would be unknown, and a link to
+//! `.git/config` would pass as `notes.txt`. So links are read here, every name in the path is checked, and the kernel
+//! finally opens a path without links. If a link changes meanwhile, that open fails and the walk starts again;
+//! confinement never depends on the text that is read here.
 
 use std::borrow::Cow;
 
@@ -18,12 +18,12 @@ use crate::rel::{MAX_PATH_BYTES, RelPath};
 use crate::root::Root;
 use text::excerpt;
 
-/// Links on one walk, as in the kernel.
+/// Most links in one walk, as in the kernel.
 const MAX_LINKS: u32 = 40;
-/// Walks before giving up on directories that keep changing.
+/// Most walks, if directories keep changing.
 const MAX_WALKS: u32 = 16;
 
-/// Opens `rel`, following links as long as `check` permits every name on the way. `open` must not follow any.
+/// Opens `rel` and follows links as long as `check` permits every name in the path. `open` must not follow any.
 pub(crate) fn follow<T>(
     root: &Root,
     rel: &RelPath,
@@ -51,7 +51,7 @@ pub(crate) fn follow<T>(
 enum Stop {
     Refused(PathRefusal),
     Failed(OpenErrorKind),
-    /// A component that was a directory a moment ago is a link now, or a link is none.
+    /// A component is now a link that was a directory before, or the other way round.
     Raced,
 }
 
@@ -64,7 +64,7 @@ impl From<OpenErrorKind> for Stop {
     }
 }
 
-/// The path without links that `rel` resolves to at this moment.
+/// Returns the path without links to which `rel` resolves at this moment.
 fn expand(
     root: &Root,
     rel: &RelPath,
@@ -77,7 +77,7 @@ fn expand(
     let mut links = 0;
     while let Some(component) = todo.pop() {
         if component == b".." {
-            // `done` has no links, so its parent is the directory that `..` means. That of a whole root is itself.
+            // `done` has no links, so `..` means its parent. The parent of a whole root is the root itself.
             done = match done.parent() {
                 None if !root.is_whole() => return Err(OpenErrorKind::Escapes.into()),
                 parent => parent.unwrap_or_default(),

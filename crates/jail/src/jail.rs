@@ -22,7 +22,7 @@ use crate::root::Root;
 use crate::write::{Parents, Target};
 use text::excerpt;
 
-/// The mounts of one run. A mount that is not given does not exist for it.
+/// The mounts of one run. A mount without a handle does not exist for the run.
 #[derive(Debug)]
 pub struct Jail {
     roots: Vec<Root>,
@@ -32,25 +32,27 @@ pub struct Jail {
 }
 
 impl Jail {
-    /// A jail of these mounts; of two handles for one mount the first counts.
+    /// Makes a jail of these mounts. If a mount has two handles, the first counts.
     pub fn new(roots: impl IntoIterator<Item = Root>, protection: Protection) -> Self {
         Self { roots: roots.into_iter().collect(), protection, guard: None, private: None }
     }
 
-    /// With a profile's rules for paths.
+    /// Adds a profile's rules for paths.
     #[must_use]
     pub fn with_guard(self, guard: Arc<dyn PathGuard>) -> Self {
         Self { guard: Some(guard), ..self }
     }
 
-    /// With what the container at `root` has outside of these mounts. For the container's own lane.
+    /// Adds the container's files outside these mounts, with the container's root at `root`. For the container's own
+    /// lane.
     pub fn with_container(mut self, root: &Path) -> io::Result<Self> {
         self.roots.push(Root::container(root, &self.roots)?);
         Ok(self)
     }
 
-    /// The place in the container that `path` leads to by the links in its directories, as far as these exist. Its last name is
-    /// not followed. For those who write there, which never follows a link.
+    /// Returns the path in the container that `path` resolves to, by the links in those of its directories that exist.
+    ///
+    /// The last name is not followed. For callers that write there, because writes never follow a link.
     pub fn settled(&self, path: &SandboxPath) -> Result<SandboxPath, AccessError> {
         let root = self.root(path.mount())?;
         let check =
@@ -76,24 +78,25 @@ impl Jail {
         Ok(SandboxPath::new(root.mount(), rel))
     }
 
-    /// With the run's private directory, in which what is written is noted until it is in place.
+    /// Adds the run's private directory, which has notes of files that are being written.
     #[must_use]
     pub fn with_private(self, private: Private) -> Self {
         Self { private: Some(Arc::new(private)), ..self }
     }
 
-    /// The run's private directory. A lane that only reads has none.
+    /// Returns the run's private directory. A lane that only reads has none.
     pub fn private(&self) -> Option<&Private> {
         self.private.as_deref()
     }
 
-    /// The handle of a mount, for what needs the descriptor itself.
+    /// Returns the handle of a mount, for callers that need the descriptor itself.
     pub fn root(&self, mount: Mount) -> Result<&Root, PathRefusal> {
         self.roots.iter().find(|root| root.mount() == mount).ok_or(PathRefusal::NotMounted { mount })
     }
 
-    /// Whether the rules permit `access` to `path`, for walkers that reach it through a [`Dir`] and for paths among a
-    /// command's arguments. Opens nothing.
+    /// Checks that the rules permit `access` to `path`, and opens nothing.
+    ///
+    /// For walkers that reach the path through a [`Dir`], and for paths among a command's arguments.
     pub fn check(&self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
         self.root(path.mount())?;
         self.permitted(path, access)
@@ -104,12 +107,12 @@ impl Jail {
         self.guard.as_ref().map_or(Ok(()), |guard| guard.check(path, access))
     }
 
-    /// True if the profile has rules for paths.
+    /// Returns true if the profile has rules for paths.
     pub fn has_rules(&self) -> bool {
         self.guard.is_some()
     }
 
-    /// Checks as [`Self::check`] does, without the rules of a profile: for the clean-up of earlier calls.
+    /// Checks like [`Self::check`], but without the rules of a profile. For the clean-up after earlier calls.
     pub(crate) fn check_fixed(&self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
         self.root(path.mount())?;
         self.protection.check(path, access)
@@ -120,17 +123,17 @@ impl Jail {
         self.check_rules(path, access)
     }
 
-    /// A place to read from.
+    /// Returns a handle for reading at `path`, if that is permitted.
     pub fn readable<'j>(&'j self, path: &'j SandboxPath) -> Result<Readable<'j>, PathRefusal> {
         self.place(path, Access::Read)
     }
 
-    /// A place to run a program from or in.
+    /// Returns a handle for running a program from `path` or in it, if that is permitted.
     pub fn executable<'j>(&'j self, path: &'j SandboxPath) -> Result<Readable<'j>, PathRefusal> {
         self.place(path, Access::Execute)
     }
 
-    /// A place to write to.
+    /// Returns a handle for writing at `path`, if that is permitted.
     pub fn writable<'j>(&'j self, path: &'j SandboxPath) -> Result<Writable<'j>, PathRefusal> {
         let root = self.root(path.mount())?;
         self.permitted(path, Access::Write)?;
@@ -144,8 +147,8 @@ impl Jail {
     }
 }
 
-/// A permitted place to read or run. Symlinks are followed inside the mount, and every name on the way
-/// is under the same rules.
+/// A path that may be read or run. Symlinks are followed inside the mount, and every name in the path is checked by the
+/// same rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Readable<'j> {
     root: &'j Root,
@@ -155,13 +158,15 @@ pub struct Readable<'j> {
 }
 
 impl Readable<'_> {
-    /// Opens a regular file; anything else is refused without waiting for it.
+    /// Opens a regular file. Any other kind is refused without waiting for it.
     pub fn open_file(&self) -> Result<RegularFile, AccessError> {
         self.follow(|rel| self.root.file(rel))
     }
 
-    /// As [`Readable::open_file`], for who may not wait: the file, if there is no link on the way and the kernel knows
-    /// the way already. `None` says nothing about what is there.
+    /// Opens a regular file like [`Readable::open_file`], for a caller that may not wait.
+    ///
+    /// This succeeds only if there is no link in the path and the kernel has the whole path cached. `None` does not
+    /// mean that the file is missing.
     pub fn open_known_file(&self) -> Option<RegularFile> {
         self.root.known_file(self.rel)
     }
@@ -170,13 +175,15 @@ impl Readable<'_> {
         self.follow(|rel| self.root.dir(rel))
     }
 
-    /// Opens a directory to walk it, with the path without links that leads there: a walker joins the names it meets
-    /// to that one for [`Jail::check`], so that a link to a directory is no way around the rules for what is in it.
+    /// Opens a directory to walk it, and returns the path without links to it.
+    ///
+    /// A walker joins the names in the directory to that path for [`Jail::check`]. So a link to a directory does not
+    /// bypass the rules for its content.
     pub fn open_dir_resolved(&self) -> Result<(SandboxPath, Dir), AccessError> {
         self.follow(|rel| Ok((SandboxPath::new(self.root.mount(), rel.clone()), self.root.dir(rel)?)))
     }
 
-    /// What is there, at the end of all links.
+    /// Returns the metadata of the file at the end of all links.
     pub fn metadata(&self) -> Result<Metadata, AccessError> {
         self.follow(|rel| match self.root.look(rel)?.1 {
             meta if meta.kind == FileKind::Symlink => Err(OpenErrorKind::Symlink),
@@ -192,7 +199,7 @@ impl Readable<'_> {
     }
 }
 
-/// A permitted place to write. No symlink is followed, in no component.
+/// A path that may be written. No symlink is followed in any component.
 #[derive(Debug, Clone, Copy)]
 pub struct Writable<'j> {
     root: &'j Root,
@@ -201,13 +208,15 @@ pub struct Writable<'j> {
 }
 
 impl Writable<'_> {
-    /// Opens the directory in which the file is or will be, and looks at what is there.
+    /// Opens the directory in which the file is or will be, and reads the file's metadata.
     pub fn target(&self, parents: Parents) -> Result<Target, OpenError> {
         Target::open(self.root, self.rel, parents, self.private.cloned())
     }
 
-    /// The identities (device, inode) of the directories that lead there, the mount's own first, as far as they exist. The
-    /// last one is the very directory that `target` has open.
+    /// Returns the identities (device, inode) of the directories in the path, as far as they exist, the mount's own
+    /// first.
+    ///
+    /// The last one is the very directory that `target` has open.
     pub fn lineage(&self, target: Option<&Target>) -> Result<Vec<(u64, u64)>, OpenError> {
         let fault = |kind: OpenErrorKind| OpenError::new(excerpt(&self.root.describe(self.rel)), kind);
         let mut above = vec![RelPath::root()];
@@ -235,7 +244,8 @@ impl Writable<'_> {
         Ok(lineage)
     }
 
-    /// Whether this place still leads to the directory that `target` has open, and there to what `target` found.
+    /// Returns true if this path still leads to the directory that `target` has open, and to the file that `target` found
+    /// there.
     pub fn is_still(&self, target: &Target) -> bool {
         let now = self.rel.split_last().and_then(|(parent, _)| self.root.dir(&parent).ok());
         let identity = |dir: &Dir| dir.identity().ok();
@@ -247,7 +257,7 @@ impl Writable<'_> {
         (self.root, self.rel)
     }
 
-    /// Looks at what is there, to remove it.
+    /// Reads the file's metadata, to remove it.
     pub fn removal(&self) -> Result<Removal, RemoveError> {
         Removal::open(self.root, self.rel)
     }

@@ -1,30 +1,32 @@
-//! Names that some file system takes for another name.
+//! Names that a file system treats as another name.
 //!
-//! A workspace may sit on HFS+, APFS, NTFS, vfat or a case-folding ext4 directory, today or after a copy. Each maps
-//! several spellings to one file; the rules here are the union of theirs, after git's `is_hfs_dotgit` and
-//! `is_ntfs_dotgit`, and widened to all code points that Unicode calls default-ignorable.
+//! A workspace may be on HFS+, APFS, NTFS, vfat or a case-folding ext4 directory, today or after a copy. Each maps
+//! several spellings to one file. The rules here are the union of theirs, after git's `is_hfs_dotgit` and
+//! `is_ntfs_dotgit`, extended to all code points that Unicode calls default-ignorable.
 
-/// Whether `component` is `.git` on any of those file systems.
+/// Returns true if `component` is `.git` on any of those file systems.
 pub(crate) fn is_dot_git(component: &str) -> bool {
     is_name(component, ".git") || is_name(component, "git~1")
 }
 
-/// Whether `component` is `name` (lower-case ASCII that ends in no dot or space) on any of those file systems. NTFS
-/// takes a backslash for a separator, so that one component may hold several names.
+/// Returns true if `component` is `name` (lower-case ASCII that ends in no dot or space) on any of those file systems.
+///
+/// NTFS treats a backslash as a separator, so one component may contain several names.
 pub(crate) fn is_name(component: &str, name: &str) -> bool {
     component.split('\\').any(|part| folds_to(part, name))
 }
 
-/// Compares in lower case, without ignorable characters, without an NTFS stream (`.git::$INDEX_ALLOCATION`) and without
-/// the dots and spaces that NTFS drops at the end. It is asked for every component of every path that a search meets,
-/// so it looks no further than the first difference.
+/// Compares in lower case, and ignores characters that file systems ignore.
+///
+/// These are ignorable code points, an NTFS stream (`.git::$INDEX_ALLOCATION`), and the dots and spaces that NTFS drops
+/// at the end. This runs for every component of every path in a search, so it stops at the first difference.
 fn folds_to(part: &str, name: &str) -> bool {
     let mut folded =
         part.chars().filter(|&c| !is_ignorable(c)).map(|c| c.to_ascii_lowercase()).take_while(|&c| c != ':');
     name.chars().all(|c| folded.next() == Some(c)) && folded.all(|c| matches!(c, ' ' | '.'))
 }
 
-/// Unicode's `Default_Ignorable_Code_Point`, unassigned ones included, and HFS+'s own list, which it covers.
+/// Returns true for Unicode's `Default_Ignorable_Code_Point`, with unassigned ones, which includes the list of HFS+.
 const fn is_ignorable(c: char) -> bool {
     matches!(c,
         '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}'

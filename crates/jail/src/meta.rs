@@ -1,22 +1,22 @@
-//! What is known about a file without reading it.
+//! Metadata of files.
 
 use std::fmt;
 use std::fs::File;
 
 use rustix::fs::{FileType, Stat};
 
-/// The sort of thing that a name refers to.
+/// Kind of the file that a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     File,
     Directory,
-    /// A symbolic link, itself.
+    /// A symbolic link itself, not its target.
     Symlink,
     Fifo,
     Socket,
     /// A character or block device.
     Device,
-    /// Something that this kernel knows and this program does not.
+    /// A kind that the kernel knows and this program does not.
     Other,
 }
 
@@ -48,8 +48,9 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// A file's metadata at one moment. Two equal values mean that nobody wrote in between, as far as the file
-/// system's clock can tell.
+/// A file's metadata at one moment.
+///
+/// If two values are equal, the file was not written in between, as far as the file system's clock can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
     pub kind: FileKind,
@@ -59,11 +60,11 @@ pub struct Metadata {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// Names that this file has.
+    /// Number of names of the file.
     pub links: u64,
     /// Last change of the content: seconds since 1970 and nanoseconds.
     pub modified: (i64, u32),
-    /// Last change of content or metadata; cannot be set by a program.
+    /// Last change of content or metadata. No program can set it.
     pub changed: (i64, u32),
     /// Device and inode: the file's identity.
     pub identity: (u64, u64),
@@ -87,10 +88,10 @@ impl Metadata {
     }
 }
 
-/// A regular file, open for reading: nothing else passes the check after the open.
+/// A regular file, open for reading. Only a regular file passes the check after the open.
 #[derive(Debug)]
 pub struct RegularFile {
-    /// The open file. It is in non-blocking mode, which means nothing for a regular file.
+    /// The open file. It is in non-blocking mode, which has no effect on a regular file.
     pub file: File,
     /// Taken from the open file, not from its name.
     pub meta: Metadata,

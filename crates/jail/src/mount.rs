@@ -11,7 +11,7 @@ pub enum Mount {
     Pkg,
     /// The run's own scratch space: read and write.
     State,
-    /// Everything else that the container sees, beneath `/`. For its own lane alone, and only where the profile says so.
+    /// Every other file of the container, beneath `/`. For its own lane only, and only if the profile allows it.
     Container,
 }
 
@@ -19,7 +19,7 @@ impl Mount {
     /// The mounts that both lanes share, in the order of their names in messages.
     pub const ALL: [Self; 3] = [Self::Project, Self::Pkg, Self::State];
 
-    /// The name that agents use, such as `@project`.
+    /// Returns the name that agents use, such as `@project`.
     pub const fn alias(self) -> &'static str {
         match self {
             Self::Project => "@project",
@@ -38,12 +38,12 @@ impl Mount {
         }
     }
 
-    /// Whether anything may be written there at all.
+    /// Returns true if the mount can be written to at all.
     pub const fn is_writable(self) -> bool {
         matches!(self, Self::Project | Self::State | Self::Container)
     }
 
-    /// The mount with exactly this alias; case counts.
+    /// Returns the mount with exactly this alias. Case matters.
     pub fn from_alias(alias: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mount| mount.alias() == alias)
     }

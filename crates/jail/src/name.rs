@@ -1,24 +1,26 @@
-//! One name in a directory, as the file system has it: any bytes but `/` and NUL.
+//! One name in a directory, as the file system stores it: any bytes except `/` and NUL.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// A directory entry's name. Never empty, `.` or `..`, and never with a separator, so that using one with a
-/// directory handle cannot leave that directory.
+/// A directory entry's name.
+///
+/// It is never empty, `.` or `..`, and has no separator. So an open of the name, relative to a directory handle, cannot
+/// leave that directory.
 ///
 /// Names that are not UTF-8 can be listed and walked, but not addressed: paths are UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryName(Vec<u8>);
 
 impl EntryName {
-    /// `None` if `bytes` is no single name.
+    /// Makes a name. `None` if `bytes` are not a single name.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let single =
             !matches!(bytes, b"" | b"." | b"..") && !bytes.iter().any(|&byte| matches!(byte, 0 | b'/'));
         single.then(|| Self(bytes.to_vec()))
     }
 
-    /// The name as text, unless it is not UTF-8.
+    /// Returns the name as text. `None` if it is not UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         str::from_utf8(&self.0).ok()
     }
@@ -27,8 +29,9 @@ impl EntryName {
         &self.0
     }
 
-    /// The name for a reader: itself when it is UTF-8, else with every stray byte as `\xNN`. The second form does
-    /// not parse back; callers that show it say so ([`Self::as_str`] is then `None`).
+    /// Returns the name for a reader: UTF-8 unchanged, and every invalid byte as `\xNN`.
+    ///
+    /// The second form does not parse back. Callers that show it say so ([`Self::as_str`] is then `None`).
     pub fn shown(&self) -> Cow<'_, str> {
         if let Some(text) = self.as_str() {
             return Cow::Borrowed(text);

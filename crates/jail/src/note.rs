@@ -1,12 +1,14 @@
-//! Notes of temporary files: written before such a file is made, removed when it is gone or in place.
+//! Notes of temporary files. A note is written before its file is made, and removed when the file is removed or in
+//! place.
 //!
-//! A process that is killed in between leaves the file and its note, and the next process knows exactly what to remove
-//! and where, without a walk through a tree that an agent has made, and without believing a name that an agent can give
-//! to a file of its own.
+//! A process that is killed in between leaves the file and its note. So the next process knows exactly which files to
+//! remove, and where. It neither walks a tree that an agent has made, nor trusts a name, which an agent can give to any
+//! file.
 //!
-//! A note is a link that leads nowhere: its name is `JOB.RANDOM`, its target the directory as a [`SandboxPath`]. That is
-//! one system call, and metadata, which a journalling file system commits before the temporary file that comes after
-//! it. Notes are not synced: that would cost each write as much again. So they hold against every death of a process,
+//! A note is a link without a target file: its name is `JOB.RANDOM`, its text the directory as a [`SandboxPath`]. It
+//! takes one system call, and is metadata, which a journalling file system commits before the temporary file that comes
+//! after it. Notes are not synced, because that would double the cost of each write. So they survive every death of a
+//! process, and also a power loss if they and the workspace are on one such file system.
 //! and against a loss of power where they and the workspace are on one such file system.
 
 use std::os::fd::OwnedFd;
@@ -21,10 +23,10 @@ use crate::rel::MAX_PATH_BYTES;
 use crate::resolve::open_confined;
 use crate::temporary_name::{is_random, name_of};
 
-/// Longest text of a path: the longest alias, a slash, and what may follow.
+/// Most bytes of a path as text: the longest alias, a slash, and the path beneath it.
 const MAX_TEXT: usize = MAX_PATH_BYTES + 16;
 
-/// A note on disk. It stays when this value goes: [`Self::remove`] says when there is nothing left to find.
+/// A note on disk. Dropping this value keeps it: [`Self::remove`] removes it when there is no file left to find.
 #[derive(Debug)]
 pub(crate) struct Note {
     notes: OwnedFd,
@@ -32,13 +34,13 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Notes that there will be a temporary file with these random digits in `directory`.
+    /// Notes that a temporary file with these random digits will be made in `directory`.
     pub(crate) fn make(private: &Private, directory: &SandboxPath, random: &str) -> Result<Self, Errno> {
         let notes = private.open_or_make(Keeps::Temporaries)?;
         let name = format!("{}.{random}", private.job());
         let text = directory.to_string();
         match symlinkat(&text, &notes, &name) {
-            // Some file systems keep no link of a path's whole length.
+            // Some file systems do not store a link text as long as the longest path.
             Err(Errno::NAMETOOLONG) => make_file(&notes, &name, text.as_bytes())?,
             made => made?,
         }
@@ -46,7 +48,7 @@ impl Note {
     }
 
     pub(crate) fn remove(&self) {
-        // One that stays leads to nothing, and goes with the next sweep.
+        // A note that remains refers to no file, and the next sweep removes it.
         let _ = unlinkat(&self.notes, &self.name, AtFlags::empty());
     }
 }
@@ -61,7 +63,7 @@ fn make_file(notes: &OwnedFd, name: &str, text: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The temporary file that a note of this name is about, if it is a note and theirs.
+/// Returns the name of the temporary file of a note. `None` if it is not a note, or a note of another operation.
 pub(crate) fn temporary_of(note: &[u8], whose: Whose) -> Option<EntryName> {
     let (job, random) = str::from_utf8(note).ok()?.split_once('.')?;
     let job: u64 = job.parse().ok()?;
@@ -72,7 +74,7 @@ pub(crate) fn temporary_of(note: &[u8], whose: Whose) -> Option<EntryName> {
     if theirs && is_random(random) { name_of(random) } else { None }
 }
 
-/// The directory that a note names; `None` where the note was never finished, or never was one.
+/// Returns the directory that a note names. `None` if the note is incomplete or not a note.
 pub(crate) fn directory_of(notes: &OwnedFd, note: &[u8]) -> Result<Option<SandboxPath>, Errno> {
     let text = match readlinkat(notes, note, Vec::with_capacity(MAX_TEXT)) {
         Ok(text) => text.into_bytes(),

@@ -1,9 +1,9 @@
-//! What a container has outside of the run's mounts.
+//! The files of a container outside the run's mounts.
 //!
-//! Its root is the directory in which the kernel starts its paths, so no link leaves it. Unlike in a mount, what is mounted below
-//! is entered: `/tmp`, the directories of a writable root, `/etc/hosts`. Names alone keep out of the kernel's file systems
-//! and of the run's mounts ([`crate::Protection`]). Here the opened file itself is compared with them, in case one of them has
-//! another name.
+//! The container's root is the directory in which the kernel starts its paths, so no link leaves it. Unlike in a mount,
+//! file systems mounted below it are entered: `/tmp`, the directories of a writable root, `/etc/hosts`. Rules on names
+//! exclude the kernel's file systems and the run's mounts ([`crate::Protection`]). This module also compares the opened
+//! file itself with them, in case one of them has another name.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,17 +13,17 @@ use rustix::io::Errno;
 use crate::protect::SYSTEM;
 use crate::resolve::{LOOK, open_across};
 
-/// Of `linux/magic.h`: file systems whose files are the kernel's.
+/// File systems whose files belong to the kernel, from `linux/magic.h`.
 const KERNELS: [FsWord; 5] = [PROC_SUPER_MAGIC, 0x6265_6572, 0x6367_7270, 0x0027_e0eb, 0x1cd1];
 
-/// The mounts beneath a root that are not entered, by their numbers.
+/// The mounts beneath a root that are not entered, by their ids.
 #[derive(Debug)]
 pub(crate) struct Outside {
     closed: Vec<u64>,
 }
 
 impl Outside {
-    /// Beneath this root, all but these mounts.
+    /// Finds the mounts to exclude: those of `others`, and the system directories of this root.
     pub(crate) fn of(root: &OwnedFd, others: &[BorrowedFd<'_>]) -> Result<Self, Errno> {
         let own = mount_of(root)?;
         let mut closed = others.iter().map(mount_of).collect::<Result<Vec<_>, _>>()?;
@@ -34,7 +34,7 @@ impl Outside {
                 Err(errno) => return Err(errno),
             }
         }
-        // A directory of the root itself is told by its name.
+        // A directory on the root's own mount is excluded by its name instead.
         closed.retain(|mount| *mount != own);
         Ok(Self { closed })
     }

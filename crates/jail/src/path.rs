@@ -16,14 +16,16 @@ pub struct SandboxPath {
 }
 
 impl SandboxPath {
-    /// A path that is already known to be well-formed.
+    /// Makes a path from parts that are known to be well-formed.
     pub const fn new(mount: Mount, rel: RelPath) -> Self {
         Self { mount, rel }
     }
 
-    /// Accepts `@project/…`, `@pkg/…`, `@state/…`, the container's own `/workspace/…`, `/pkg/…`, `/state/…`, and
-    /// relative paths, which are beneath `@project`. Everything else is refused. A backslash is an ordinary
-    /// character of a name, but no path can begin with one or with a drive letter.
+    /// Parses `@project/…`, `@pkg/…`, `@state/…`, the container's own `/workspace/…`, `/pkg/…`, `/state/…`, and
+    /// relative paths, which are beneath `@project`.
+    ///
+    /// Every other text is refused. A backslash is an ordinary character of a name, but no path can begin with one or
+    /// with a drive letter.
     pub fn parse(text: &str) -> Result<Self, PathRefusal> {
         if text.is_empty() {
             return Err(PathRefusal::Empty);
@@ -33,13 +35,15 @@ impl SandboxPath {
         Ok(Self { mount, rel })
     }
 
-    /// As [`Self::parse`], of a path as agents write it: a leading `./` or `/` before a mount's alias means nothing. For
-    /// requests only. In a command, or on a disk, `./@project` is a name like any other.
+    /// Parses like [`Self::parse`], and ignores a leading `./` or `/` before a mount's alias, which agents often write.
+    ///
+    /// For requests only. In a command, or on a disk, `./@project` is a name like any other.
     pub fn parse_written(text: &str) -> Result<Self, PathRefusal> {
         Self::parse(Self::from_alias(text).unwrap_or(text))
     }
 
-    /// As [`Self::parse_written`], of a place that may also lie outside of the mounts: `/etc/hosts` is the container's own.
+    /// Parses like [`Self::parse_written`], and accepts paths outside the mounts: `/etc/hosts` is the container's own
+    /// file.
     pub fn parse_anywhere(text: &str) -> Result<Self, PathRefusal> {
         let mount = Mount::Container;
         match Self::parse_written(text) {
@@ -47,7 +51,7 @@ impl SandboxPath {
             parsed => return parsed,
         }
         let rel = RelPath::normalise(text).map_err(|fault| refusal(fault, mount, text))?;
-        // `//workspace/a` is a path in a mount all the same.
+        // `//workspace/a` is still a path in a mount.
         let plain = format!("/{}", rel.as_str());
         match Self::parse(&plain) {
             Err(PathRefusal::AbsoluteOutside { .. }) => Ok(Self { mount, rel }),
@@ -55,7 +59,7 @@ impl SandboxPath {
         }
     }
 
-    /// The part of `text` that begins with a mount's alias, when nothing but `./` and `/` is before it.
+    /// Returns the part of `text` from a mount's alias on, if only `./` and `/` precede it.
     pub fn from_alias(text: &str) -> Option<&str> {
         let mut rest = text;
         while let Some(shorter) = rest.strip_prefix("./").or_else(|| rest.strip_prefix('/')) {
@@ -65,7 +69,7 @@ impl SandboxPath {
         Mount::from_alias(alias).map(|_| rest)
     }
 
-    /// Splits a path or a pattern that begins at the root of a mount, as agents write it; `None` where it begins elsewhere.
+    /// Splits a path or pattern that begins at the root of a mount, as agents write it. `None` if it begins elsewhere.
     pub fn split_written(text: &str) -> Option<(Mount, &str)> {
         let text = Self::from_alias(text).unwrap_or(text);
         split_mount(text).ok().filter(|_| text.starts_with(['@', '/']))
@@ -75,22 +79,22 @@ impl SandboxPath {
         self.mount
     }
 
-    /// The path beneath the mount.
+    /// Returns the path beneath the mount.
     pub const fn rel(&self) -> &RelPath {
         &self.rel
     }
 
-    /// The path as commands in the container see it, such as `/workspace/src/a.rs`.
+    /// Returns the path as commands in the container see it, such as `/workspace/src/a.rs`.
     pub fn container_path(&self) -> String {
         join(self.mount.container_path(), &self.rel)
     }
 
-    /// What is called so beneath this directory, as displayed.
+    /// Returns the display form of the path `beneath` this directory.
     pub fn shown(&self, beneath: impl fmt::Display) -> String {
         format!("{}/{beneath}", self.to_string().trim_end_matches('/'))
     }
 
-    /// The form for messages: as displayed, but on one line and cut when very long.
+    /// Returns the form for messages: as displayed, but on one line, and cut if it is very long.
     pub fn excerpt(&self) -> String {
         excerpt(&self.to_string())
     }
@@ -109,7 +113,7 @@ fn split_mount(text: &str) -> Result<(Mount, &str), PathRefusal> {
             .into_iter()
             .find_map(|mount| {
                 let behind = text.strip_prefix(mount.container_path())?;
-                // The slash between is no part of what the limit of length is about, in either form.
+                // The slash in between does not count for the limit of length, in either form.
                 if behind.is_empty() {
                     Some((mount, behind))
                 } else {
@@ -124,7 +128,7 @@ fn split_mount(text: &str) -> Result<(Mount, &str), PathRefusal> {
     Ok((Mount::Project, text))
 }
 
-/// `\\server\share`, `\x`, `C:\x`, `C:/x`, `C:` and the drive-relative `C:x`.
+/// Returns true for `\\server\share`, `\x`, `C:\x`, `C:/x`, `C:` and the drive-relative `C:x`.
 fn is_windows(text: &str) -> bool {
     match text.as_bytes() {
         [b'\\', ..] => true,

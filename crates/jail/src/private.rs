@@ -1,8 +1,8 @@
-//! The run's private directory: what the host lane keeps beside the mounts and the container never sees.
+//! The run's private directory: files of the host lane outside the mounts, which the container never sees.
 //!
-//! It is outside every workspace, belongs to the same user as the written files, and lives as long as the run's
-//! record. Its content is trusted only as far as it can do no harm: an operation that a hostile repository has taken
-//! over can write here too.
+//! It is outside every workspace, belongs to the same user as the written files, and lives as long as the run's record.
+//! Its content is trusted only as far as it can do no harm: an operation that a hostile repository has taken over can
+//! write here too.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,21 +16,21 @@ use crate::meta::RegularFile;
 use crate::name::EntryName;
 use crate::resolve::{open_directory, open_regular};
 
-/// What a private directory keeps, each in a directory of its own.
+/// Kind of content of a private directory. Each has a separate directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Keeps {
-    /// Which temporary files exist, or are about to. See [`crate::Jail::sweep`].
+    /// Notes of temporary files that exist or are about to. See [`crate::Jail::sweep`].
     Temporaries,
     /// Patches that are being applied.
     Patches,
     /// Files that were deleted.
     Trash,
-    /// What clients upload until a call takes it. The daemon writes it, an operation reads it.
+    /// Files that clients upload, until a call takes them. The daemon writes them, an operation reads them.
     Uploads,
 }
 
 impl Keeps {
-    /// Its name in the private directory.
+    /// Returns its name in the private directory.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Temporaries => "temporaries",
@@ -41,16 +41,16 @@ impl Keeps {
     }
 }
 
-/// Whose leftovers a sweep removes.
+/// Selects the operations whose leftovers are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Whose {
-    /// Everybody's: nothing is at work.
+    /// All operations. None may be running.
     Everyone,
-    /// One operation's, which is over. Others may be at work.
+    /// One operation, which has ended. Others may be running.
     Job(u64),
 }
 
-/// An open private directory, and whose it is at the moment.
+/// An open private directory, and the operation that uses it.
 #[derive(Debug)]
 pub struct Private {
     fd: OwnedFd,
@@ -58,33 +58,36 @@ pub struct Private {
 }
 
 impl Private {
-    /// Opens the directory at `at`, which is trusted. `job` is the number of the operation that uses it: one that no
-    /// other operation has which uses it at the same time.
+    /// Opens the directory at `at`, which is trusted.
+    ///
+    /// `job` is the number of the operation that uses it. No other operation may use the directory with the same number
+    /// at the same time.
     pub fn open(at: &Path, job: u64) -> io::Result<Self> {
         Ok(Self::of(open(at, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?, job))
     }
 
-    /// The directory of a handle, which is trusted.
+    /// Makes a private directory of a handle, which is trusted.
     pub const fn of(fd: OwnedFd, job: u64) -> Self {
         Self { fd, job }
     }
 
-    /// The number of the operation that uses it: what it keeps begins with that, so that it can be told whose it is.
+    /// Returns the number of the operation that uses it. The names of its files begin with it, so that they can be told
+    /// apart.
     pub const fn job(&self) -> u64 {
         self.job
     }
 
-    /// Opens one of the directories in it, and makes it where it is missing.
+    /// Opens one of the directories in it, and makes it if it is missing.
     pub fn directory(&self, keeps: Keeps) -> io::Result<OwnedFd> {
         Ok(self.open_or_make(keeps)?)
     }
 
-    /// Opens one of the regular files that it keeps, for reading.
+    /// Opens one of its regular files for reading.
     pub fn file(&self, keeps: Keeps, name: &EntryName) -> Result<RegularFile, OpenErrorKind> {
         open_regular(open_directory(&self.fd, keeps.name().as_bytes())?, name.as_bytes())
     }
 
-    /// Removes one of the files that it keeps. What is not there is no error.
+    /// Removes one of its files. A missing file is not an error.
     pub fn remove(&self, keeps: Keeps, name: &EntryName) -> io::Result<()> {
         let directory = open_directory(&self.fd, keeps.name().as_bytes())?;
         match unlinkat(&directory, name.as_bytes(), AtFlags::empty()) {
@@ -93,7 +96,7 @@ impl Private {
         }
     }
 
-    /// Whether nothing in it asks for recovery: no temporary, no patch half applied.
+    /// Returns true if it needs no recovery: it has no note of a temporary file and no journal of a patch.
     pub fn is_clean(&self) -> io::Result<bool> {
         for keeps in [Keeps::Temporaries, Keeps::Patches] {
             match open_directory(&self.fd, keeps.name().as_bytes()) {
@@ -113,7 +116,7 @@ impl Private {
             opened => return opened,
         }
         match mkdirat(&self.fd, name, Mode::RWXU) {
-            // Another operation was faster.
+            // Another operation made it first.
             Ok(()) | Err(Errno::EXIST) => open_directory(&self.fd, name),
             Err(errno) => Err(errno),
         }

@@ -1,8 +1,8 @@
 //! Paths that are refused although they are beneath a mount.
 //!
-//! These rules look at names, so they hold for the names that a caller asks for and for every name that a symlink
-//! leads through. They are no confinement: a hard link has another name, and a command in the container is
-//! bound only by the container.
+//! These rules check names, so they apply to the names that a caller passes and to every name that a symlink leads
+//! through. They are no confinement: a hard link has another name, and a command in the container is bound only by the
+//! container.
 
 use crate::access::Access;
 use crate::lookalike::{is_dot_git, is_name};
@@ -12,31 +12,32 @@ use crate::refusal::PathRefusal;
 use crate::rel::RelPath;
 use crate::temporary_name::TEMPORARY_PREFIX;
 
-/// The directory in @state with the run's own log. The daemon's directory is mounted there, read-only, for all but the host lane.
+/// The directory in @state with the run's log. The daemon's directory is mounted there, read-only for all but the host
+/// lane.
 pub const RUN_LOG: &str = "logs";
 
-/// What no path of the container leads to: each may lead to anything else, or to the guest.
+/// Top directories that no path of the container may enter. Each may lead to any other file, or to the guest.
 pub(crate) const SYSTEM: [&str; 4] = ["proc", "sys", "dev", ".cofferdam"];
 
-/// Whether git's hooks and configuration may be read.
+/// Permission to read git's hooks and configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum GitReads {
-    /// They are refused: a configuration may carry credentials.
+    /// They are refused, because a configuration may contain credentials.
     #[default]
     Guarded,
-    /// They are files like others.
+    /// They are readable like other files.
     Open,
 }
 
-/// A profile's rules for protected paths; the default is the strict one.
+/// A profile's rules for protected paths. The default is the strict one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Protection {
-    /// Reading `.git/hooks` and `.git/config`. Writing git's files is always refused.
+    /// Controls reads of `.git/hooks` and `.git/config`. Writing git's files is always refused.
     pub git_reads: GitReads,
 }
 
 impl Protection {
-    /// Refuses `path` where `access` to it is not permitted, for every caller and every content.
+    /// Refuses `path` if `access` to it is not permitted, for every caller and every content.
     pub fn check(self, path: &SandboxPath, access: Access) -> Result<(), PathRefusal> {
         let rel = path.rel();
         if path.mount() == Mount::Container {
@@ -77,7 +78,7 @@ fn outside_of_mounts(path: &SandboxPath) -> Result<(), PathRefusal> {
     Ok(())
 }
 
-/// Anywhere below `.git`, since submodules and work trees keep their own hooks and configuration there.
+/// Returns true for these files anywhere below `.git`, because submodules and work trees have hooks and configuration there.
 fn in_git_secrets(rel: &RelPath) -> bool {
     const SECRETS: [&str; 3] = ["hooks", "config", "config.worktree"];
     rel.components()
@@ -85,7 +86,7 @@ fn in_git_secrets(rel: &RelPath) -> bool {
         .any(|component| SECRETS.iter().any(|secret| is_name(component, secret)))
 }
 
-/// Where the daemon writes, and nobody else.
+/// Returns true for the directory in which only the daemon writes.
 fn in_run_log(rel: &RelPath) -> bool {
     rel.components().next().is_some_and(|first| is_name(first, RUN_LOG))
 }

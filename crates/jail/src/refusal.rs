@@ -1,6 +1,6 @@
-//! Why a path was refused before anything was opened: a closed list with stable reasons.
+//! Reasons why a path is refused before any open: a closed list with stable names.
 //!
-//! The text is meant for an agent. It repeats what the agent said, in part and escaped, and never a host path.
+//! The text is for an agent. It repeats the agent's text, in part and escaped, and never a host path.
 
 use thiserror::Error;
 
@@ -8,15 +8,15 @@ use crate::access::Access;
 use crate::mount::Mount;
 use crate::rel::{MAX_COMPONENT_BYTES, MAX_PATH_BYTES};
 
-/// A path that names no permitted place.
+/// A path that is not permitted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PathRefusal {
     #[error("the path is empty; name a place in @project, @pkg or @state")]
     Empty,
-    /// It begins with `@` and something else than a mount.
+    /// The path begins with `@` and a name that is not a mount.
     #[error("{given}: unknown mount; paths begin with @project, @pkg or @state")]
     UnknownMount { given: String },
-    /// An absolute path that is beneath no mount.
+    /// An absolute path outside all mounts.
     #[error("{given}: absolute paths must be beneath /workspace, /pkg or /state")]
     AbsoluteOutside { given: String },
     /// A drive letter or a leading backslash.
@@ -24,48 +24,48 @@ pub enum PathRefusal {
     Windows { given: String },
     #[error("{mount}: the path contains a NUL byte")]
     NulByte {
-        /// Where the path begins.
+        /// The mount in which the path begins.
         mount: Mount,
     },
     #[error("{mount}: `{path}` contains a `..` component; write the path without it")]
     ParentSegment {
-        /// Where the path begins.
+        /// The mount in which the path begins.
         mount: Mount,
         /// The path beneath it.
         path: String,
     },
     #[error("{mount}: the path is longer than {MAX_PATH_BYTES} bytes")]
     PathTooLong {
-        /// Where the path begins.
+        /// The mount in which the path begins.
         mount: Mount,
     },
     /// A component longer than [`MAX_COMPONENT_BYTES`].
     #[error("{mount}: a component of the path is longer than {MAX_COMPONENT_BYTES} bytes")]
     ComponentTooLong {
-        /// Where the path begins.
+        /// The mount in which the path begins.
         mount: Mount,
     },
     #[error("{mount} is not mounted in this run")]
     NotMounted { mount: Mount },
-    /// Writing where everything is read-only.
+    /// A write in a read-only mount.
     #[error("{path}: {mount} is read-only")]
     ReadOnlyMount { mount: Mount, path: String },
-    /// Writing git's own files, or a name that some file system takes for `.git`.
+    /// A write to git's own files, or to a name that a file system treats as `.git`.
     #[error("{path}: git's own files are protected; use the git operation")]
     GitInternals { path: String },
-    /// Reading git's hooks or configuration under a profile that guards them.
+    /// A read of git's hooks or configuration under a profile that guards them.
     #[error("{path}: git's hooks and configuration are not readable under this profile")]
     GitGuarded { path: String },
-    /// Writing or executing what is in `node_modules/.bin`.
+    /// A write or execution in `node_modules/.bin`.
     #[error("{path}: {access} in node_modules/.bin is refused")]
     PackageBinaries { path: String, access: Access },
-    /// Writing the run's own log, or beside it.
+    /// A write in the directory of the run's log.
     #[error("{path}: the daemon alone writes in @state/logs; name another place")]
     RunLog { path: String },
-    /// The kernel's and the daemon's own places in a container.
+    /// A system directory of the container, which belongs to the kernel or the daemon.
     #[error("{path}: /proc, /sys, /dev and /.cofferdam are no files of the container")]
     System { path: String },
-    /// A link of the container's that leads into a mount, which has rules of its own.
+    /// A link in the container that leads into a mount, which has separate rules.
     #[error("{path}: a symlink leads into a mount; name the place there")]
     InMount { path: String },
     /// A path that the profile's rules deny.
@@ -74,13 +74,13 @@ pub enum PathRefusal {
     /// A path that the profile's rules ask about, and that the call did not name.
     #[error("{path}: a reviewer has to consent to this path; name it in the call, so that one is asked")]
     NeedsConsent { path: String },
-    /// A name that the writer itself uses while it replaces a file.
+    /// A name that is reserved for the temporary files of writes.
     #[error("{path}: names that begin with `.cofferdam-tmp-` are reserved")]
     ReservedName { path: String },
 }
 
 impl PathRefusal {
-    /// A stable, machine-readable reason.
+    /// Returns a stable, machine-readable reason.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Empty => "empty_path",
@@ -105,7 +105,7 @@ impl PathRefusal {
         }
     }
 
-    /// True if a profile's rules for paths refuse it.
+    /// Returns true if a profile's rules for paths refuse it.
     pub const fn is_by_rule(&self) -> bool {
         matches!(self, Self::Denied { .. } | Self::NeedsConsent { .. })
     }

@@ -2,17 +2,19 @@
 
 use crate::name::EntryName;
 
-/// Bytes a path beneath its mount may have.
+/// Most bytes of a path beneath its mount.
 pub const MAX_PATH_BYTES: usize = 4096;
-/// Bytes one component may have: what Linux file systems allow.
+/// Most bytes of one component, as in Linux file systems.
 pub const MAX_COMPONENT_BYTES: usize = 255;
 
-/// A normalised relative path: components joined by single slashes, none of them empty, `.` or `..`, no NUL,
-/// within the two size limits. The empty path is the mount's root.
+/// A normalised relative path. The empty path is the mount's root.
+///
+/// Its components are joined by single slashes. None of them is empty, `.` or `..`. It has no NUL, and is within the
+/// two size limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelPath(String);
 
-/// Why text is no [`RelPath`].
+/// Reason why a text is not a [`RelPath`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Nul,
@@ -26,8 +28,9 @@ impl RelPath {
         Self(String::new())
     }
 
-    /// Drops empty and `.` components. `..` is refused, never resolved: `a/../b` means something else once `a` is
-    /// a link. So is a `..` between backslashes, which some later reader may take for separators.
+    /// Removes empty and `.` components. `..` is refused, never resolved: `a/../b` means another file if `a` is a link.
+    ///
+    /// A `..` between backslashes is refused too, because a later reader may treat backslashes as separators.
     pub(crate) fn normalise(text: &str) -> Result<Self, Fault> {
         if text.len() > MAX_PATH_BYTES {
             return Err(Fault::PathTooLong);
@@ -51,27 +54,27 @@ impl RelPath {
         Ok(Self(path))
     }
 
-    /// The path as text, empty for the root.
+    /// Returns the path as text, empty for the root.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is the mount itself.
+    /// Returns true if this is the mount itself.
     pub const fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The components from the top.
+    /// Returns the components from the top.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|component| !component.is_empty())
     }
 
-    /// The last component; `None` for the root.
+    /// Returns the last component. `None` for the root.
     pub fn file_name(&self) -> Option<&str> {
         self.components().next_back()
     }
 
-    /// What contains this path; `None` for the root.
+    /// Returns the directory of this path. `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         if self.is_root() {
             return None;
@@ -79,7 +82,7 @@ impl RelPath {
         Some(self.0.rsplit_once('/').map_or_else(Self::root, |(parent, _)| Self(parent.to_owned())))
     }
 
-    /// The child `name`; `None` where no path can name it: not UTF-8, a backslashed `..`, or too long.
+    /// Returns the child `name`. `None` if no path can express it: not UTF-8, a `..` between backslashes, or too long.
     pub fn join(&self, name: &EntryName) -> Option<Self> {
         let name = name.as_str()?;
         let joined = if self.is_root() { name.to_owned() } else { format!("{}/{name}", self.0) };

@@ -1,12 +1,12 @@
-//! Removing a file or an empty directory from a directory that somebody hostile writes in too.
+//! Removes a file or an empty directory from a directory in which hostile processes write too.
 //!
 //! ```text
-//! open parent (no links) → look at the name → (the caller keeps what it is) → still the same?
+//! open parent (no links) → read the metadata of the name → (the caller keeps the content) → unchanged?
 //!     → unlink within the same handle → fsync directory
 //! ```
 //!
-//! The name is never followed: a link is refused, as FIFOs, sockets and devices are. Other names of a
-//! file stay. A change in the instant between the last look and the removal is not seen, as with
+//! The name is never followed: a link is refused, like FIFOs, sockets and devices. Other names of a file remain. A
+//! change in the instant between the last check and the removal is not detected, as with
 //! [`crate::WriteMode::ReplaceUnchanged`]: a process that can make the change can remove the file itself.
 
 use std::io;
@@ -26,11 +26,11 @@ use text::excerpt;
 pub enum Removable {
     /// A regular file, open for reading.
     File(RegularFile),
-    /// A directory, empty at the time of the look.
+    /// A directory that was empty when it was examined.
     Directory(Metadata),
 }
 
-/// A name in an open directory, to be removed. Nothing has happened to it so far.
+/// A name in an open directory that will be removed. It is still unchanged.
 #[derive(Debug)]
 pub struct Removal {
     dir: Dir,
@@ -41,7 +41,7 @@ pub struct Removal {
 impl Removal {
     pub(crate) fn open(root: &Root, rel: &RelPath) -> Result<Self, RemoveError> {
         let fault = |kind| OpenError::new(excerpt(&root.describe(rel)), kind);
-        // The mount itself is in no directory of its own.
+        // The mount itself is in no directory beneath the mount.
         let (parent, name) = rel.split_last().ok_or_else(|| fault(OpenErrorKind::MountPoint))?;
         let dir = root.dir(&parent).map_err(fault)?;
         let meta = dir.metadata(&name)?;
@@ -59,12 +59,12 @@ impl Removal {
         &self.what
     }
 
-    /// Removes it, unless it is no longer what was looked at, to the last change of its content.
+    /// Removes the file or directory, unless it has changed since it was examined.
     pub fn remove(self) -> Result<(), RemoveError> {
         let path = || excerpt(&self.dir.child(&self.name));
         let fault = |errno: Errno| match errno {
             Errno::NOTEMPTY | Errno::EXIST => RemoveError::NotEmpty { path: path() },
-            // Between the look and now.
+            // The file changed after it was examined.
             Errno::NOENT | Errno::ISDIR | Errno::NOTDIR => RemoveError::Changed { path: path() },
             Errno::BUSY => OpenError::new(path(), OpenErrorKind::MountPoint).into(),
             errno => self.dir.fault(&self.name, errno).into(),

@@ -1,11 +1,12 @@
-//! Replaces whatever a name refers to by a whole new thing, for applying a layer of changes.
+//! Replaces the file of a name by a complete new one, to apply a layer of changes.
 //!
 //! ```text
-//! new thing under a random name → complete, synced → rename over the old one, or exchanged with it → old one removed
+//! new file under a random name → complete, synced → rename over the old one, or exchanged with it → old one removed
 //! ```
 //!
-//! A name is the old thing or the new one at every moment, whatever kinds the two are. No link is followed, neither
-//! the old nor the new one. The caller decides what may be replaced: this module does not check protected paths.
+//! At every moment, the name refers to the old file or to the new one, whatever their kinds. No link is followed,
+//! neither the old nor the new one. The caller decides which names may be replaced: this module does not check
+//! protected paths.
 
 use std::fs::File;
 use std::io;
@@ -23,25 +24,26 @@ use crate::name::EntryName;
 use crate::resolve;
 use crate::temporary_name::{TEMPORARY_PREFIX, is_random, name_of, random};
 
-/// Levels that a tree may have to be removed here; each costs a descriptor.
+/// Most levels of a tree that is removed here. Each costs a descriptor.
 const MAX_DEPTH: usize = 128;
 
 impl EntryName {
-    /// Whether it is one that things have here until they are complete: what has it is nobody's work.
+    /// Returns true if it is the name of a temporary file of this crate, which no agent has made.
     pub fn is_temporary(&self) -> bool {
         self.as_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX)).is_some_and(is_random)
     }
 }
 
 impl Dir {
-    /// Where the link `name` leads, as it is written there.
+    /// Returns the text of the link `name`.
     pub fn read_link(&self, name: &EntryName) -> Result<Vec<u8>, OpenError> {
         let target =
             readlinkat(self, name.as_bytes(), Vec::new()).map_err(|errno| self.fault(name, errno))?;
         Ok(target.into_bytes())
     }
 
-    /// Makes `name` a regular file with what `content` has from its position on, and the permission bits of `mode`.
+    /// Makes `name` a regular file with the rest of `content` from its current position, and the permission bits of
+    /// `mode`.
     pub fn put_file(&self, name: &EntryName, content: &mut File, mode: u32) -> Result<(), OpenError> {
         let aside = self.free(name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -58,7 +60,7 @@ impl Dir {
         self.put(&aside, name, fill)
     }
 
-    /// Makes `name` a symbolic link that leads to `target`.
+    /// Makes `name` a symbolic link to `target`.
     pub fn put_link(&self, name: &EntryName, target: &[u8]) -> Result<(), OpenError> {
         let aside = self.free(name)?;
         self.put(&aside, name, || Ok(symlinkat(target, self, aside.as_bytes())?))
@@ -78,22 +80,22 @@ impl Dir {
         self.put(&aside, name, make)
     }
 
-    /// Gives the directory itself the permission bits of `mode`.
+    /// Sets the permission bits of the directory itself to those of `mode`.
     pub fn set_mode(&self, mode: u32) -> Result<(), OpenError> {
         fchmod(self, Mode::from_raw_mode(mode & 0o777)).map_err(|errno| OpenError::new(self.shown(), errno))
     }
 
-    /// Removes `name` with all beneath it. What is not there is no error.
+    /// Removes `name` and everything beneath it. A missing name is not an error.
     pub fn remove(&self, name: &EntryName) -> Result<(), OpenError> {
         self.remove_all(name, 0).map_err(|kind| self.kind_fault(name, kind))
     }
 
-    /// Makes what was put and removed in this directory durable.
+    /// Makes the changes in this directory durable.
     pub fn sync(&self) -> Result<(), OpenError> {
         fsync(self).map_err(|errno| OpenError::new(self.shown(), errno))
     }
 
-    /// Removes what somebody who was killed in the middle has left in this directory, of whatever kind.
+    /// Removes the leftovers of a killed process in this directory, of any kind.
     pub fn sweep(&self) -> Result<(), OpenError> {
         let mut left = Vec::new();
         for entry in self.entries()? {
@@ -105,13 +107,13 @@ impl Dir {
         left.iter().try_for_each(|name| self.remove(name))
     }
 
-    /// A name that nothing has, to prepare what will be `name`.
+    /// Returns an unused name, under which the new `name` is prepared.
     fn free(&self, name: &EntryName) -> Result<EntryName, OpenError> {
         let free = random().and_then(|random| name_of(&random).ok_or(OpenErrorKind::Inexpressible));
         free.map_err(|kind| self.kind_fault(name, kind))
     }
 
-    /// Lets `make` make `aside`, puts it in the place of `name`, and removes what was there.
+    /// Calls `make` to make `aside`, moves it to `name`, and removes the old file.
     fn put(
         &self,
         aside: &EntryName,
@@ -119,7 +121,7 @@ impl Dir {
         make: impl FnOnce() -> Result<(), OpenErrorKind>,
     ) -> Result<(), OpenError> {
         let put = make().and_then(|()| self.swap(aside, name));
-        // Only what failed is there still, or what was there before; what stays is swept later.
+        // `aside` is now the old file, or a new one that failed. A leftover is swept later.
         let removed = self.remove_all(aside, 0);
         put.and(removed).map_err(|kind| self.kind_fault(name, kind))
     }
@@ -127,7 +129,7 @@ impl Dir {
     fn swap(&self, aside: &EntryName, name: &EntryName) -> Result<(), OpenErrorKind> {
         let flags = match (self.kind(aside)?, self.kind(name)?) {
             (_, None) => RenameFlags::NOREPLACE,
-            // The one case in which a plain rename does not do.
+            // A plain rename fails only in this case.
             (Some(FileKind::Directory), _) | (_, Some(FileKind::Directory)) => RenameFlags::EXCHANGE,
             _ => RenameFlags::empty(),
         };

@@ -1,4 +1,4 @@
-//! A mount's directory handle: where every walk starts.
+//! A mount's directory handle, at which every walk starts.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ use crate::resolve;
 
 /// One mount of a run, held by a handle, so that renaming or covering its path changes nothing.
 ///
-/// The handle must be opened after the mount is in place: what is mounted over it later is not seen through it.
+/// The handle must be opened after the mount is in place: a later mount over it is not visible through it.
 #[derive(Debug)]
 pub struct Root {
     mount: Mount,
@@ -34,7 +34,7 @@ impl Root {
         Ok(Self { mount, fd, inner: None, outside: None })
     }
 
-    /// The root of a container, at `at`, without the mounts that `others` are of.
+    /// Opens the root of a container, at `at`, and excludes the mounts of `others`.
     pub(crate) fn container(at: &Path, others: &[Self]) -> io::Result<Self> {
         let root = Self::open(Mount::Container, at)?;
         let inner = others.iter().filter_map(|root| root.inner.as_ref()).map(|inner| inner.fd.as_fd());
@@ -43,13 +43,14 @@ impl Root {
         Ok(Self { outside: Some(outside), ..root })
     }
 
-    /// Whether its own mounts are entered, and its links are those of a whole root.
+    /// Returns true if this is the root of a container: mounts below are entered, and links resolve as in a whole root.
     pub(crate) const fn is_whole(&self) -> bool {
         self.outside.is_some()
     }
 
-    /// With what is mounted on the directory `name` in `at`, which is trusted, too, and which no walk would enter otherwise:
-    /// for those who only read. A link there is nothing.
+    /// Adds the mount on the directory `name` in `at`, which is trusted too. No walk would enter it otherwise.
+    ///
+    /// For callers that only read. If `name` is a link, it is ignored.
     #[must_use]
     pub fn with_inner(self, at: &Path, name: &'static str) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -61,7 +62,7 @@ impl Root {
         self.mount
     }
 
-    /// Its topmost directory, for those who walk all of it and ask about no protected path.
+    /// Opens its topmost directory, for callers that walk all of it and check no protected paths.
     pub fn top(&self) -> Result<Dir, OpenError> {
         let rel = RelPath::root();
         self.dir(&rel).map_err(|kind| OpenError::new(self.describe(&rel), kind))
@@ -93,7 +94,7 @@ impl Root {
         Ok(Dir::new(fd, self.describe(rel)).with_inner(inner))
     }
 
-    /// The metadata of `rel` itself, links included, and a handle to look at it further.
+    /// Returns the metadata of `rel` itself, even if it is a link, and a handle to examine it further.
     pub(crate) fn look(&self, rel: &RelPath) -> Result<(OwnedFd, Metadata), OpenErrorKind> {
         let (at, path) = self.start(rel);
         Ok(match &self.outside {
@@ -102,7 +103,7 @@ impl Root {
         })
     }
 
-    /// The handle that a walk to `rel` starts from, and what remains of the way.
+    /// Returns the handle at which a walk to `rel` starts, and the rest of the path.
     fn start<'r>(&'r self, rel: &'r RelPath) -> (BorrowedFd<'r>, &'r [u8]) {
         let path = bytes(rel);
         let beneath =
@@ -114,7 +115,7 @@ impl Root {
         beneath.unwrap_or((self.fd.as_fd(), path))
     }
 
-    /// The place as agents know it.
+    /// Returns the path as agents know it.
     pub(crate) fn describe(&self, rel: &RelPath) -> String {
         SandboxPath::new(self.mount, rel.clone()).to_string()
     }

@@ -1,4 +1,4 @@
-//! Removes the leftovers of a killed writer: exactly the temporary files that were noted, where they were noted.
+//! Removes the leftovers of a killed writer: exactly the temporary files that have a note, at the noted place.
 
 use std::os::fd::OwnedFd;
 
@@ -14,21 +14,23 @@ use crate::note::{directory_of, temporary_of};
 use crate::path::SandboxPath;
 use crate::private::{Keeps, Whose};
 
-/// Notes that one sweep looks at. Honest operations leave a handful each.
+/// Most notes that one sweep reads. Honest operations leave a few each.
 const MOST: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Temporary files that were removed.
+    /// Number of temporary files that were removed.
     pub removed: usize,
-    /// Notes whose file could be neither removed nor shown to be gone: the next sweep tries again.
+    /// Number of notes whose file could be neither removed nor proved to be gone. The next sweep tries again.
     pub left: usize,
 }
 
 impl Jail {
-    /// Removes the temporary files that an operation left which was killed. A file that an agent has given such a name is
-    /// not touched, unless it is exactly there where one of ours was noted. One whose directory was renamed in the
-    /// meantime is not found: it stays where it was taken to.
+    /// Removes the temporary files of operations that were killed.
+    ///
+    /// A file that an agent has given such a name is not touched, unless it is exactly where a temporary file was
+    /// noted. If the directory was renamed meanwhile, the temporary file is not found and stays in the renamed
+    /// directory.
     pub fn sweep(&self, whose: Whose) -> Result<Swept, std::io::Error> {
         let mut swept = Swept::default();
         let Some(private) = self.private() else { return Ok(swept) };
@@ -49,7 +51,7 @@ impl Jail {
         Ok(swept)
     }
 
-    /// Whether there was such a file.
+    /// Removes the temporary file of a note. Returns true if it existed.
     fn remove_noted(
         &self,
         notes: &OwnedFd,
@@ -61,7 +63,7 @@ impl Jail {
             return Ok(false);
         }
         match self.remove(&place, temporary) {
-            // Gone, or not there any more: without links and without a search.
+            // The file or its directory is gone. No link is followed, and no other place is searched.
             Err(OpenErrorKind::NotFound | OpenErrorKind::NotADirectory | OpenErrorKind::Symlink) => Ok(false),
             done => done,
         }
@@ -74,13 +76,14 @@ impl Jail {
             return Ok(false);
         }
         unlinkat(&directory, temporary.as_bytes(), AtFlags::empty())?;
-        // Its note goes next, and must not be the first to be gone after a loss of power.
+        // The caller then removes the note. After a power loss, the note must not be gone while the file is still
+        // there.
         fsync(&directory)?;
         Ok(true)
     }
 }
 
-/// The first names in a directory, read before any of them is removed.
+/// Returns the first names in a directory, before any of them is removed.
 fn names(notes: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     let entries = rustix::fs::Dir::read_from(notes)?;
     entries.take(MOST).map(|entry| entry.map(|entry| entry.file_name().to_bytes().to_vec())).collect()

@@ -1,7 +1,7 @@
-//! A file that exists under a random name until it is complete.
+//! A file under a random name until it is complete.
 //!
-//! If the jail has a private directory, the file is noted there first, so that recovery finds it if this process is
-//! killed before the end: see `note`.
+//! If the jail has a private directory, the file is noted there first. So recovery finds it if this process is killed
+//! before the end: see `note`.
 
 use std::fs::File;
 
@@ -19,7 +19,7 @@ use crate::private::Private;
 use crate::resolve::open_confined;
 use crate::temporary_name::{name_of, random};
 
-/// A new file that only this process has open. It vanishes with this value unless it was put in place.
+/// A new file that only this process has open. Dropping the value removes the file, unless it was moved into place.
 #[derive(Debug)]
 pub(crate) struct Temporary<'d> {
     dir: &'d Dir,
@@ -30,8 +30,9 @@ pub(crate) struct Temporary<'d> {
 }
 
 impl<'d> Temporary<'d> {
-    /// Makes one in `dir`, which is at `place`, and notes it in `private`. 128 random bits: a name that is taken is an
-    /// error, not a reason to try again.
+    /// Makes a file in `dir`, whose path is `place`, and notes it in `private`.
+    ///
+    /// The name has 128 random bits, so an existing name is an error and not retried.
     pub(crate) fn create(
         dir: &'d Dir,
         place: &SandboxPath,
@@ -68,7 +69,7 @@ impl<'d> Temporary<'d> {
         Ok(Metadata::new(&fstat(&self.file)?))
     }
 
-    /// Whether the random name still refers to the file that was written.
+    /// Returns true if the random name still refers to the file that was written.
     pub(crate) fn is_intact(&self) -> Result<bool, Errno> {
         match self.dir.stat(&self.name) {
             Ok(found) => Ok(found.identity == self.metadata()?.identity),
@@ -84,7 +85,7 @@ impl<'d> Temporary<'d> {
         Ok(())
     }
 
-    /// Leaves it where it is, to the caller, who from now on removes it and then its note.
+    /// Leaves the file in its directory. The caller now has to remove it, and then its note.
     pub(crate) fn keep(mut self) -> (EntryName, Option<Note>) {
         self.placed = true;
         (self.name.clone(), self.note.take())
@@ -93,7 +94,7 @@ impl<'d> Temporary<'d> {
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        // Best effort: what stays is found by its note.
+        // Best effort: a leftover is found by its note.
         let gone = self.placed
             || matches!(
                 unlinkat(self.dir, self.name.as_bytes(), AtFlags::empty()),

@@ -5,20 +5,20 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::error::OpenErrorKind;
 use crate::name::EntryName;
 
-/// How every temporary name begins; agents cannot write such names themselves.
+/// Prefix of every temporary name. Agents cannot write names with this prefix.
 pub(crate) const TEMPORARY_PREFIX: &str = ".cofferdam-tmp-";
 const RANDOM_BYTES: usize = 16;
 
 pub(crate) fn random() -> Result<String, OpenErrorKind> {
     let mut random = [0_u8; RANDOM_BYTES];
-    // Up to 256 bytes come whole once the pool is ready, which it is long before a container runs.
+    // Up to 256 bytes are returned at once if the pool is ready, which is long before a container runs.
     if getrandom(&mut random, GetRandomFlags::empty())? != RANDOM_BYTES {
         return Err(OpenErrorKind::TooManyRetries);
     }
     Ok(format!("{:032x}", u128::from_ne_bytes(random)))
 }
 
-/// Whether these are the digits of a temporary name.
+/// Returns true if these are the digits of a temporary name.
 pub(crate) fn is_random(digits: &str) -> bool {
     digits.len() == 2 * RANDOM_BYTES && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -1,4 +1,4 @@
-//! What an archive has beside files: directories and links. And the sync that stands for those of all its files.
+//! Entries of an archive besides files: directories and links. Also one sync for all files of an archive.
 
 use rustix::fs::{symlinkat, syncfs};
 use rustix::io::Errno;
@@ -13,8 +13,9 @@ use crate::write::make_directories;
 use text::excerpt;
 
 impl Writable<'_> {
-    /// Makes the directory, and those that lead to it, where they are missing. It has the permission bits of `mode` then, and
-    /// its owner can always work in it. Nothing is synced.
+    /// Makes the directory and its parents where they are missing, without a sync.
+    ///
+    /// The directory gets the permission bits of `mode`, and its owner always has full access.
     pub fn make_directory(&self, mode: u32) -> Result<(), OpenError> {
         let (root, rel) = self.parts();
         let fault = |kind| OpenError::new(excerpt(&root.describe(rel)), kind);
@@ -22,14 +23,14 @@ impl Writable<'_> {
         dir.set_mode(mode | 0o700)
     }
 
-    /// Makes the directory, and those that lead to it, where they are missing.
+    /// Makes the directory and its parents where they are missing.
     pub fn ensure_directory(&self) -> Result<(), OpenError> {
         let (root, rel) = self.parts();
         let made = make_directories(root, rel, false);
         made.map(drop).map_err(|kind| OpenError::new(excerpt(&root.describe(rel)), kind))
     }
 
-    /// Makes a symbolic link that leads to `target`, in the place of another link or file. A directory is not replaced.
+    /// Makes a symbolic link to `target`, and replaces another link or file. A directory is not replaced.
     pub fn make_link(&self, target: &[u8]) -> Result<(), OpenError> {
         let (root, rel) = self.parts();
         let fault = |kind: OpenErrorKind| OpenError::new(excerpt(&root.describe(rel)), kind);
@@ -47,12 +48,12 @@ impl Writable<'_> {
 }
 
 impl Jail {
-    /// Makes everything durable that was written in the mount, by anybody.
+    /// Makes all writes to the mount durable, whichever process made them.
     pub fn sync(&self, mount: Mount) -> Result<(), OpenError> {
         let rel = RelPath::root();
         let fault = |kind| OpenError::new(mount.alias(), kind);
         let Ok(root) = self.root(mount) else { return Err(fault(OpenErrorKind::NotFound)) };
-        // Nothing there outlives the container.
+        // No file there outlives the container.
         if root.is_whole() {
             return Ok(());
         }

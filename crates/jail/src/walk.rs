@@ -1,13 +1,13 @@
-//! The same confinement without `openat2`: for the container lane in gVisor, whose kernel lacks it.
+//! The same confinement without `openat2`, for the container lane in gVisor, whose kernel lacks it.
 //!
-//! Every name on the way is opened by itself, relative to the handle of the directory before it, as a handle that only
-//! identifies (`O_PATH | O_NOFOLLOW`). A handle of a link, or of another file system, ends the walk. No `..` is ever
-//! passed on, so a walk cannot leave the directory in which it starts, whatever is renamed meanwhile.
+//! Every name in the path is opened separately, relative to the handle of the directory before it, as a handle that
+//! only identifies (`O_PATH | O_NOFOLLOW`). The walk ends at a link or at another file system. `..` is never passed to
+//! the kernel, so a walk cannot leave the directory in which it starts, whatever is renamed meanwhile.
 //!
-//! A mount is told by its device. In gVisor each mount has one of its own; on Linux two bind mounts of one file system
-//! share it, which is why the host lane does not start without `openat2`.
+//! A mount is identified by its device. In gVisor each mount has a separate device; on Linux two bind mounts of one
+//! file system share it, which is why the host lane does not start without `openat2`.
 //!
-//! gVisor follows a last link in spite of `O_NOFOLLOW | O_DIRECTORY`. So a directory is opened through its handle.
+//! gVisor follows a final link in spite of `O_NOFOLLOW | O_DIRECTORY`. So a directory is opened through its handle.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens `path`, which is `.` or plain names, as `openat2` would under the flags of [`super::resolve`].
+/// Opens `path`, which is `.` or plain names, as `openat2` would with the flags of [`super::resolve`].
 pub(crate) fn open(dir: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     if path == b"." {
         return openat(dir, ".", flags | OFlags::CLOEXEC, mode);
@@ -48,7 +48,7 @@ fn at<'f>(walked: Option<&'f OwnedFd>, dir: BorrowedFd<'f>) -> BorrowedFd<'f> {
     walked.map_or(dir, AsFd::as_fd)
 }
 
-/// The handle of a directory that is neither a link nor on another device.
+/// Returns the handle of a directory that is neither a link nor on another device.
 fn directory(at: BorrowedFd<'_>, name: &[u8], device: u64) -> Result<OwnedFd, Errno> {
     let handle = openat(at, name, HANDLE, Mode::empty())?;
     let stat = fstat(&handle)?;

@@ -1,16 +1,16 @@
-//! Writing a file whole in a directory that somebody hostile writes in too.
+//! Writes a whole file in a directory in which hostile processes write too.
 //!
 //! ```text
 //! open parent (no links) → note → random name, O_EXCL, 0600 → write → owner, mode → fsync
-//!     → may it be? → still what was expected? → rename within the same handle → fsync directory
+//!     → permitted? → still as expected? → rename within the same handle → fsync directory
 //! ```
 //!
-//! - What the name stood for is replaced, never opened for writing: other names of a hard link keep their content, and
-//!   a FIFO, socket or device gives way to a regular file without being touched.
-//! - A symlink as the name is refused. Replacing it would surprise a caller who meant its target; should one appear
-//!   after that check, the rename replaces it and still does not follow it.
+//! - The old file is replaced, never opened for writing. So other names of a hard link keep their content, and a
+//!   regular file replaces a FIFO, socket or device without touching it.
+//! - A symlink as the name is refused. Replacing it would surprise a caller who meant its target. If one appears after
+//!   that check, the rename replaces it and still does not follow it.
 //! - Mode: 0644 for new files, else the old permission bits `& 0o777`, so that no setuid bit survives. Owner and group
-//!   of the old file are kept where this process may do that. Extended attributes and ACLs are not kept.
+//!   of the old file are kept if this process may do that. Extended attributes and ACLs are not kept.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -35,34 +35,35 @@ use text::excerpt;
 
 const NEW_FILE_MODE: u32 = 0o644;
 const NEW_DIRECTORY_MODE: u32 = 0o755;
-/// Directories that are open because they have yet to be synced.
+/// Most directories that are open because they are not synced yet.
 const UNSYNCED: usize = 32;
 
-/// Whether missing directories on the way are made.
+/// Treatment of missing directories in the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Parents {
-    /// Make them, 0755 less the umask.
+    /// Makes them, with mode 0755 less the umask.
     Create,
-    /// The same, and the caller syncs them, as all that it writes there.
+    /// Makes them, and leaves it to the caller to sync them and all files in them.
     CreateUnsynced,
-    /// Their absence is an error.
+    /// Fails if one is missing.
     MustExist,
 }
 
-/// When a write may take effect.
+/// Condition under which a write takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteMode {
-    /// Only if the name does not exist; decided by the kernel, so one of many wins.
+    /// The name must not exist. The kernel decides, so one of several writers wins.
     CreateOnly,
-    /// Replaces whatever the name refers to.
+    /// No condition: replaces the file of that name.
     Replace,
-    /// Only if the name is still what [`Target::found`] or [`Target::read`] saw last. A change in the instant
-    /// between that check and the rename is not seen, unless another operation of the run makes it: with a private directory
-    /// these take turns.
+    /// The file must still be the one that [`Target::found`] or [`Target::read`] saw last.
+    ///
+    /// A change in the instant between that check and the rename is not detected. If another operation of the run makes
+    /// it, and there is a private directory, the two take turns.
     ReplaceUnchanged,
 }
 
-/// What a name stood for before the write.
+/// The file that a name referred to before the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     Absent,
@@ -74,20 +75,20 @@ pub enum Found {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     pub replaced: Found,
-    /// The permission bits of the file now.
+    /// Permission bits that the file has now.
     pub mode: u32,
 }
 
-/// A name in an open directory, to be written.
+/// A name in an open directory that will be written.
 #[derive(Debug)]
 pub struct Target {
     dir: Dir,
-    /// Where `dir` was when it was opened.
+    /// Path of `dir` when it was opened.
     place: SandboxPath,
     name: EntryName,
     found: Found,
     private: Option<Arc<Private>>,
-    /// Whether a write is durable when it is done.
+    /// Syncs each write before it returns.
     syncs: bool,
 }
 
@@ -112,13 +113,14 @@ impl Target {
         Ok(Self { dir, place: SandboxPath::new(root.mount(), parent), name, found, private, syncs })
     }
 
-    /// What was there at the last look.
+    /// Returns the file that was there at the last check.
     pub const fn found(&self) -> Found {
         self.found
     }
 
-    /// Opens what is there, for its content or hash; `None` if nothing is. What was opened becomes what
-    /// [`WriteMode::ReplaceUnchanged`] expects.
+    /// Opens the current file, for its content or hash. `None` if there is no file.
+    ///
+    /// [`WriteMode::ReplaceUnchanged`] then expects this file.
     pub fn read(&mut self) -> Result<Option<RegularFile>, OpenError> {
         match resolve::open_regular(&self.dir, self.name.as_bytes()) {
             Ok(old) => {
@@ -138,8 +140,9 @@ impl Target {
         self.write_from(&mut |file| file.write_all(bytes), None, mode)
     }
 
-    /// As [`Self::write`], for a content that is not held in memory. `permissions` are the bits that the file gets; `None`:
-    /// those of the file that it replaces.
+    /// Writes like [`Self::write`], from a function instead of memory.
+    ///
+    /// `permissions` are the bits that the file gets. `None` keeps those of the file that it replaces.
     pub fn write_from(
         self,
         filling: Filling<'_>,
@@ -149,8 +152,10 @@ impl Target {
         self.write_when(filling, permissions, mode, |_| Ok(()))
     }
 
-    /// As [`Self::write_from`], for an effect that somebody else allows: `may` is asked when the content is durable under its
-    /// temporary name, and may wait. After an error of it nothing has changed.
+    /// Writes like [`Self::write_from`], if `may` permits it.
+    ///
+    /// `may` is called when the content is durable under its temporary name, and may wait. If it fails, nothing has
+    /// changed.
     pub fn write_when<E: From<WriteError>>(
         self,
         filling: Filling<'_>,
@@ -165,7 +170,7 @@ impl Target {
         let temporary = prepared.map_err(|kind| WriteError::from(OpenError::new(self.path(), kind)))?;
         may(&self)?;
         self.rename(temporary, mode)?;
-        // From here on the file is there, so nothing is undone.
+        // The file exists from here on, so nothing is undone.
         if self.syncs {
             fsync(&self.dir).map_err(|errno| WriteError::NotDurable {
                 path: self.path(),
@@ -176,7 +181,7 @@ impl Target {
         Ok(Written { replaced: self.found, mode })
     }
 
-    /// The file whose owner and permissions a new one takes: the one that it replaces, else `like`.
+    /// Returns the file whose owner and permissions the new one takes: the replaced one, else `like`.
     fn model(&self, like: Option<Metadata>) -> Option<Metadata> {
         match self.found {
             Found::File(old) => Some(old),
@@ -184,7 +189,7 @@ impl Target {
         }
     }
 
-    /// The content in a temporary file, durable, in the target's directory.
+    /// Writes the content durably to a temporary file in the target's directory.
     pub(crate) fn prepare(
         &self,
         bytes: &[u8],
@@ -193,7 +198,8 @@ impl Target {
         self.prepare_from(&mut |file| file.write_all(bytes), like, None)
     }
 
-    /// The same for a content that is not held in memory, with these permission bits.
+    /// Writes a temporary file like [`Self::prepare`], from a function instead of memory and with these permission
+    /// bits.
     pub(crate) fn prepare_from(
         &self,
         filling: Filling<'_>,
@@ -206,7 +212,7 @@ impl Target {
         if let Some(model) = model {
             keep_owner(&temporary, model)?;
         }
-        // After the owner: changing that clears bits.
+        // Set after the owner, because a change of owner clears bits.
         let mode = permissions.map_or_else(|| permissions_of(model), |bits| bits & 0o777);
         fchmod(temporary.file(), Mode::from_raw_mode(mode))?;
         if self.syncs {
@@ -237,7 +243,7 @@ impl Target {
         })
     }
 
-    /// Keeps other operations of the run from renaming between a look at the name and a rename to it.
+    /// Keeps other operations of the run from renaming between a check of the name and a rename to it.
     pub(crate) fn turn(&self) -> Result<Option<Turn>, Errno> {
         self.private.as_deref().map(Turn::of_names).transpose()
     }
@@ -246,7 +252,7 @@ impl Target {
         find(&self.dir, &self.name).is_ok_and(|now| now == self.found)
     }
 
-    /// The file, for messages.
+    /// Returns the path of the file, for messages.
     pub(crate) fn path(&self) -> String {
         excerpt(&self.dir.child(&self.name))
     }
@@ -255,7 +261,7 @@ impl Target {
         &self.dir
     }
 
-    /// Where [`Self::dir`] was when it was opened.
+    /// Returns the path of [`Self::dir`] when it was opened.
     pub(crate) const fn place(&self) -> &SandboxPath {
         &self.place
     }
@@ -264,7 +270,7 @@ impl Target {
         &self.name
     }
 
-    /// Notes that there will be a temporary file with these digits beside it.
+    /// Notes that a temporary file with these digits will be made in the directory.
     pub(crate) fn note(&self, random: &str) -> Result<Option<Note>, Errno> {
         self.private.as_deref().map(|private| Note::make(private, &self.place, random)).transpose()
     }
@@ -289,8 +295,10 @@ fn find(dir: &Dir, name: &EntryName) -> Result<Found, OpenErrorKind> {
     }
 }
 
-/// Opens `rel`, making what is missing. Each directory that was made is synced into the one above it, if `syncs`: many at
-/// once, since a journalling file system makes them durable together.
+/// Opens `rel`, and makes missing directories.
+///
+/// If `syncs` is set, each directory that got a new one is synced. Several are synced together, because a journalling
+/// file system then makes them durable at once.
 pub(crate) fn make_directories(root: &Root, rel: &RelPath, syncs: bool) -> Result<Dir, OpenErrorKind> {
     let mut at = RelPath::root();
     let mut dir = root.dir(&at)?;
@@ -324,7 +332,7 @@ fn sync(directories: &mut Vec<Dir>) -> Result<(), Errno> {
     directories.drain(..).try_for_each(|directory| fsync(&directory))
 }
 
-/// Gives the new file the old one's owner and group where that is permitted and they can be expressed here.
+/// Gives the new file the old one's owner and group, if that is permitted and they can be expressed here.
 fn keep_owner(temporary: &Temporary<'_>, old: Metadata) -> Result<(), OpenErrorKind> {
     let new = temporary.metadata()?;
     if (new.uid, new.gid) == (old.uid, old.gid) {

@@ -1,4 +1,4 @@
-//! One approval, and what is said about it.
+//! One approval with its state, as the daemon stores it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,25 +17,25 @@ use crate::consent::{Consent, Form, Level};
 use crate::decision::{Decision, Risk, Verdict};
 use crate::policy::Terms;
 
-/// Characters that a reviewer may write.
+/// Most characters in a reviewer's comment.
 pub const MAX_COMMENT_CHARS: usize = 4_096;
 
-/// Where an approval is.
+/// State of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ApprovalState {
-    /// Waits for a decision.
+    /// No decision yet.
     Pending,
     Approved,
     Denied,
-    /// Nobody decided in time.
+    /// No decision came in time.
     Expired,
     /// The call was cancelled, or its run ended.
     Cancelled,
 }
 
 impl ApprovalState {
-    /// As in the API.
+    /// Returns the name used in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -53,126 +53,126 @@ impl fmt::Display for ApprovalState {
     }
 }
 
-/// What became of the permit of an approval.
+/// State of the permit of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PermitState {
-    /// There is none: nobody has approved.
+    /// No permit, because the call is not approved.
     None,
-    /// It can be redeemed.
+    /// The permit can be redeemed.
     Available,
-    /// It was redeemed.
+    /// The permit was redeemed.
     Issued,
-    /// It was approved, but will never be redeemed.
+    /// The call was approved, but the permit will never be redeemed.
     Withdrawn,
 }
 
-/// How an approval is bound, and to what. One of another format is never redeemed.
+/// Version of the binding of an approval to its call. An approval of another version is never redeemed.
 pub const FORMAT: u32 = 4;
 
-/// A call that needs consent, and what was decided. Serialised, it is what the daemon stores.
+/// A call that needs consent, and the decision on it. The daemon stores it in its serialised form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// [`FORMAT`] where this release has asked; 0 where it was not said yet.
+    /// Equal to [`FORMAT`] if this release requested the approval; 0 if it was stored before the field existed.
     #[serde(default)]
     pub format: u32,
     /// UUIDv7.
     pub approval_id: String,
     pub state: ApprovalState,
-    /// What became of its permit.
+    /// State of its permit.
     pub permit: PermitState,
     pub run_id: String,
     pub call_id: String,
     pub agent_id: String,
     pub role: String,
     pub profile: String,
-    /// Which principal made the call.
+    /// The principal that made the call.
     pub requested_by: String,
     /// Such as `git.commit`.
     pub operation: String,
     /// The operation for reviewers, secrets redacted.
     pub operation_json: String,
-    /// What will run or change, secrets redacted.
+    /// Preview of the command or change, secrets redacted.
     pub preview: String,
-    /// The rule that asks.
+    /// The rule that requires consent.
     pub rule: String,
-    /// Why it is asked.
+    /// Reason why the rule requires consent.
     pub justification: String,
-    /// How much harm it can do.
+    /// Harm that the call can do.
     pub risk: Risk,
-    /// SHA-256 over what the approval is bound to.
+    /// SHA-256 over everything that the approval is bound to.
     pub digest: String,
-    /// Digest of the policy under which it was asked.
+    /// Digest of the policy under which consent was requested.
     pub policy_digest: String,
-    /// When it was asked.
+    /// Time of the request.
     pub created_at: UnixMillis,
-    /// From when on nobody can decide any more.
+    /// Time from which no decision is accepted.
     pub expires_at: UnixMillis,
-    /// The setting that gives reviewers this time. Empty in what older releases have stored.
+    /// The setting that gives reviewers this time. Empty in approvals that older releases stored.
     #[serde(default)]
     pub time_from: String,
-    /// Whether reviewers were reminded.
+    /// True once reviewers were reminded.
     pub reminded: bool,
-    /// Whether they are, at half-time.
+    /// Reminds reviewers when half of the time is over.
     pub remind: bool,
-    /// How many different approvers have to consent.
+    /// Number of different approvers that have to consent.
     pub needed: u32,
-    /// The level that each of them needs.
+    /// The level that each approver needs.
     pub level: Level,
-    /// What was said so far, each approver once.
+    /// The votes so far, at most one for each approver.
     pub votes: Vec<Vote>,
-    /// Whether the run is frozen while this is pending.
+    /// Freezes the run while the approval is pending.
     pub freeze: bool,
-    /// In which forms beside *once* the consent may be remembered.
+    /// Forms, besides *once*, in which the consent may be remembered.
     pub offers: Vec<Form>,
-    /// As [`Self::digest`], but without the call: what is remembered in the form `digest`.
+    /// Digest like [`Self::digest`] without the call's id. A consent in the form `digest` is remembered under it.
     pub consent_digest: String,
-    /// The words of a command of which a prefix may be remembered; secrets are *not* redacted.
+    /// Words of the command, if a prefix of them may be remembered. Secrets are *not* redacted.
     pub argv: Vec<String>,
-    /// The files that the call names, by path in alias form, as they were when it was asked.
+    /// The files that the call names, by path in alias form, with their state at the time of the request.
     pub files: Vec<(String, FileState)>,
-    /// What the effect is held to.
+    /// State that the effect has to find.
     #[serde(default)]
     pub held: Option<Held>,
-    /// The consent to more than this call that was given with it.
+    /// The consent that was given with this approval and covers more than its call.
     pub remembered: Option<Consent>,
-    /// Whose decision settled it.
+    /// The principal whose decision settled it.
     pub decided_by: Option<String>,
     /// When it left `PENDING`.
     pub decided_at: Option<UnixMillis>,
-    /// What the reviewer wrote.
+    /// Comment of the reviewer who settled it.
     pub comment: String,
 }
 
-/// What a reviewer is shown of a call. Made by the caller, secrets already redacted.
+/// The part of a call that reviewers see. The caller makes it and redacts secrets before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Review {
-    /// The id that the approval will have, where it had to be known before; `None`: a new one.
+    /// The id of the new approval, if the caller had to know it before. `None` makes a new id.
     pub approval_id: Option<Uuid>,
     /// The operation as JSON.
     pub operation_json: String,
-    /// Argv and working directory, or the diff that will result.
+    /// Argv and working directory, or the diff that the call will make.
     pub preview: String,
-    /// What the call uses, from the same look: the effect must find it so.
+    /// Files and values that the call uses, read together with the preview. The effect must find them unchanged.
     pub bound: Bound,
 }
 
-/// Which approvals to list.
+/// Filter of a list of approvals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ApprovalFilter {
-    /// Only in this state.
+    /// Keeps approvals in this state.
     pub state: Option<ApprovalState>,
-    /// Only of this run.
+    /// Keeps approvals of this run.
     pub run_id: Option<String>,
 }
 
-/// Stored approvals were not taken up.
+/// Reason why stored approvals were not restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
-    /// This process has approvals of its own already.
+    /// This process has made approvals already.
     #[error("approvals can only be restored before the first one is asked for")]
     NotEmpty,
-    /// Two have the same id.
+    /// Two stored approvals have the same id.
     #[error("the approval {0} is stored twice")]
     Duplicate(String),
     /// State and permit contradict each other.
@@ -181,13 +181,14 @@ pub enum RestoreError {
 }
 
 impl Approval {
-    /// Bytes that reviewers are shown.
+    /// Returns the number of bytes that reviewers see.
     pub(super) fn shown_bytes(&self) -> usize {
         let files: usize = self.files.iter().map(|(path, _)| path.len() + 64).sum();
         self.operation_json.len() + self.preview.len() + files
     }
 
-    /// What it is bound to. `None`: it cannot have been bound to that.
+    /// Returns the values that it is bound to. `None` if its paths do not parse, so that it cannot have been bound to
+    /// them.
     pub(super) fn bound(&self) -> Option<Bound> {
         let files =
             self.files.iter().map(|(path, state)| Some((SandboxPath::parse(path).ok()?, state.clone())));
@@ -195,18 +196,18 @@ impl Approval {
         Some(Bound { digest, since, files: files.collect::<Option<_>>()?, remarks: Vec::new() })
     }
 
-    /// Whether its permit can still come, or a decision.
+    /// Returns true if a decision or the use of its permit is still possible.
     pub(super) fn is_open(&self) -> bool {
         self.state == ApprovalState::Pending || self.permit == PermitState::Available
     }
 
-    /// How many have consented.
+    /// Returns the number of approvers who have consented.
     pub(super) fn consents(&self) -> u32 {
         let consents = self.votes.iter().filter(|vote| vote.choice == Choice::Approve).count();
         u32::try_from(consents).unwrap_or(u32::MAX)
     }
 
-    /// Whether its fields can have come about: what is stored may be damaged.
+    /// Returns true if its fields are consistent. Stored approvals may be damaged.
     pub fn is_sound(&self) -> bool {
         let approved = self.state == ApprovalState::Approved;
         let pending = self.state == ApprovalState::Pending;
@@ -221,8 +222,9 @@ impl Approval {
 }
 
 impl Ticket {
-    /// The ticket of a call that was asked for by an earlier process: what its approval is held against. It says nothing
-    /// about whether the policy lets the call through; that is asked when the approval is redeemed.
+    /// Makes the ticket of a call that an earlier process received, to compare its approval with.
+    ///
+    /// The ticket does not say that the policy lets the call through. Redeeming the approval checks that.
     pub fn resumed(approval: &Approval, run: RunScope, operation: Operation) -> Self {
         Self {
             caller: Caller {

@@ -1,4 +1,4 @@
-//! Taking a decision: who may, how often, and when it settles the approval.
+//! Decisions on approvals: who may decide, how often, and when a decision settles the approval.
 
 use super::approval::{Approval, ApprovalState, MAX_COMMENT_CHARS, PermitState};
 use super::memory::{self, Memory};
@@ -7,45 +7,47 @@ use super::vote::{Ballot, Choice, Reviewer, Vote};
 use crate::clock::UnixMillis;
 use crate::consent::{Level, NotRemembered};
 
-/// A decision was not taken. The approval is as it was.
+/// Reason why a decision was not accepted. The approval is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecideError {
     /// No approval has this id, or it was settled long ago.
     #[error("no such approval")]
     NotFound,
-    /// Somebody else was first.
+    /// Another reviewer decided first, or the call was cancelled.
     #[error("it is {state} already{}", .by.as_ref().map(|by| format!(", by {by}")).unwrap_or_default())]
     AlreadyDecided {
         state: ApprovalState,
-        /// Who decided, if anybody did.
+        /// The principal who decided, if one did.
         by: Option<String>,
     },
-    /// Its time was over when the decision came.
+    /// The decision came after the time was over.
     #[error("it has expired")]
     Expired,
     /// The reviewer made the call.
     #[error("a requester cannot decide on their own call")]
     SelfApproval,
-    /// The reviewer's word does not go that far.
+    /// The reviewer's level is too low for this call.
     #[error("a decision on this call needs the level `{needed}`")]
     LevelTooLow { needed: Level },
-    /// The reviewer has approved already; others are waited for.
+    /// The reviewer has approved already, and other approvers have to.
     #[error("each approver has one vote, and yours is taken; {missing} more {} needed", if *.missing == 1 { "is" } else { "are" })]
     AlreadyVoted {
-        /// How many votes it still needs.
+        /// Number of votes that are still missing.
         missing: u32,
     },
     /// The comment is too long.
     #[error("a comment has at most {MAX_COMMENT_CHARS} characters")]
     CommentTooLong,
-    /// The consent cannot be remembered as asked.
+    /// The consent cannot be remembered in the form that the reviewer chose.
     #[error("this consent cannot be remembered: {0}")]
     NotRemembered(#[from] NotRemembered),
 }
 
 impl Approvals {
-    /// Takes one decision. One denial settles an approval; consent does when as many different approvers have given it as
-    /// are needed, and until then the approval stays pending, with the vote in it.
+    /// Accepts one decision.
+    ///
+    /// One denial settles an approval. Consent settles it when enough different approvers have given it. Until then the
+    /// approval stays pending and keeps the vote.
     pub(crate) fn decide(
         &mut self,
         approval_id: &str,
@@ -101,7 +103,7 @@ fn may_decide(approval: &Approval, reviewer: &Reviewer, now: UnixMillis) -> Resu
             state => DecideError::AlreadyDecided { state, by: approval.decided_by.clone() },
         });
     }
-    // Left pending: `expire_due` will report it, once.
+    // The approval stays pending here: `expire_due` reports it, once.
     if now >= approval.expires_at {
         return Err(DecideError::Expired);
     }

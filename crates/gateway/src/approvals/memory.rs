@@ -1,13 +1,15 @@
-//! Consent that is remembered for the rest of a run, in one of two explicit forms. One is *this exact digest*:
-//! operation, arguments, directory, environment, image, policy and all that the call uses, but not the call's id. The
-//! other is a *prefix* of a command line, word by word.
+//! Consent that is remembered for the rest of a run, in one of two explicit forms.
 //!
-//! Never remembered: critical calls, git's writes, scripts, programs that run another program from their arguments,
-//! and variables that make a program into another. A prefix is offered only for programs of the image that write or
-//! run nothing, whatever further arguments they get. It covers only command lines of which the gateway knows that.
+//! The form *digest* covers exactly this call again: operation, arguments, directory, environment, image, policy and
+//! everything that the call uses, but not the call's id. The form *prefix* covers command lines that begin with the
+//! same words.
 //!
-//! A remembered consent ends with its run, with any change of the policy, and when it is revoked. It opens nothing that the
-//! policy denies: it replaces the question to a reviewer, and nothing else.
+//! Never remembered: critical calls, git's writes, scripts, programs that run another program from their arguments, and
+//! variables that turn a program into another one. A prefix is offered only for programs of the image that write and
+//! run nothing, whatever arguments follow. It covers only command lines for which the gateway knows that.
+//!
+//! A remembered consent ends with its run, with any change of the policy, and when it is revoked. It replaces the
+//! question to a reviewer, and nothing else: it never permits a call that the policy denies.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,7 @@ use crate::decision::Risk;
 use crate::exec::{only_reads, plain_argv};
 use crate::policy::Words;
 
-/// In which forms a consent to this call may be remembered.
+/// Returns the forms in which a consent to this call may be remembered.
 pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
     let possible = |form: &Form| match &ticket.operation {
         _ if ticket.decision.risk == Risk::Critical => false,
@@ -39,25 +41,27 @@ pub(super) fn offers(ticket: &Ticket) -> Vec<Form> {
     ticket.terms.remember.iter().copied().filter(possible).collect()
 }
 
-/// The words of a command of which a prefix can be remembered: of a program that only reads, whatever else it is told.
+/// Returns the words of a command of which a prefix can be remembered: its program only reads, whatever its arguments
+/// are.
 pub(super) fn prefixable(exec: &Exec) -> Option<Vec<String>> {
     let argv = rememberable(exec)?;
     let (program, rest) = argv.split_first()?;
     let name = ops::deny::base_name(program);
-    // What is found by its name alone or lies in a directory of the system: the image's, not the workspace's.
+    // A bare name or a path in a system directory is a program of the image, not of the workspace.
     let of_image = Words::of(std::slice::from_ref(&name))?.begin_exactly(program, rest);
     (of_image && only_reads(program, rest)).then_some(argv)
 }
 
-/// The words of a command that may be remembered at all: plain, and not git, which would be a way around the rule that
-/// its writes are asked for each time.
+/// Returns the words of a command that may be remembered at all: a plain one, and not git.
+///
+/// A remembered git command would bypass the rule that each of git's writes needs consent.
 fn rememberable(exec: &Exec) -> Option<Vec<String>> {
     let argv = plain_argv(exec)?;
     let name = ops::deny::base_name(argv.first()?);
     (name != "git" && !name.starts_with("git-")).then_some(argv)
 }
 
-/// What the reviewer wants remembered, if it may be.
+/// Returns the consent that the reviewer wants remembered, or an error if this call's consent cannot be.
 pub(super) fn wanted(
     approval: &Approval,
     remember: &Remember,
@@ -82,14 +86,14 @@ pub(super) fn wanted(
     }
 }
 
-/// The consents that are remembered, of all runs.
+/// The remembered consents of all runs.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     all: BTreeMap<String, Consent>,
 }
 
 impl Memory {
-    /// Whether another one may be remembered for the run.
+    /// Returns true if the run may have another remembered consent.
     pub(crate) fn has_room(&self, run_id: &str) -> bool {
         self.all.values().filter(|consent| consent.run_id == run_id).count() < MAX_PER_RUN
     }
@@ -100,7 +104,7 @@ impl Memory {
         }
     }
 
-    /// Takes away those that `which` says; returns them.
+    /// Removes the consents that match, and returns them.
     pub(crate) fn take(&mut self, which: impl Fn(&Consent) -> bool) -> Vec<Consent> {
         let gone: Vec<Consent> = self.all.values().filter(|consent| which(consent)).cloned().collect();
         for consent in &gone {
@@ -109,13 +113,15 @@ impl Memory {
         gone
     }
 
-    /// Oldest first: ids ascend.
+    /// Lists consents, oldest first, because their ids ascend.
     pub(crate) fn list(&self, run_id: Option<&str>) -> Vec<Consent> {
         let wanted = |consent: &&Consent| run_id.is_none_or(|run_id| consent.run_id == run_id);
         self.all.values().filter(wanted).cloned().collect()
     }
 
-    /// In which form something is remembered for the run and the operation of a call.
+    /// Returns the form of a consent that may cover the call, judged by its run and operation alone.
+    ///
+    /// If there are consents of both forms it is `Digest`.
     pub(crate) fn may_have(&self, ticket: &Ticket) -> Option<Form> {
         let forms = self.all.values().filter(|consent| {
             consent.run_id == ticket.caller.run_id && consent.operation == ticket.operation.name()
@@ -127,8 +133,8 @@ impl Memory {
         forms.map(form).min()
     }
 
-    /// The consent that lets this call through: given for its run, under this policy, for its digest or for how its
-    /// command begins.
+    /// Returns the consent that covers this call: of its run and policy, and for its digest or for the first words of
+    /// its command.
     pub(crate) fn find(&self, ticket: &Ticket, digest: &str, policy_digest: &str) -> Option<&Consent> {
         let offered = offers(ticket);
         let argv = match &ticket.operation {
@@ -154,7 +160,7 @@ impl Memory {
     }
 }
 
-/// The consent that comes of an approval.
+/// Makes the remembered consent that an approval includes.
 pub(super) fn consent(approval: &Approval, covers: Covers, by: &str, at: UnixMillis) -> Consent {
     Consent {
         consent_id: Uuid::now_v7().to_string(),

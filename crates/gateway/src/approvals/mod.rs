@@ -9,11 +9,15 @@
 //!                       └─ cancel ──────────► CANCELLED
 //! ```
 //!
-//! No arrow goes back. Invariants: a state other than `PENDING` is final; `Available` is left once, and only `redeem`
-//! leaves it with a permit; an approval whose digest is not that of the call now is void; nobody votes twice, and nobody
-//! on a call of their own. What is remembered beyond one call is in `memory.rs`, and how calls come here and go on from
-//! here in `lifecycle.rs`.
-//! Nothing here waits, reads a clock or touches a disk: callers say what time it is, and store what is returned.
+//! No arrow goes back. Invariants:
+//!
+//! - A state other than `PENDING` is final.
+//! - `Available` is left once, and only `redeem` leaves it with a permit.
+//! - An approval is void if its digest differs from that of the call at redemption.
+//! - A reviewer votes once, and not on their own call unless development settings allow that.
+//!
+//! `memory.rs` has the consents that cover more than one call. `lifecycle.rs` shows how calls arrive here and continue.
+//! This module neither waits nor reads a clock nor touches a disk: callers pass the time, and store the results.
 
 mod approval;
 mod decide;

@@ -14,19 +14,19 @@ use crate::decision::Refusal;
 use crate::permission::refusal;
 use crate::policy::{DecisionTime, Policy};
 
-/// Open approvals of one run.
+/// Most open approvals of one run.
 pub(super) const MAX_OPEN_PER_RUN: usize = 64;
-/// Open approvals in all.
+/// Most open approvals in all.
 pub(super) const MAX_OPEN: usize = 1_000;
-/// Settled approvals that are still shown.
+/// Most settled approvals that are still listed.
 pub(super) const MAX_SETTLED: usize = 1_000;
-/// Bytes of all settled approvals together.
+/// Most bytes of all settled approvals together.
 pub(super) const MAX_SETTLED_BYTES: usize = 64 * 1024 * 1024;
-/// Bytes that a reviewer is shown of one call.
+/// Most bytes of one call that a reviewer sees.
 pub(super) const MAX_REVIEW_BYTES: usize = 1024 * 1024;
-/// Bytes of all open approvals together.
+/// Most bytes of all open approvals together.
 pub(super) const MAX_OPEN_BYTES: usize = 128 * 1024 * 1024;
-/// How long consent holds once it is given: it is redeemed at once, or after a restart.
+/// Time in which an approved call has to be redeemed. Usually that happens at once, or after a restart.
 pub(crate) const REDEEM_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 const MIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
 pub(crate) struct Approvals {
     /// By approval id.
     pub(super) all: BTreeMap<String, Approval>,
-    /// Those that are not on record yet: nobody is shown them, nobody decides on them, and no time runs out for them.
+    /// Ids of approvals that are not on record yet. They are not listed, accept no decision, and do not expire.
     unrecorded: BTreeSet<String>,
 }
 
@@ -97,22 +97,22 @@ impl Approvals {
         Ok(approval)
     }
 
-    /// It is on record.
+    /// Notes that the approval is on record, so that it is listed and can be decided on.
     pub(crate) fn open(&mut self, approval_id: &str) {
         self.unrecorded.remove(approval_id);
     }
 
-    /// Those that anybody may see.
+    /// Iterates over the approvals that are on record.
     fn shown(&self) -> impl Iterator<Item = &Approval> {
         self.all.values().filter(|approval| !self.unrecorded.contains(&approval.approval_id))
     }
 
-    /// The one of this id, if it may be decided on at all.
+    /// Returns the approval with this id, if it is on record.
     pub(super) fn decidable(&mut self, approval_id: &str) -> Option<&mut Approval> {
         self.all.get_mut(approval_id).filter(|_| !self.unrecorded.contains(approval_id))
     }
 
-    /// Those that wait for a decision.
+    /// Iterates over recorded approvals that wait for a decision.
     fn pending(&mut self) -> impl Iterator<Item = &mut Approval> {
         let Self { all, unrecorded } = self;
         all.values_mut().filter(|approval| {
@@ -158,7 +158,7 @@ impl Approvals {
         Ok(())
     }
 
-    /// Refuses unless this approval was given to this very call and has not been used. Says nothing about digests.
+    /// Refuses unless this approval was given to this call and is unused. It does not compare digests.
     pub(crate) fn redeemable(
         &mut self,
         approval_id: &str,
@@ -170,7 +170,7 @@ impl Approvals {
         let Some(approval) = self.all.get_mut(approval_id) else {
             return refuse(Reason::NotFound, "no such approval".to_owned());
         };
-        // Another call's approval is left as it is.
+        // An approval of another call is not changed.
         if approval.call_id != ticket.call_id || approval.run_id != ticket.caller.run_id {
             return refuse(Reason::PermissionDenied, "this approval belongs to another call".to_owned());
         }
@@ -207,8 +207,9 @@ impl Approvals {
         Ok(())
     }
 
-    /// Marks an approval as used, if the call and the policy still are what was consented to; voids it if not. What the
-    /// effect is held to.
+    /// Marks an approval as used and returns the state that the effect has to find.
+    ///
+    /// If the call or the policy differs from what the reviewer saw, the approval is voided and the call refused.
     pub(crate) fn issue(
         &mut self,
         approval_id: &str,
@@ -236,7 +237,7 @@ impl Approvals {
         Err(refusal(policy, Reason::PreconditionFailed, format!("{what}; ask again"), "approvals"))
     }
 
-    /// Voids an approval that was given and not used.
+    /// Voids an approval that was given but not used.
     pub(crate) fn withdraw(&mut self, approval_id: &str) {
         if let Some(approval) =
             self.all.get_mut(approval_id).filter(|approval| approval.permit == PermitState::Available)
@@ -255,7 +256,7 @@ impl Approvals {
                 expired.push(approval.clone());
             }
         }
-        // What was approved and never redeemed must not stay open for ever.
+        // An approval that is never redeemed must not stay open for ever.
         for approval in self.all.values_mut().filter(|approval| approval.permit == PermitState::Available) {
             if now >= approval.decided_at.unwrap_or(now).after(REDEEM_WITHIN) {
                 approval.permit = PermitState::Withdrawn;
@@ -341,7 +342,7 @@ impl Approvals {
         Ok(())
     }
 
-    /// Drops the settled approvals that were settled first, as many as are too many or too much.
+    /// Drops settled approvals, the first settled first, until their number and size are within the limits.
     pub(super) fn forget_oldest(&mut self) {
         let settled = || self.all.values().filter(|approval| !approval.is_open());
         let (mut count, mut bytes) = (settled().count(), settled().map(Approval::shown_bytes).sum::<usize>());

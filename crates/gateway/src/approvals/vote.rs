@@ -1,4 +1,4 @@
-//! Who decides, and what they say.
+//! Reviewers and their votes.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,25 +7,25 @@ use crate::consent::{Level, Remember};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reviewer {
-    /// Who connected. That they may decide at all is for the API's roles to say.
+    /// The principal of the connection. The API's roles decide whether it may review at all.
     pub principal: String,
-    /// How far their word goes.
+    /// Level up to which the reviewer may decide.
     pub level: Level,
-    /// May decide on calls that they made themselves: for development.
+    /// May decide on calls that they made themselves. For development.
     pub may_decide_own: bool,
 }
 
-/// What a reviewer wants.
+/// A reviewer's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// Let it run, once.
+    /// Lets the call run, once.
     Approve,
     Deny,
 }
 
 impl Choice {
-    /// As in the record.
+    /// Returns the name used in the record.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Approve => "approve",
@@ -34,24 +34,24 @@ impl Choice {
     }
 }
 
-/// A decision as it is handed in.
+/// A decision as a reviewer submits it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ballot {
     pub choice: Choice,
-    /// How much more than this call the consent covers.
+    /// Coverage of the consent beyond this call.
     pub remember: Remember,
-    /// For the record and, when denied, for the agent.
+    /// Comment for the record and, with a denial, for the agent.
     pub comment: String,
 }
 
 impl Ballot {
-    /// A plain yes or no to this call alone.
+    /// Makes a decision on this call alone.
     pub fn once(choice: Choice, comment: impl Into<String>) -> Self {
         Self { choice, remember: Remember::Once, comment: comment.into() }
     }
 }
 
-/// A decision as it was taken.
+/// A decision that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
     pub principal: String,

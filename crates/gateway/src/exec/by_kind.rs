@@ -1,4 +1,4 @@
-//! What one command runs, by the way in which its program finds that in its arguments.
+//! The commands that one command runs, found by the way in which its program takes them from its arguments.
 
 use ops::deny::{base_name, is_magic_link};
 
@@ -8,7 +8,7 @@ use super::shell::{is_stream, shell};
 use crate::wrapper::options::{self, Options};
 use crate::wrapper::{self, Kind};
 
-/// Looks at one command. It is not empty.
+/// Returns what a command runs. An empty command runs nothing.
 pub(super) fn inner(command: &[String]) -> Inner {
     let Some((program, args)) = command.split_first() else { return Inner::default() };
     if is_magic_link(program) {
@@ -45,7 +45,7 @@ pub(super) fn inner(command: &[String]) -> Inner {
     }
 }
 
-/// `busybox rm`, `coreutils --coreutils-prog=rm`.
+/// Reads `busybox rm`, `coreutils --coreutils-prog=rm`.
 fn multi_call(args: &[String]) -> Inner {
     let line = args.first().and_then(|first| {
         let applet =
@@ -56,7 +56,7 @@ fn multi_call(args: &[String]) -> Inner {
     Inner { lines: line.into_iter().collect(), ..wraps(offsets) }
 }
 
-/// `command -v rm` only asks where it is.
+/// Reads a builtin. `command -v rm` runs nothing: it only looks up the name.
 fn builtin(options: &Options, command: &[String]) -> Inner {
     let args = &command[1..];
     let asks = |arg: &String| arg.starts_with('-') && !arg.starts_with("--") && arg.contains(['v', 'V']);
@@ -68,7 +68,7 @@ fn builtin(options: &Options, command: &[String]) -> Inner {
     Inner { lines, ..wraps(offsets) }
 }
 
-/// `find -exec rm`, `sort --compress-program=rm`: a command line, or the text of one, follows a flag.
+/// Reads `find -exec rm`, `sort --compress-program=rm`: a flag is followed by a command line, or by the text of one.
 fn follows(flags: &[&str], args: &[String]) -> Inner {
     let mut inner = Inner::default();
     for (index, arg) in args.iter().enumerate() {
@@ -98,14 +98,14 @@ fn follows(flags: &[&str], args: &[String]) -> Inner {
     inner
 }
 
-/// What is attached to a short option.
+/// Returns the text attached to a short option.
 fn short<'a>(flag: &str, arg: &'a str) -> Option<&'a str> {
     (flag.len() == 2).then(|| arg.strip_prefix(flag)).flatten().filter(|text| !text.is_empty())
 }
 
-/// The command may be any of the arguments, or in one, or in what is attached to an option.
+/// Reads a command that may be any of the arguments, inside one, or attached to an option.
 fn anywhere(args: &[String], reads: bool) -> Inner {
-    // What makes more than a plain word of one: `flock lock -c "'rm'"`.
+    // Characters that make an argument more than a plain word: `flock lock -c "'rm'"`.
     const SYNTAX: [char; 11] = ['|', ';', '&', '`', '$', '(', '<', '\'', '"', '\\', '{'];
     let mut texts = Vec::new();
     for arg in args {
@@ -114,7 +114,7 @@ fn anywhere(args: &[String], reads: bool) -> Inner {
         }
         match arg.strip_prefix("--") {
             Some(_) => texts.extend(value_of(arg).map(str::to_owned)),
-            // `-c` and `-e` are what such options are called.
+            // Options that take a command are usually called `-c` or `-e`.
             None if arg.starts_with('-') => {
                 let attached = arg.char_indices().take(8).filter(|(_, c)| matches!(c, 'c' | 'e'));
                 texts.extend(attached.map(|(at, _)| arg[at + 1..].to_owned()));

@@ -1,35 +1,35 @@
-//! Programs that take code in their arguments or from their input: those that agents use most often for it, and those
-//! that the shipped profiles allow by a rule.
+//! Programs that take code in their arguments or from their input: the ones that agents use most often for it, and the
+//! ones that the shipped profiles allow by a rule.
 //!
-//! Like [`super::effects`] this is a table of known things. No rule should allow an unknown program with any
-//! arguments: if a profile asks, it asks unless a rule names the program.
+//! Like [`super::effects`] this is a table of known programs. No rule should allow an unknown program with any
+//! arguments: a profile that asks then asks about it, unless a rule names the program.
 
 use ops::deny::base_name;
 
 use super::shell::is_stream;
 
-/// How a command is given code.
+/// Way in which a command gets code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {
-    /// By the argument at this place, counted from 0, or by the one after it.
+    /// In the argument at this index, counted from 0, or in the one after it.
     Word(usize),
-    /// In a script of `sed`, of which [`super::effects`] knows more.
+    /// In a script of `sed`, which [`super::effects`] reads.
     Sed,
-    /// Whatever its arguments are.
+    /// Always, whatever its arguments are.
     Always,
-    /// The program reads code from its input.
+    /// From the input of the program.
     Input,
 }
 
-/// Options that make code of an argument.
+/// Options of some programs that make an argument code.
 struct Row {
-    /// Without the digits of a version at their end.
+    /// Names without a version number at the end.
     programs: &'static [&'static str],
     /// Letters of short options, alone or in a cluster.
     short: &'static str,
     /// Whole words. A word that ends in `*` matches every word with that beginning, and a long option also matches its abbreviations.
     words: &'static [&'static str],
-    /// It takes its input for code where no file is named.
+    /// Runs its input as code if no file is named.
     reads: bool,
 }
 
@@ -65,7 +65,7 @@ const ROWS: [Row; 31] = [
     row(&["tclsh", "wish", "jshell"], "", &[], true),
     row(&["vi", "vim", "nvim", "view", "less", "more"], "c", &["--cmd", "+*"], false),
     row(&["psql", "mysql", "mariadb"], "ce", &["--command", "--execute"], true),
-    // Toolchains, and what they can be told to run.
+    // Toolchains, and options that make them run a program.
     row(&["cargo"], "", &["--config"], false),
     row(&["rustc"], "", &["linker=*", "-Clinker*", "codegen-backend=*", "-Zcodegen-backend*"], false),
     row(
@@ -103,7 +103,7 @@ const ROWS: [Row; 31] = [
     row(&["tox"], "x", &["--override"], false),
 ];
 
-/// How this command is given code, if it is known to be.
+/// Returns the way in which this command gets code, if it is known to get any.
 pub(super) fn code(program: &str, args: &[String]) -> Option<Code> {
     let name = base_name(program);
     // `python3.12`, `clang-15`
@@ -126,7 +126,7 @@ impl Row {
         }
         let mut operands = args.iter().filter(|arg| *arg == "-" || !arg.starts_with('-'));
         let named = operands.next().map_or_else(
-            // `node --test`, `python3 --version`: no file, and no code either.
+            // `node --test`, `python3 --version`: no file and no code.
             || args.iter().any(|arg| arg.starts_with("--") || matches!(arg.as_str(), "-V" | "-v" | "-h")),
             |file| !is_stream(file),
         );
@@ -145,11 +145,12 @@ fn is_word(word: &str, arg: &str) -> bool {
         return arg.starts_with(beginning);
     }
     let name = arg.split_once('=').map_or(arg, |(name, _)| name);
-    // Many programs take a long option by its beginning.
+    // Many programs accept abbreviated long options.
     name == word || name.len() > 3 && name.starts_with("--") && word.starts_with(name)
 }
 
-/// A makefile that is read from the input, and the text of one: `--eval`, and values of variables that are more than a word.
+/// Finds a makefile that is read from the input, or makefile text: `--eval`, or a variable whose value is more than a
+/// word.
 fn make(args: &[String]) -> Option<usize> {
     args.iter().position(|arg| {
         let (name, value) =
@@ -163,13 +164,13 @@ fn make(args: &[String]) -> Option<usize> {
     })
 }
 
-/// One plain word, or nothing but options: `-O2 -g`.
+/// Returns true for one plain word, or for several options: `-O2 -g`.
 fn is_plain_value(value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+,:=@% ".contains(c);
     value.chars().all(plain) && (!value.contains(' ') || value.split(' ').all(|word| word.starts_with('-')))
 }
 
-/// Settings on the command line, which can hold commands, and the commands that git is told to run.
+/// Finds settings on the command line, which can hold commands, and options that name a command for git to run.
 fn git(args: &[String]) -> Option<usize> {
     const WORDS: [&str; 11] = [
         "--config-env",

@@ -1,10 +1,12 @@
-//! `env`, and what else gives a program another name or takes its command line out of a text.
+//! `env`, and other ways to give a program another name or to take its command line out of a text.
 
 use super::inner::{Inner, wraps};
 use crate::wrapper::options::{self, ENV};
 
-/// A multi-call binary does what the name says that it is given: `exec -a rm busybox`. Busybox passes over a dash before it,
-/// by which login shells are known.
+/// Returns the command lines of programs that are run under another name.
+///
+/// A multi-call binary acts by the name that it gets: `exec -a rm busybox`. Busybox ignores a dash before the name, which
+/// marks a login shell.
 pub(super) fn renamed(args: &[String], offsets: &[usize]) -> Vec<Vec<String>> {
     let at = |offset: &usize| (offset - 1).min(args.len());
     let before = &args[..offsets.first().map_or(args.len(), at)];
@@ -22,12 +24,13 @@ pub(super) fn renamed(args: &[String], offsets: &[usize]) -> Vec<Vec<String>> {
     offsets.iter().copied().map(line).collect()
 }
 
-/// `env`'s `-S` holds a part of the command line as text, which may again begin with options and assignments.
+/// Reads `env`, whose `-S` holds a part of the command line as text. That text may again begin with options and
+/// assignments.
 pub(super) fn env(command: &[String]) -> Inner {
     let args = &command[1..];
     let offsets = options::offsets(&ENV, args, |arg| arg.contains('='));
     let mut inner = Inner { lines: renamed(args, &offsets), ..wraps(offsets) };
-    // Options come first, each with at most one value behind it.
+    // Options come first, each with at most one value after it.
     let options = |index: &usize| {
         args[*index].starts_with('-')
             || index.checked_sub(1).is_some_and(|before| args[before].starts_with('-'))
@@ -47,8 +50,9 @@ pub(super) fn env(command: &[String]) -> Inner {
     inner
 }
 
-/// The words of a text by the rules of `-S`, which are not a shell's: operators mean nothing, `\_` parts words, and
-/// variables, of which it is not known here what they are, are taken for empty.
+/// Splits a text into words by the rules of `-S`, which differ from a shell's.
+///
+/// Operators mean nothing, and `\_` separates words. Values of variables are not known here, so they are read as empty.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -81,7 +85,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// What is attached to `-S`, `--split-string` or a beginning of that.
+/// Returns the text attached to `-S`, `--split-string` or an abbreviation of it.
 fn split_string(arg: &str) -> Option<&str> {
     if let Some(long) = arg.strip_prefix("--") {
         let (name, text) = long.split_once('=').unwrap_or((long, ""));

@@ -8,7 +8,7 @@ use crate::decision::Verdict;
 use crate::policy::ExecPolicy;
 use text::excerpt;
 
-/// Says which variable the profile does not let a call set, and why.
+/// Returns a message about the first variable that the profile does not let a call set, if there is one.
 pub(super) fn not_allowed(
     policy: &ExecPolicy,
     cwd: &SandboxPath,
@@ -28,10 +28,12 @@ pub(super) fn not_allowed(
 }
 
 impl ExecPolicy {
-    /// Why no run may have one of these variables, which all its commands would have: a call may not set it either, or it makes
-    /// commands into others than the rules were written for. A relative path means another place in each call.
+    /// Returns the reason why no run may have one of these variables, which all its commands would inherit.
+    ///
+    /// Either a call may not set it, or it turns commands into others than the rules were written for. A relative path
+    /// is rejected, because it means another place in each call.
     pub fn refuses_for_a_run(&self, env: &BTreeMap<String, String>) -> Option<String> {
-        // Nothing there is in the workspace, so a relative path counts as one that is not.
+        // `@state` is outside the workspace, so a relative path counts as outside too.
         let Ok(elsewhere) = SandboxPath::parse("@state") else { return Some("no place".to_owned()) };
         if let Some(why) = not_allowed(self, &elsewhere, env) {
             return Some(why);
@@ -50,13 +52,14 @@ impl ExecPolicy {
     }
 }
 
-/// Whether the environment makes a command into another one than an `allow` rule was written for.
+/// Returns true if the environment turns a command into another one than an `allow` rule was written for.
 pub(super) fn redirected(policy: &ExecPolicy, cwd: &SandboxPath, env: &BTreeMap<String, String>) -> bool {
     env.iter().any(|(name, value)| redirects(name) && !is_path_within(policy, cwd, name, value))
 }
 
-/// Whether it is a variable for paths, and each of them is in the workspace by its name: what is loaded from there is what a
-/// command in the workspace would load as well. An empty one is the working directory.
+/// Returns true if the variable holds paths and each of them is in the workspace, judged by its name.
+///
+/// A command in the workspace would load files from there anyway. An empty path is the working directory.
 fn is_path_within(policy: &ExecPolicy, cwd: &SandboxPath, name: &str, value: &str) -> bool {
     let within = |path: &str| {
         let place = if path.starts_with('/') {
@@ -69,11 +72,12 @@ fn is_path_within(policy: &ExecPolicy, cwd: &SandboxPath, name: &str, value: &st
     policy.env_paths.iter().any(|of_paths| of_paths == name) && value.split(':').all(within)
 }
 
-/// Whether a variable can make a program into another one, by what is found, loaded or run first. A command that sets
-/// such a variable is not the command that an `allow` rule was written for.
+/// Returns true if a variable can turn a program into another one by changing which files are found, loaded or run first.
+///
+/// An `allow` rule is not written for a command that sets such a variable.
 pub(super) fn redirects(name: &str) -> bool {
-    // What programs are found by, what shells and interpreters load first, and where toolchains find their settings:
-    // a `HOME` may hold a `.cargo/config.toml` with another linker.
+    // Variables by which programs are found, that shells and interpreters read first, or where toolchains find their
+    // settings: a `HOME` may hold a `.cargo/config.toml` with another linker.
     const NAMES: [&str; 53] = [
         "PATH",
         "HOME",

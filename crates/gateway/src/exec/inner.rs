@@ -1,31 +1,31 @@
-//! What one command runs: commands in its arguments, scripts, and what it reads.
+//! The commands that one command runs: in its arguments, in scripts, and from its input.
 
-/// What one command runs.
+/// The commands that one command runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Inner {
-    /// It runs others at all.
+    /// Runs other commands.
     pub(super) wraps: bool,
-    /// Command lines that begin at these places of its own.
+    /// Indices in its own words at which command lines begin.
     pub(super) offsets: Vec<usize>,
-    /// Command lines that are put together from parts of its own.
+    /// Command lines that are assembled from parts of its words.
     pub(super) lines: Vec<Vec<String>>,
-    /// Texts that it takes for scripts.
+    /// Texts that it runs as scripts.
     pub(super) texts: Vec<String>,
-    /// Texts that it hands on, perhaps to one that takes them for scripts.
+    /// Texts that it passes on, perhaps to a program that runs them as scripts.
     pub(super) inputs: Vec<String>,
-    /// It runs commands that it reads.
+    /// Runs commands that it reads.
     pub(super) reads: bool,
-    /// What it runs is made of what it reads, or of words of which it is not known how it takes them.
+    /// Assembles commands from its input, or from words whose use is not known.
     pub(super) opaque: bool,
 }
 
-/// One that runs the command lines at these places.
+/// Makes the result for a command that runs the command lines at these indices.
 pub(super) fn wraps(offsets: Vec<usize>) -> Inner {
-    // Several places: one of them, and it is not known which.
+    // If there are several, one of them is run, and it is not known which.
     Inner { wraps: true, opaque: offsets.len() > 1, offsets, ..Inner::default() }
 }
 
-/// The text after `=`.
+/// Returns the text after `=`.
 pub(super) fn value_of(arg: &str) -> Option<&str> {
     arg.split_once('=').map(|(_, value)| value)
 }

@@ -13,20 +13,20 @@ use crate::decision::Verdict;
 use crate::policy::{ExecRule, Profile, RootMode};
 use text::excerpt;
 
-/// What `exec` of a profile says to one command.
+/// Ruling of a profile's `exec` section on one command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ExecRuling {
     pub(crate) verdict: Verdict,
     /// Such as `exec rule 3: cargo test`.
     pub(crate) rule: String,
     pub(crate) justification: String,
-    /// For a verdict of `deny`.
+    /// Used only if the verdict is `deny`.
     pub(crate) reason: Reason,
-    /// For a verdict of `deny`.
+    /// Used only if the verdict is `deny`.
     pub(crate) message: String,
-    /// The paths that it reads, if it is a command of the read-only rule.
+    /// The paths that the command reads, if the read-only rule covers it.
     pub(crate) reads: Option<Vec<SandboxPath>>,
-    /// Everything that applied, this one included, in the order of the file.
+    /// Every rule that applied, including the decisive one, in the order of the file.
     pub(crate) applied: Vec<Applied>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
     let policy = &profile.exec;
     let seen = match Seen::of_command(exec) {
         Ok(seen) => seen,
-        // Nothing is looked for in it.
+        // The profile has no rule that looks into the command.
         Err(_) if policy.is_blind() => Seen::default(),
         Err(_) => return ExecRuling::deny_command("exec: too intricate", &exec.command),
     };
@@ -70,7 +70,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
     }
 
     let reads = match read_only::paths(exec, profile.protection()) {
-        // By what it is called: where commands can replace programs, that says nothing.
+        // This identifies the program by its name, which proves nothing if commands can replace programs.
         Ok(reads) => (profile.root == RootMode::ReadOnly).then_some(reads),
         Err(DoesMore { reason, message }) if exec.only_reads => {
             return ExecRuling::deny(reason, "only_reads", message);
@@ -96,7 +96,7 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
         let justification = format!("no rule of the profile matches, and its default is `{verdict}`");
         applied.push(Applied { verdict, rule: "exec.default".to_owned(), justification });
     }
-    // An `allow` rule that applies has named what is not seen through.
+    // An `allow` rule that applies has named the part that is not seen through.
     let is_allowed = applied.iter().any(|applied| applied.verdict == Verdict::Allow);
     applied.splice(0..0, not_seen_through(profile, &seen).filter(|_| !is_allowed));
     applied.extend(deletion(profile, &seen).map(|(_, applied)| applied));
@@ -110,10 +110,12 @@ pub(crate) fn judge(profile: &Profile, exec: &Exec) -> ExecRuling {
     ExecRuling { verdict, rule, justification, reason: Reason::CommandNotAllowed, message, reads, applied }
 }
 
-/// Judges one script by a profile, like `sh -c SCRIPT` but for what loosens: neither an `allow` rule nor the profile's
-/// default for commands speaks for a script. `None` when nothing speaks against it either.
+/// Judges one script by a profile, like `sh -c SCRIPT`, except that no `allow` rule and no default of the profile
+/// permits it.
+///
+/// Returns `None` if no rule speaks against it either.
 pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRuling> {
-    // Which of the two it is going to be is for the image to say.
+    // The image decides which of the two shells runs it.
     if let Some(name) = ["sh", "bash"].into_iter().find(|name| profile.exec.denies(name)) {
         return Some(ExecRuling::deny_command("exec deny list", name));
     }
@@ -146,8 +148,10 @@ pub(crate) fn judge_script(profile: &Profile, shell: &Shell) -> Option<ExecRulin
     Some(ExecRuling { verdict: best.verdict, justification: best.justification, applied, ..refusal })
 }
 
-/// Judges what a process runs, like the same command or script. Where a profile asks about commands, it asks about input that is
-/// not there yet. What a process reads is never known: it goes on when the files change.
+/// Judges the command or script of a process.
+///
+/// If the profile asks about commands, it also asks about input that is not there yet. The files that a process reads
+/// are never known, because it continues when they change.
 pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<ExecRuling> {
     let (ruling, program) = match &process.program {
         ProcessProgram::Command(exec) => (Some(judge(profile, exec)), exec.command.as_str()),
@@ -163,8 +167,10 @@ pub(crate) fn judge_process(profile: &Profile, process: &Process) -> Option<Exec
     not_seen_either(profile, ruling, program, unseen)
 }
 
-/// Judges what a session is given: a command like the same script. Where a profile asks about commands, it asks about all of it,
-/// since what its shell, or what runs in it, makes of the words depends on all that was done there before.
+/// Judges the input of a session; a command is judged like the same script.
+///
+/// If the profile asks about commands, it asks about all such input. Its meaning to the session's shell or program
+/// depends on everything that was done there before.
 pub(crate) fn judge_session(profile: &Profile, session: &Session) -> Option<ExecRuling> {
     let ruling = session.script().and_then(|script| judge_script(profile, &script));
     let unseen = match session.input {
@@ -175,7 +181,7 @@ pub(crate) fn judge_session(profile: &Profile, session: &Session) -> Option<Exec
     not_seen_either(profile, ruling, "sh", unseen)
 }
 
-/// Adds to a ruling that there is something else which nobody can see. What is read is not known then.
+/// Adds to a ruling that a part of the call is unseen. The files that it reads are then unknown.
 fn not_seen_either(
     profile: &Profile,
     ruling: Option<ExecRuling>,
@@ -203,24 +209,24 @@ fn not_seen_either(
     })
 }
 
-/// Where a profile asks about commands, it asks about what cannot be seen through.
+/// Asks about a part that cannot be seen through, if the profile asks about commands.
 fn not_seen_through(profile: &Profile, seen: &Seen) -> Option<Applied> {
     let unseen = seen.unseen().filter(|_| profile.exec.default > Verdict::Allow)?;
     let justification = format!("not seen through: {unseen}");
     Some(Applied { verdict: Verdict::Ask, rule: "exec.not_seen_through".to_owned(), justification })
 }
 
-/// What the profile says of `delete` holds for a command that deletes what it finds, too. The first such program.
+/// Applies the profile's verdict for `delete` to the first command that deletes the files it finds.
 fn deletion<'s>(profile: &Profile, seen: &'s Seen) -> Option<(&'s str, Applied)> {
     let (program, word) = seen.commands().find_map(|argv| {
-        // Nothing else deletes what it finds, and a script may have very many commands.
+        // No other program deletes files that it finds, and a script may have very many commands.
         let (program, args) = argv.split_first().filter(|(program, _)| is_find(program))?;
         match effect(program, args) {
             Effect::Deletes(word) => Some((program.as_str(), word)),
             _ => None,
         }
     })?;
-    // A profile that has no word for `delete` has one for commands, which is what this is.
+    // A profile without a verdict for `delete` has one for commands, and this is a command.
     let verdict = profile.operation("delete").map_or(Verdict::Ask, |(_, verdict)| verdict);
     let justification = format!("`{word}` deletes files, which goes as `delete` does");
     let applied = Applied { verdict, rule: "operations.delete".to_owned(), justification };
@@ -232,7 +238,7 @@ fn is_find(program: &str) -> bool {
     name.is_some_and(|name| name.eq_ignore_ascii_case("find"))
 }
 
-/// What no rule can loosen: programs of the deny list, protected paths, variables without leave.
+/// Refuses what no rule can permit: programs of the deny list, protected paths, variables that are not allowed.
 fn forbidden(
     profile: &Profile,
     seen: &Seen,
@@ -251,7 +257,7 @@ fn forbidden(
     Some(ExecRuling::deny(Reason::PermissionDenied, "exec.env", message))
 }
 
-/// Whether an `ask` or `deny` rule speaks of any of the commands.
+/// Returns true if an `ask` or `deny` rule matches one of the commands.
 fn tightens(rule: &ExecRule, seen: &Seen) -> bool {
     seen.commands().any(|argv| rule.prefix.matches_loosely(argv))
 }
@@ -264,13 +270,14 @@ fn said(number: usize, rule: &ExecRule) -> Applied {
     }
 }
 
-/// Of equally strict ones the first.
+/// Returns the strictest, and the first among equals.
 fn strictest(applied: &[Applied]) -> Option<Applied> {
     applied.iter().reduce(|best, next| if next.verdict > best.verdict { next } else { best }).cloned()
 }
 
-/// Why a program's own path may not be executed. A bare name is looked up in the container, and a path beneath no
-/// mount is the image's.
+/// Returns the reason why a program's own path may not be executed.
+///
+/// A bare name is looked up in the container, and a path outside the mounts is the image's.
 fn protected(profile: &Profile, cwd: &SandboxPath, program: &str) -> Option<String> {
     let place = if program.starts_with('/') {
         SandboxPath::parse(program).ok()?

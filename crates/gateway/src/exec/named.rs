@@ -8,17 +8,19 @@ use ops::deny::base_name;
 
 use super::see_through::Seen;
 
-/// Directories that a script may be in when it names a file.
+/// Most directories that a script may be in when it names a file.
 const MAX_DIRECTORIES: usize = 16;
-/// Files beyond which there is no point in going on.
+/// Most files that are collected.
 const MAX_FILES: usize = 16_384;
 
-/// Every path in the mounts that a word of a command line or script may mean: an argument, the text after its `=`, a
-/// word of a script within it, a target of a redirection, a value of a variable; as it is, and relative to the working
-/// directory and to those that a script changes to. Most are no files. For operations that run nothing there are none.
+/// Returns every path in the mounts that a word of a command line or script may mean.
 ///
-/// A reviewer's consent is bound to these, so that a script which is swapped meanwhile does not run. A path that a program
-/// puts together is not among them.
+/// A word is an argument, the text after its `=`, a word of a script within it, a target of a redirection, or a value
+/// of a variable. It is read as it is, and relative to the working directory and to directories that a script changes
+/// to. Most of these paths are no files. An operation that runs nothing has none.
+///
+/// A reviewer's consent is bound to these files, so that a script that is swapped meanwhile does not run. A path that a
+/// program assembles is not among them.
 pub fn named_files(operation: &Operation) -> BTreeSet<SandboxPath> {
     let (seen, cwd) = match operation {
         Operation::Exec(exec) => (Seen::of_command(exec), &exec.cwd),
@@ -30,7 +32,7 @@ pub fn named_files(operation: &Operation) -> BTreeSet<SandboxPath> {
         },
         _ => return BTreeSet::new(),
     };
-    // What is too intricate is refused, and nobody is asked about it.
+    // A command that is too intricate is refused, so no reviewer is asked about it.
     let seen = seen.unwrap_or_default();
     let directories = directories(cwd, &seen);
     let words: BTreeSet<&str> =
@@ -43,7 +45,7 @@ fn value_of(word: &str) -> Option<&str> {
     word.split_once('=').map(|(_, value)| value)
 }
 
-/// What `word` means in each of these directories.
+/// Returns the path of `word` in each of these directories.
 fn places(directories: &BTreeSet<SandboxPath>, word: &str) -> Vec<SandboxPath> {
     if word.starts_with(['/', '@']) {
         return SandboxPath::parse(word).into_iter().collect();
@@ -54,7 +56,7 @@ fn places(directories: &BTreeSet<SandboxPath>, word: &str) -> Vec<SandboxPath> {
         .collect()
 }
 
-/// The working directory, and where `cd` may lead from it.
+/// Returns the working directory and the directories to which `cd` may change.
 fn directories(cwd: &SandboxPath, seen: &Seen) -> BTreeSet<SandboxPath> {
     let mut directories = BTreeSet::from([cwd.clone()]);
     for argv in seen.commands() {

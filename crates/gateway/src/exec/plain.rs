@@ -1,12 +1,14 @@
-//! Commands that are what they look like.
+//! Commands that do only what their program does.
 
 use ops::Exec;
 
 use super::environment::redirects;
 use super::see_through::{Seen, argv};
 
-/// The words of a command that runs no other program which its arguments name, deletes nothing that it finds, and sets no
-/// variable that makes its program into another. Nothing for any other.
+/// Returns the words of a plain command, or `None` for any other.
+///
+/// A plain command runs no other program that its arguments name, deletes no files that it finds, and sets no variable
+/// that turns its program into another one.
 pub(crate) fn plain_argv(exec: &Exec) -> Option<Vec<String>> {
     let seen = Seen::of_command(exec).ok()?;
     let argv = argv(exec);

@@ -1,8 +1,8 @@
-//! The read-only rule: `cat head tail find wc`, from the system's own directories, of which [`super::effects`] knows that
-//! they only read, on paths inside the mounts.
+//! The read-only rule: `cat head tail find wc` from the system's directories, if [`super::effects`] knows that they
+//! only read, on paths inside the mounts.
 //!
-//! The rule looks at paths only as text. A link in the workspace can lead elsewhere in the container, where nothing
-//! is secret from the run. The mounts are the only way to the host, and they confine by themselves.
+//! The rule checks paths only as text. A link in the workspace can lead elsewhere in the container, where no file is
+//! secret from the run. The mounts are the only way to the host, and they confine by themselves.
 
 use jail::{Access, Protection, SandboxPath};
 use ops::{Exec, Reason};
@@ -10,14 +10,14 @@ use ops::{Exec, Reason};
 use super::effects::{Effect, effect};
 use text::excerpt;
 
-/// Why a command is none of the read-only rule.
+/// Reason why the read-only rule does not cover a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DoesMore {
     pub(super) reason: Reason,
     pub(super) message: String,
 }
 
-/// The paths that a command of the read-only rule reads.
+/// Returns the paths that a command reads if the read-only rule covers it.
 pub(super) fn paths(exec: &Exec, protection: Protection) -> Result<Vec<SandboxPath>, DoesMore> {
     let not = |why: &str| {
         let message = format!("Command not allowed: {}: {why}", excerpt(&exec.command));
@@ -38,25 +38,25 @@ pub(super) fn paths(exec: &Exec, protection: Protection) -> Result<Vec<SandboxPa
             )));
         }
     };
-    // Any variable may change what a program does; none is needed to look at a file.
+    // Any variable may change the effect of a program, and none is needed to read a file.
     if !exec.env.is_empty() {
         return Err(not("where only reading is allowed no environment variable may be set"));
     }
     given.into_iter().map(|path| in_mounts(&exec.cwd, path, protection)).collect()
 }
 
-/// The bare name of one of the five programs, or its path in a system directory. Case counts.
+/// Returns true for the bare name of one of the five programs, or its path in a system directory. Case matters.
 fn is_one_of_them(command: &str) -> bool {
     let directory = ["/bin/", "/usr/bin/"].iter().find_map(|directory| command.strip_prefix(directory));
     matches!(directory.unwrap_or(command), "cat" | "head" | "tail" | "find" | "wc")
 }
 
-/// The place that a command which runs in `cwd` means by `path`, if that is inside the mounts and not protected.
+/// Returns the path that a command in `cwd` means by `path`, if it is inside the mounts and not protected.
 fn in_mounts(cwd: &SandboxPath, path: &str, protection: Protection) -> Result<SandboxPath, DoesMore> {
     let place = if path.starts_with('/') {
         SandboxPath::parse(path)
     } else {
-        // An alias means nothing to a command: `@pkg/a` would be a directory of that name.
+        // A command knows no aliases: `@pkg/a` would be a directory of that name.
         SandboxPath::parse(path).and_then(|_| SandboxPath::parse(&format!("{}/{path}", cwd.container_path())))
     };
     place

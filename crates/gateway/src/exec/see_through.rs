@@ -1,4 +1,5 @@
-//! Every command that can be seen in a command line: itself, what it wraps, and what it hands to a shell.
+//! Every command that can be seen in a command line: itself, the commands that it wraps, and those that it passes to a
+//! shell.
 
 use std::collections::HashSet;
 use std::mem::take;
@@ -11,11 +12,11 @@ use super::inner::Inner;
 use super::script::{self, Script};
 use super::unseen::{self, Unseen};
 
-/// Commands that may be wrapped in others' arguments. More is no honest use.
+/// Most commands that may be wrapped in the arguments of others. No honest command needs more.
 const MAX_WRAPPED: usize = 1_024;
-/// Words, over all texts that had to be taken apart.
+/// Most words in all texts that have to be split.
 const MAX_WORDS: usize = 131_072;
-/// Bytes of these texts.
+/// Most bytes of these texts.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// The commands in a command line.
@@ -23,30 +24,30 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 pub(super) struct Seen {
     sources: Vec<Vec<String>>,
     commands: Vec<(usize, usize)>,
-    /// Words of scripts that are in no command and may name files.
+    /// Words of scripts that belong to no command and may name files.
     files: Vec<String>,
-    /// The outermost program runs another that its arguments name, or deletes what it finds.
+    /// The outermost program runs another one that its arguments name, or deletes the files that it finds.
     does_more: bool,
     /// The first thing that cannot be seen through.
     unseen: Option<Unseen>,
 }
 
-/// So deeply or widely wrapped that it cannot be judged.
+/// The command is wrapped so deeply or widely that it cannot be judged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooIntricate;
 
 impl Seen {
-    /// Of a command and its wrappers.
+    /// Reads a command and its wrappers.
     pub(super) fn of_command(exec: &Exec) -> Result<Self, TooIntricate> {
         see_through(argv(exec), &exec.stdin)
     }
 
-    /// Of a script, as a shell would be given it.
+    /// Reads a script as the argument of `sh -c`.
     pub(super) fn of_script(shell: &Shell) -> Result<Self, TooIntricate> {
         see_through(["sh", "-c", &shell.script].map(str::to_owned).to_vec(), &shell.stdin)
     }
 
-    /// The program of a process. Its later input is not seen here.
+    /// Reads the program of a process. Its later input is not seen.
     pub(super) fn of_process(process: &Process) -> Result<Self, TooIntricate> {
         match &process.program {
             ProcessProgram::Command(exec) => Self::of_command(exec),
@@ -55,44 +56,46 @@ impl Seen {
         }
     }
 
-    /// Of what a session is given. Functions and aliases that its shell has by then nobody sees.
+    /// Reads the input of a session. Functions and aliases that its shell has by then are not seen.
     pub(super) fn of_session(session: &Session) -> Result<Self, TooIntricate> {
         session.script().map_or_else(|| Ok(Self::default()), |script| Self::of_script(&script))
     }
 
-    /// Every command, the outermost first, those of a script in their order. None is empty.
+    /// Returns every command, the outermost first, and those of a script in their order. None is empty.
     pub(super) fn commands(&self) -> impl Iterator<Item = &[String]> {
         self.commands.iter().map(|&(source, start)| &self.sources[source][start..])
     }
 
-    /// The program of each of them.
+    /// Returns the program of each command.
     pub(super) fn programs(&self) -> impl Iterator<Item = &str> {
         self.commands().filter_map(<[String]>::first).map(String::as_str)
     }
 
-    /// What cannot be seen through.
+    /// Returns the first part that cannot be seen through.
     pub(super) fn unseen(&self) -> Option<&Unseen> {
         self.unseen.as_ref()
     }
 
-    /// Whether the command is what its first `words` words say: its program runs no other that its arguments name, deletes nothing
-    /// that it finds, and takes no code, unless these words say so.
+    /// Returns true if the first `words` words tell everything that the command does.
+    ///
+    /// Its program then runs no other one that its arguments name, deletes no files that it finds, and takes no code,
+    /// unless these words say so.
     pub(super) fn is_plain_to(&self, words: usize) -> bool {
         !self.does_more && self.unseen.as_ref().is_none_or(|unseen| unseen.is_named_by(words))
     }
 
-    /// Every word of every command line and script.
+    /// Returns every word of every command line and script.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().flatten().chain(&self.files).map(String::as_str)
     }
 }
 
-/// Returns the words of a command line, with the whole path of a program that is named by one.
+/// Returns the words of a command line. A program that is named by a path has its whole path.
 pub(super) fn argv(exec: &Exec) -> Vec<String> {
     std::iter::once(exec.program().into_owned()).chain(exec.args.iter().cloned()).collect()
 }
 
-/// Looks through all wrappers in `argv`. `stdin` is what the command is given to read.
+/// Sees through all wrappers in `argv`. `stdin` is the input of the command.
 pub(super) fn see_through(argv: Vec<String>, stdin: &[u8]) -> Result<Seen, TooIntricate> {
     let mut search = Search::default();
     search.line(argv)?;
@@ -103,7 +106,7 @@ pub(super) fn see_through(argv: Vec<String>, stdin: &[u8]) -> Result<Seen, TooIn
         while let Some((source, start)) = search.open.pop() {
             search.look(source, start)?;
         }
-        // Only now is it known whether any command takes its input for commands.
+        // Only now is it known if any command runs its input as commands.
         if !search.reads || search.inputs.is_empty() {
             return Ok(search.seen);
         }
@@ -116,15 +119,15 @@ pub(super) fn see_through(argv: Vec<String>, stdin: &[u8]) -> Result<Seen, TooIn
 #[derive(Default)]
 struct Search {
     seen: Seen,
-    /// Places where a command may begin, and all that ever were.
+    /// Places where a command may begin and that are not read yet; `known` has all places ever found.
     open: Vec<(usize, usize)>,
     known: HashSet<(usize, usize)>,
     wrapped: usize,
     words: usize,
     bytes: usize,
-    /// Texts that some command is given to read.
+    /// Texts that are the input of a command.
     inputs: Vec<String>,
-    /// Some command runs what it reads.
+    /// A command runs commands that it reads.
     reads: bool,
 }
 
@@ -150,7 +153,7 @@ impl Search {
         texts.iter().try_for_each(|text| self.text(text))
     }
 
-    /// A command may begin here.
+    /// Notes that a command may begin here.
     fn begin(&mut self, source: usize, start: usize) -> Result<(), TooIntricate> {
         if start >= self.seen.sources[source].len() || !self.known.insert((source, start)) {
             return Ok(());
@@ -183,12 +186,12 @@ impl Search {
         }
         self.inputs.extend(inputs);
         self.seen.files.extend(files);
-        // What is put on last is looked at first.
+        // The last one added is read first.
         commands.into_iter().rev().try_for_each(|line| self.line(line))
     }
 }
 
-/// Whether the arguments of a program make it run or delete something.
+/// Returns true if the arguments of a program make it run or delete something.
 fn does_more((program, args): (&String, &[String])) -> bool {
     matches!(effect(program, args), Effect::Runs(_) | Effect::Deletes(_))
 }

@@ -1,9 +1,10 @@
-//! Shells: where one that is called finds its script.
+//! Shells: where a shell that is called finds its script.
 
 use super::inner::{Inner, value_of};
 
-/// A shell's `-c` text, or what it reads. Everything after `-c` is looked at: which of it is the text depends on the other
-/// options.
+/// Returns the text of a shell's `-c`, or notes that it reads its script.
+///
+/// Everything after `-c` is read as a script, because the other options determine which word is the text.
 pub(super) fn shell(args: &[String]) -> Inner {
     let is_c = |arg: &String| {
         let long = arg.strip_prefix("--").is_some_and(|long| {
@@ -20,7 +21,7 @@ pub(super) fn shell(args: &[String]) -> Inner {
     Inner { wraps: reads, reads, opaque: reads, ..Inner::default() }
 }
 
-/// Whether a shell that is called like this takes its input for its script.
+/// Returns true if a shell with these arguments reads its script from its input.
 fn reads_input(args: &[String]) -> bool {
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
@@ -38,7 +39,8 @@ fn reads_input(args: &[String]) -> bool {
     true
 }
 
-/// Whether this is no file of its own but something that is handed over. What a substitution gives is not known.
+/// Returns true if the operand is a stream rather than a file. The output of a substitution is not known, so it counts as a
+/// stream.
 pub(super) fn is_stream(operand: &str) -> bool {
     matches!(operand, "" | "-") || operand.starts_with("/dev/") || operand.starts_with("/proc/")
 }

@@ -1,4 +1,4 @@
-//! What permissions ask of a command: how it begins, and what is in it.
+//! The view that permissions have of a command: its first words, and the commands in it.
 
 use std::cell::OnceCell;
 
@@ -8,7 +8,7 @@ use super::environment::redirects;
 use super::see_through::{Seen, TooIntricate};
 use crate::policy::Words;
 
-/// An operation that is seen through once, however many permissions ask, and not at all when none does.
+/// An operation whose command is seen through at most once, when a permission first asks.
 #[derive(Debug)]
 pub(crate) struct Sight<'o> {
     operation: &'o Operation,
@@ -24,8 +24,9 @@ impl<'o> Sight<'o> {
         self.operation
     }
 
-    /// Whether it is a command that begins with `words` in the way that an `allow` rule asks for: plainly, with no wrapper
-    /// and no variable that makes another program of it.
+    /// Returns true if it is a command that begins with `words` in the way that an `allow` rule requires.
+    ///
+    /// It may have no wrapper, and no variable that turns its program into another one.
     pub(crate) fn begins_plainly(&self, words: Words<'_>) -> bool {
         let Operation::Exec(exec @ Exec { args, env, .. }) = self.operation else { return false };
         words.begin_exactly(&exec.program(), args)
@@ -33,8 +34,8 @@ impl<'o> Sight<'o> {
             && self.seen().is_ok_and(|seen| seen.is_plain_to(words.len()))
     }
 
-    /// Whether any command that can be seen in it begins with `words`, in any spelling; also when there is too much to be
-    /// seen.
+    /// Returns true if any command that can be seen in it begins with `words`, in any spelling, or if it is too intricate to
+    /// see through.
     pub(crate) fn contains(&self, words: Words<'_>) -> bool {
         self.operation.effect() == Effect::Runs
             && self.seen().map_or(true, |seen| {

@@ -1,4 +1,4 @@
-//! What cannot be seen through: what a command then does is not in its words.
+//! Parts of a command that cannot be seen through: its words do not show what it then does.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use super::effects::{Effect, effect};
 use super::script::not_plain;
 use text::excerpt;
 
-/// One thing that cannot be seen through, as a reviewer is told.
+/// One part that cannot be seen through, as reviewers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unseen {
     what: What,
-    /// How many words of its command a rule must name so as to speak for it; `None`: no rule can.
+    /// Number of words of its command that a rule must name to cover this part. `None` if no rule can.
     named_by: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum What {
-    /// This word of a script is more than itself.
+    /// This word of a script means more than itself.
     Script(String),
-    /// This program runs what it reads, or what is put together from its arguments.
+    /// This program runs commands that it reads or that its arguments make up.
     Runs(String),
-    /// This word of this program's is code, or makes the next one so.
+    /// This word of the program's arguments is code, or makes the next word code.
     Code { program: String, word: String },
     /// This program's arguments are code.
     Takes(String),
@@ -30,7 +30,7 @@ enum What {
 }
 
 impl Unseen {
-    /// Whether a rule that names the first `words` words of the command has named this, too.
+    /// Returns true if a rule that names the first `words` words of the command also names this part.
     pub(super) fn is_named_by(&self, words: usize) -> bool {
         self.named_by.is_some_and(|needed| needed <= words)
     }
@@ -56,7 +56,7 @@ pub(super) fn in_script(text: &str) -> Option<Unseen> {
     not_plain(text).map(|word| Unseen { what: What::Script(word), named_by: None })
 }
 
-/// Of a command. `opaque`: it runs others in ways that its words do not tell.
+/// Finds the unseen part of a command. `opaque` says that it runs others in ways that its words do not show.
 pub(super) fn in_command(command: &[String], opaque: bool) -> Option<Unseen> {
     let (program, args) = command.split_first()?;
     let runs = || Some(Unseen { what: What::Runs(program.clone()), named_by: None });

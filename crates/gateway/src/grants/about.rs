@@ -1,5 +1,7 @@
-//! What a permission can be about, in a form that costs a comparison: most of an agent's permissions are about another
-//! operation than the call at hand, and most grants of commands about another program.
+//! The subject matter of a permission, in a form that is cheap to compare.
+//!
+//! Most of an agent's permissions are about another operation than the call at hand, and most grants of commands are
+//! about another program.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -9,12 +11,12 @@ use ops::{Exec, Operation};
 use super::permission::{Effect, Permission};
 use crate::policy::EXEC_READ_ONLY;
 
-/// Of a permission: the calls that it can speak of, and perhaps some others. Of a call: itself.
+/// For a permission, a superset of the calls that it can match. For a call, the call itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct About {
-    /// A bit for each of [`Operation::NAMES`], and the highest for everything beside these.
+    /// A bit for each of [`Operation::NAMES`], and the highest bit for every other name.
     operations: u32,
-    /// Hash of a program's base name. A permission without is about any.
+    /// Hash of a program's base name. `None` in a permission that covers any program.
     program: Option<u64>,
 }
 
@@ -36,15 +38,15 @@ impl About {
             EXEC_READ_ONLY => bit("exec"),
             name => bit(name),
         });
-        // What is not the name of one operation may be about any.
+        // A key that is not the name of one operation may cover any.
         let operations = operations.filter(|bit| *bit != OTHERS).unwrap_or(u32::MAX);
-        // A revocation looks for its command behind wrappers, too.
+        // A revocation also searches for its command inside wrappers.
         let first = permission.scope.command.first().filter(|_| permission.effect == Effect::Grant);
         let program = first.map(|word| base_name(word)).filter(|name| !name.is_empty());
         Self { operations, program: program.map(|name| hasher.hash_one(name)) }
     }
 
-    /// Whether a permission that is about this can speak of that call.
+    /// Returns true if the permission may match the call.
     pub(super) fn meets(self, call: Self) -> bool {
         self.operations & call.operations != 0 && (self.program.is_none() || self.program == call.program)
     }

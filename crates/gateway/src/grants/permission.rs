@@ -1,4 +1,4 @@
-//! One permission that was given or taken.
+//! One grant or revocation.
 
 use std::fmt;
 
@@ -14,25 +14,25 @@ use crate::policy::{EXEC_READ_ONLY, Policy, Words};
 use crate::wrapper::is_wrapper;
 use document::nearest;
 
-/// Words of a command prefix, and bytes of all of them.
+/// Most words of a command prefix, and most bytes of all of them.
 const MAX_WORDS: usize = 64;
 const MAX_WORD_BYTES: usize = 4_096;
-/// Characters of a reason.
+/// Most characters of a reason.
 const MAX_REASON: usize = 1_000;
 /// Longest name of an agent.
 const MAX_NAME: usize = 128;
 
-/// What a permission does.
+/// Effect of a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Gives the operation.
     Grant,
-    /// It takes, and beats every grant.
+    /// Takes the operation away, and overrides every grant.
     Revocation,
 }
 
-/// Whom it is for.
+/// Holder of a permission.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -46,18 +46,18 @@ pub enum Subject {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
-    /// The operation, or `exec.read_only`; `None` is every operation, which only a revocation may say.
+    /// The operation, or `exec.read_only`. `None` is every operation, which only a revocation may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// Only calls that name such paths.
+    /// Limits the permission to calls that name matching paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathPattern>,
-    /// Only commands that begin like this; empty is any.
+    /// Limits the permission to commands that begin with these words. Empty for any command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
 }
 
-/// How and by whom it was ended before its time.
+/// The end of a permission before its time: by whom, when and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub by: String,
@@ -69,33 +69,32 @@ pub struct Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permission {
     pub id: String,
-    /// Whether it gives or takes.
     pub effect: Effect,
-    /// Whom it is for.
+    /// Holder of the permission.
     pub subject: Subject,
     pub scope: Scope,
-    /// Of a grant: consent is given beforehand.
+    /// For a grant: consent is given beforehand.
     pub preapproved: bool,
-    /// Why; in the record.
+    /// Reason for the record.
     pub reason: String,
-    /// Which principal gave it.
+    /// The principal who gave it.
     pub by: String,
     pub at: UnixMillis,
-    /// From when on it does not count.
+    /// Time from which it no longer counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<UnixMillis>,
-    /// Set when it was ended before its time.
+    /// Set if it was ended before its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
 }
 
-/// A permission that cannot be given. Nothing of it comes into force.
+/// A permission that cannot be given. No part of it comes into force.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct BadPermission {
-    /// Which field is wrong.
+    /// Name of the field that is wrong.
     pub field: &'static str,
-    /// What is wrong with it, and what to write instead.
+    /// Describes the mistake, and the text to write instead.
     pub message: String,
 }
 
@@ -106,7 +105,7 @@ impl BadPermission {
 }
 
 impl Permission {
-    /// Whether it may be given under this policy at this moment.
+    /// Checks that it may be given under this policy at this moment.
     pub fn check(&self, policy: &Policy, now: UnixMillis) -> Result<(), BadPermission> {
         self.check_subject(policy)?;
         self.check_scope()?;
@@ -183,7 +182,7 @@ impl Permission {
         Ok(())
     }
 
-    /// What is never consented to beforehand: a revocation has nothing to consent to, and a reviewer has to see the rest.
+    /// Refuses preapproval of calls that a reviewer has to see, and of revocations, which need no consent.
     fn check_preapproved(&self) -> Result<(), BadPermission> {
         let refuse = |message: String| Err(BadPermission::new("preapproved", message));
         let operation = self.scope.operation.as_deref().unwrap_or_default();
@@ -208,12 +207,12 @@ impl Permission {
         }
     }
 
-    /// Whether it counts at this moment.
+    /// Returns true if it counts at this moment.
     pub fn is_in_force(&self, now: UnixMillis) -> bool {
         self.ended.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// Of a grant: whether it gives this call. `read_only` says that it is a command of the read-only rule.
+    /// Returns true if this grant gives the call. `read_only` says that the read-only rule covers the command.
     pub(super) fn gives(&self, call: &Sight<'_>, read_only: bool) -> bool {
         let Scope { operation: wanted, path, command } = &self.scope;
         let name = call.operation().name();
@@ -228,7 +227,7 @@ impl Permission {
             && Words::of(command).is_none_or(|words| call.begins_plainly(words))
     }
 
-    /// Of a revocation: whether it takes this call.
+    /// Returns true if this revocation takes the call away.
     pub(super) fn takes(&self, call: &Sight<'_>, read_only: bool) -> bool {
         let Scope { operation: wanted, path, command } = &self.scope;
         let name = call.operation().name();
@@ -241,14 +240,14 @@ impl Permission {
     }
 }
 
-/// A shell or `find -exec` in the prefix itself.
+/// Returns true if the prefix itself is a shell, or a program such as `find` that may run another.
 fn may_wrap(program: &str) -> bool {
     let name = ops::deny::base_name(program);
     matches!(name.as_str(), "find" | "gfind" | "fd" | "fdfind" | "tar" | "rsync" | "awk" | "gawk" | "perl")
         || name.ends_with("sh")
 }
 
-/// Whether a call may touch what a pattern matches: a path that it names, or one beneath a directory that it searches.
+/// Returns true if a call may touch a path that matches: one that it names, or one beneath a directory that it searches.
 fn touches(operation: &Operation, pattern: &PathPattern) -> bool {
     let root = || SandboxPath::parse("@project").ok();
     match operation {
@@ -258,7 +257,7 @@ fn touches(operation: &Operation, pattern: &PathPattern) -> bool {
         Operation::Grep(grep) => pattern.matches(&grep.path) || pattern.may_be_beneath(&grep.path),
         Operation::Git(Git::Diff { .. } | Git::Log { .. } | Git::Show { .. } | Git::Add { .. }) => {
             let paths = operation.paths();
-            // Without paths it is about all of them.
+            // Without paths it covers the whole repository.
             let whole = if paths.is_empty() { root() } else { None };
             paths.into_iter().chain(&whole).any(|path| pattern.matches(path) || pattern.may_be_beneath(path))
         }

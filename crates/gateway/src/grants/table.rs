@@ -1,4 +1,4 @@
-//! The permissions that are in force, found without looking at all of them.
+//! The permissions in force, indexed so that a lookup does not scan all of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;
@@ -11,15 +11,15 @@ use super::permission::{Effect, Permission, Subject};
 use crate::clock::UnixMillis;
 use crate::exec::Sight;
 
-/// Permissions that may be in force at the same time.
+/// Most permissions that may be in force at the same time.
 pub const MAX_IN_FORCE: usize = 4_096;
 
-/// There are too many already.
+/// The table of permissions is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{MAX_IN_FORCE} permissions are in force already: end some first")]
 pub struct TooMany;
 
-/// A set of permissions. One that has ended or expired does not count; it is forgotten when the next one is added.
+/// A set of permissions. One that has ended or expired does not count; it is removed when the next one is added.
 #[derive(Debug, Clone, Default)]
 pub struct Permissions {
     by_id: BTreeMap<String, Arc<Permission>>,
@@ -35,7 +35,7 @@ struct Entry {
     permission: Arc<Permission>,
 }
 
-/// Who makes a call: every subject that it is.
+/// The caller of a call, as every subject that it is.
 #[derive(Debug)]
 pub(crate) struct Holders<'h, T> {
     pub(crate) agent: &'h str,
@@ -43,19 +43,19 @@ pub(crate) struct Holders<'h, T> {
     pub(crate) teams: T,
 }
 
-/// What permissions say to a call.
+/// Effect of the permissions on a call.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    /// The revocation that takes it.
+    /// The revocation that takes the call away.
     pub(crate) taken: Option<Arc<Permission>>,
-    /// A grant that gives it, a preapproved one if there is any.
+    /// A grant that gives the call, a preapproved one if there is any.
     pub(crate) given: Option<Arc<Permission>>,
-    /// Others that give it.
+    /// Other grants that give the call.
     pub(crate) also: Vec<Arc<Permission>>,
 }
 
 impl Standing {
-    /// Less grants of commands that begin like one: where a run can put another program in its place, they give nothing.
+    /// Removes grants of commands by their first words. If a run can replace programs, these grants give nothing.
     pub(crate) fn without_commands(mut self) -> Self {
         let grants = self.given.take().into_iter().chain(std::mem::take(&mut self.also));
         let mut grants: Vec<_> = grants.filter(|grant| grant.scope.command.is_empty()).collect();
@@ -68,7 +68,7 @@ impl Standing {
 }
 
 impl Permissions {
-    /// These. For those that were kept: they were checked when they were given.
+    /// Makes a set of stored permissions. They were checked when they were given.
     pub fn of(permissions: impl IntoIterator<Item = Permission>) -> Self {
         let mut all = Self::default();
         permissions.into_iter().for_each(|permission| all.add(permission));
@@ -84,7 +84,7 @@ impl Permissions {
         self.by_id.insert(permission.id.clone(), permission);
     }
 
-    /// This set with one more. The permission has passed [`Permission::check`].
+    /// Returns this set with one more permission, which has passed [`Permission::check`].
     pub fn with(&self, permission: Permission, now: UnixMillis) -> Result<Self, TooMany> {
         let mut kept = self.clone();
         let over: Vec<String> =
@@ -99,7 +99,7 @@ impl Permissions {
         Ok(kept)
     }
 
-    /// This set without one.
+    /// Returns this set without one permission.
     #[must_use]
     pub fn without(&self, id: &str) -> Self {
         let mut kept = self.clone();
@@ -126,17 +126,17 @@ impl Permissions {
         }
     }
 
-    /// The one with this id, if it is in force.
+    /// Returns the permission with this id, if it is in force.
     pub fn get(&self, id: &str, now: UnixMillis) -> Option<&Permission> {
         self.by_id.get(id).map(Arc::as_ref).filter(|permission| permission.is_in_force(now))
     }
 
-    /// Those in force, by id.
+    /// Returns the permissions in force, by id.
     pub fn in_force(&self, now: UnixMillis) -> impl Iterator<Item = &Permission> {
         self.by_id.values().map(Arc::as_ref).filter(move |permission| permission.is_in_force(now))
     }
 
-    /// What they say to a call of these holders: first the agent's own, then its role's, then its teams'.
+    /// Returns the effect on a call of these holders: first the agent's permissions, then its role's, then its teams'.
     pub(crate) fn standing<'h>(
         &self,
         holders: Holders<'h, impl Iterator<Item = &'h str>>,

@@ -17,7 +17,7 @@ const SLOTS: usize = 8;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// What a willing daemon and a willing director would do next.
+    /// Takes the next step of a willing daemon and a willing director.
     Proceed {
         slot: usize,
     },

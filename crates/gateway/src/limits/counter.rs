@@ -1,17 +1,17 @@
-//! What one agent's operation, one run or one principal has used: all of its windows.
+//! The calls of one agent's operation, one run or one principal, in all windows.
 
 use serde::{Deserialize, Serialize};
 
 use super::quota::{Limit, Quota, Span};
 use super::series::Series;
 
-/// Whose calls a counter counts.
+/// The calls that a counter counts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// One operation of one agent. Agents of different principals are different agents, whatever their names.
     Operation {
-        /// Who made the calls.
+        /// The principal that made the calls.
         principal: String,
         agent_id: String,
         /// The operation's canonical name.
@@ -19,14 +19,14 @@ pub enum Scope {
     },
     Run(String),
     Principal(String),
-    /// All calls of a throttled agent, since it is throttled.
+    /// All calls of a throttled agent since its throttle began.
     Throttled(Agent),
 }
 
-/// An agent, as a principal runs it: names are the principals' to give, so that the same name twice is two agents.
+/// An agent of a principal. Principals choose the names, so the same name at two principals is two agents.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Agent {
-    /// Who makes its runs.
+    /// The principal that makes the agent's runs.
     pub principal: String,
     pub id: String,
 }
@@ -56,12 +56,12 @@ impl Counter {
         }
     }
 
-    /// Nothing in it counts any more. The longest window ends last.
+    /// Returns true if no call in it counts. The longest window ends last.
     pub(super) fn is_idle(&self) -> bool {
         self.windows.iter().all(|series| series.count() == 0)
     }
 
-    /// Of the windows without room the one that will have room last.
+    /// Returns the window that will have room last, among those without room.
     pub(super) fn full(&self, quota: &Quota) -> Option<Full> {
         let full = Span::ALL.into_iter().zip(&self.windows).filter_map(|(span, series)| {
             let limit = quota.of(span);
@@ -77,7 +77,8 @@ impl Counter {
         }
     }
 
-    /// Each window: calls that count, when there is room for one more under `limit`, when nothing counts any more.
+    /// Returns, for each window, the calls that count, the time of room for one more under `limit`, and the time when
+    /// it is empty.
     pub(super) fn used(&self, limit: impl Fn(Span) -> Limit) -> [(u32, Option<u64>, Option<u64>); 3] {
         let of = |span: Span| &self.windows[span as usize];
         Span::ALL.map(|span| {

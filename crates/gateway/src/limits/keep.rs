@@ -1,10 +1,11 @@
-//! Counters that survive the daemon: a copy of them at some record of the audit log, and the calls on record since.
+//! Counters that survive the daemon: a copy of them at some record of the audit log, and the calls recorded since.
 //!
-//! The audit log has an intent for each counted call, so it alone is the truth. A copy of the counters, taken now and
-//! then, only saves reading a day of it. The copy names, for each counter, the head of the log *before* the counter
-//! was copied. A call is counted before its intent is written, so everything up to that head is in the copy, and
-//! [`Replay::intent`] adds the later calls. A call that was counted, but whose intent was not yet written at the
-//! copy, then counts twice. So after a crash no count is too low, and it is too high by at most the calls that were
+//! The audit log has an intent for each counted call, so it alone is authoritative. Copies of the counters, made now
+//! and then, only avoid reading a day of the log. For each counter, the copy names the head of the log *before* the
+//! counter was copied. A call is counted before its intent is written, so everything up to that head is in the copy,
+//! and [`Replay::intent`] adds the later calls. A call that was counted, but whose intent was not yet written at the
+//! time of the copy, then counts twice. So after a crash no count is too low, and it is too high by at most the calls
+//! that were in progress.
 //! under way.
 
 use std::collections::HashMap;
@@ -21,27 +22,27 @@ use crate::clock::UnixMillis;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     pub scope: Scope,
-    /// All intents up to this record of the audit log are in it.
+    /// Record of the audit log up to which all intents are included.
     pub sequence: u64,
-    /// Minute, hour and day: first and last moment and number of calls that count together.
+    /// Minute, hour and day: first moment, last moment and number of calls that count together.
     pub windows: [Vec<(UnixMillis, UnixMillis, u32)>; 3],
 }
 
 /// The copy of all counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptCounters {
-    /// All intents up to this record of the audit log are in it; later ones may be, as each counter says.
+    /// Record of the audit log up to which all intents are included. Later ones may be, as each counter says.
     pub sequence: u64,
-    /// Every counter in which something counts.
+    /// Every counter in which a call counts.
     pub counters: Vec<Kept>,
 }
 
-/// A call that was counted, as its intent says.
+/// A call that was counted, read from its intent.
 #[derive(Debug, Clone, Copy)]
 pub struct Counted<'a> {
     /// Number of the intent's record.
     pub sequence: u64,
-    /// When it was written.
+    /// Time when the intent was written.
     pub at: UnixMillis,
     pub principal: &'a str,
     pub agent_id: &'a str,
@@ -49,7 +50,7 @@ pub struct Counted<'a> {
     pub operation: &'a str,
 }
 
-/// Adds to counters that were taken up what has happened since they were copied.
+/// Adds the calls since the copy to counters that were restored from it.
 #[derive(Debug)]
 pub struct Replay<'l> {
     limits: &'l Limits,
@@ -57,14 +58,14 @@ pub struct Replay<'l> {
 }
 
 impl Limits {
-    /// Copies all counters in which something counts. `head` gives the number of the audit log's last durable record.
+    /// Copies all counters in which a call counts. `head` returns the number of the audit log's last durable record.
     pub fn keep(&self, mut head: impl FnMut() -> u64) -> KeptCounters {
         let sequence = head();
         let (now, wall) = (self.moment(), self.clock.now());
         let at = |moment: Moment| UnixMillis(wall.0.saturating_sub(now.saturating_sub(moment)));
         let mut kept = Vec::new();
         self.table.each(now, head, |sequence, key, counter| {
-            // A throttle's own count begins anew: the throttle itself is kept elsewhere.
+            // The count of a throttle starts anew: the throttle itself is stored elsewhere.
             if matches!(key, Key::Throttled { .. }) {
                 return;
             }
@@ -77,7 +78,7 @@ impl Limits {
         KeptCounters { sequence, counters: kept }
     }
 
-    /// Takes up the copy of an earlier daemon. The intents after its `sequence` are to be replayed.
+    /// Restores the copy of an earlier daemon. The caller then replays the intents after its `sequence`.
     pub fn restore(&self, kept: KeptCounters) -> Replay<'_> {
         let now = self.moment();
         let mut behind = HashMap::with_capacity(kept.counters.len());
@@ -101,14 +102,14 @@ impl Limits {
         Replay { limits: self, behind }
     }
 
-    /// A moment by the wall clock. One in the future is now.
+    /// Converts a wall-clock time to a moment. A time in the future becomes now.
     fn past(&self, at: UnixMillis, now: Moment) -> Moment {
         now.saturating_sub(self.clock.now().since(at).as_millis().try_into().unwrap_or(u64::MAX))
             .max(now.saturating_sub(BEFORE))
     }
 }
 
-/// The name under which calls of this operation count. `None` where there is no such operation.
+/// Returns the name under which calls of this operation count. `None` if there is no such operation.
 fn family(operation: &str) -> Option<&str> {
     if ops::Operation::NAMES.contains(&operation) {
         return Some(operation);
@@ -118,7 +119,7 @@ fn family(operation: &str) -> Option<&str> {
 }
 
 impl Replay<'_> {
-    /// Counts a call, wherever it was not counted yet.
+    /// Counts a call in each counter whose copy does not include it.
     pub fn intent(&self, call: Counted<'_>) {
         let now = self.limits.moment();
         let at = self.limits.past(call.at, now);

@@ -1,4 +1,4 @@
-//! A scope by the names that a call has anyway, to look for its counter without a copy of them.
+//! A scope that borrows the names of a call, so that a lookup of its counter copies none of them.
 
 use super::counter::{Agent, Scope};
 

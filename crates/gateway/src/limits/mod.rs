@@ -1,28 +1,26 @@
-//! How often: calls of an agent by operation, of a run and of a principal, in sliding windows of a minute, an hour and
-//! a day. The check between permission and approval.
+//! Rate limits: calls of an agent by operation, of a run and of a principal, in sliding windows of a minute, an hour
+//! and a day. This check comes between permission and approval.
 //!
-//! What holds:
+//! Invariants:
 //!
 //! - *Never one too many*: no stretch of time as long as a window has more admitted calls than its limit, however many
-//!   callers there are at once. *Never one too few*: a call is refused only where a window is full; a call counts at most
-//!   a thirty-second of the window longer than it has to ([`series`] says why).
-//! - *All or nothing*: a call that one window refuses uses up none of the others. A call that validation or
-//!   permission refused before uses up nothing. A call that needs consent counts once, when it asks, because asking
-//!   is what loads a daemon and its reviewers. It does not count again when it runs, and is not given back without
-//!   consent.
-//! - *True answers*: [`Exceeded::retry_after`] is the time after which the same call is admitted if nobody else has
-//!   come before; a millisecond earlier it is refused.
-//! - *No memory of limits*: windows count whatever the limits are, and each call is compared with the policy in
-//!   force. So a new policy applies at once to earlier calls, and a profile without a limit counts for one with a
-//!   limit.
+//!   callers there are at once. *Never one too few*: a call is refused only if a window is full. A call counts at most
+//!   a thirty-second of the window longer than it has to ([`series`] explains why).
+//! - *All or nothing*: a call that one window refuses uses up none of the others. A call that validation or permission
+//!   refused before uses up nothing. A call that needs consent counts once, when it asks, because asking is what loads
+//!   a daemon and its reviewers. It does not count again when it runs, and is not given back without consent.
+//! - *Exact answers*: [`Exceeded::retry_after`] is the time after which the same call is admitted if no other call
+//!   comes first; a millisecond earlier it is refused.
+//! - *No memory of limits*: windows count whatever the limits are, and each call is compared with the policy in force.
+//!   So a new policy applies at once to earlier calls, and a profile without a limit counts for one with a limit.
 //! - *Clock jumps*: windows count in [`Clock::uptime`], so setting the wall clock changes nothing while the daemon
-//!   lives. Counts of an earlier daemon return by the wall clock. A count in the future is taken as of now, so a
+//!   lives. Counts of an earlier daemon are restored by the wall clock. A count in the future is taken as of now, so a
 //!   clock that was set back forgives nothing. If the clock was set forward while no daemon ran, that time counts as
 //!   passed. The same applies to throttles, which a clock that was set back does not extend.
-//! - *Bounded memory*: at most 2 KiB a counter and 262,144 counters. A counter is dropped when nothing in it counts
-//!   any more. Each new counter examines a few others, so that their number does not double meanwhile.
+//! - *Bounded memory*: at most 2 KiB a counter and 262,144 counters. A counter is dropped when no call in it counts any
+//!   longer. Each new counter examines a few others, so that their number does not double meanwhile.
 //!
-//! One lock each for 64 shards of counters, taken in order: measured with `tests/bench.sh --lane gateway`.
+//! There are 64 shards of counters with one lock each, taken in order: measured with `tests/bench.sh --lane gateway`.
 
 pub mod concurrency;
 mod counter;
@@ -58,12 +56,12 @@ use key::Key;
 use table::{NotCounted, Table};
 use throttle::Throttles;
 
-/// Milliseconds in which limits count: uptime, and before it room for two days that an earlier daemon has counted.
+/// Milliseconds since the daemon started plus [`BEFORE`], which leaves room for two days of an earlier daemon's counts.
 type Moment = u64;
 
 const BEFORE: Moment = 2 * Span::Day.millis();
 
-/// The counters, and what throttles were imposed.
+/// The counters, and the throttles in force.
 #[derive(Debug)]
 pub struct Limits {
     clock: Arc<dyn Clock>,
@@ -75,32 +73,32 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exceeded {
     pub scope: Scope,
-    /// Where the policy has it, such as `operations.read`.
+    /// Key of the limit in the policy, such as `operations.read`.
     pub key: String,
-    /// Which window; of several the one that has room last.
+    /// The full window; if several are full, the one that will have room last.
     pub span: Span,
-    /// Most calls in it.
+    /// Most calls in that window.
     pub limit: u32,
-    /// After which it is admitted, if no other comes before.
+    /// Time after which the call is admitted, if no other comes first.
     pub retry_after: Duration,
 }
 
-/// Why a call was not counted.
+/// Reason why a call was not counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// It comes too soon.
+    /// The call comes too soon.
     Exceeded(Exceeded),
-    /// More agents, runs and principals than the daemon keeps count of were active within a day.
+    /// Within a day, more agents, runs and principals were active than the daemon can count.
     Crowded,
 }
 
 impl Limits {
-    /// Nothing counted so far.
+    /// Makes counters without calls.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, table: Table::new(), throttles: Throttles::default() }
     }
 
-    /// Counts one call, or says why it is not to be.
+    /// Counts one call, or returns the reason why it is refused.
     pub(crate) fn admit(
         &self,
         limits: &RateLimits,
@@ -128,7 +126,7 @@ impl Limits {
                 let check = |counters: [Option<&Counter>; 4]| {
                     let full = full(counters, &quotas).map(|(index, mut full)| {
                         if index == 3 {
-                            // Then there is no throttle any more.
+                            // The throttle ends then.
                             full.room_at = full.room_at.min(throttle.until);
                         }
                         (index, full)
@@ -161,7 +159,7 @@ impl Limits {
     }
 }
 
-/// The counters without room, each with its place among them.
+/// Returns the counters without room, each with its index.
 fn full<'c, const N: usize>(
     counters: [Option<&'c Counter>; N],
     quotas: &'c [Quota; N],
@@ -174,12 +172,12 @@ fn full<'c, const N: usize>(
     each.filter_map(|(index, full)| Some((index, full?)))
 }
 
-/// `Err`, where any has no room: the one that will have it last.
+/// Fails if any counter has no room, with the one that will have room last.
 fn last(full: impl Iterator<Item = (usize, Full)>) -> Result<(), (usize, Full)> {
     full.max_by_key(|(_, full)| full.room_at).map_or(Ok(()), Err)
 }
 
-/// What an agent can do something with.
+/// A message that an agent can act on.
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scope, span, limit, retry_after, .. } = self;
@@ -200,7 +198,7 @@ impl fmt::Display for Exceeded {
     }
 }
 
-/// Rounded up, so that a caller who waits so long is not too early.
+/// Formats a time, rounded up, so that a caller who waits that long is not too early.
 fn in_words(time: Duration) -> String {
     let seconds = time.as_millis().div_ceil(1_000);
     match seconds {

@@ -1,10 +1,10 @@
-//! What a profile lets be done how often. Serialised, it is a policy section again.
+//! Rate limits of a profile. Serialised, they are a policy section again.
 
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-/// The windows, shortest first.
+/// A window. The shortest comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Span {
     /// 60 seconds.
@@ -16,10 +16,10 @@ pub enum Span {
 }
 
 impl Span {
-    /// All of them, shortest first.
+    /// All windows, shortest first.
     pub const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
 
-    /// Its length, milliseconds.
+    /// Returns the length in milliseconds.
     pub const fn millis(self) -> u64 {
         match self {
             Self::Minute => 60_000,
@@ -28,7 +28,7 @@ impl Span {
         }
     }
 
-    /// As in a policy file.
+    /// Returns the name used in a policy file.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Minute => "minute",
@@ -41,14 +41,14 @@ impl Span {
 /// Most calls in one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// At most so many; never 0.
+    /// This many calls at most; never 0.
     Calls(u32),
-    /// Counted, and not limited.
+    /// No limit. Calls are still counted.
     Unlimited,
 }
 
 impl Limit {
-    /// The number, where there is one.
+    /// Returns the number of calls, if there is a limit.
     pub fn calls(self) -> Option<u32> {
         match self {
             Self::Calls(calls) => Some(calls),
@@ -66,7 +66,7 @@ impl Serialize for Limit {
     }
 }
 
-/// Most calls in each window. All of them hold at once.
+/// Most calls in each window. All limits apply at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Quota {
     /// In any 60 seconds.
@@ -81,7 +81,7 @@ impl Quota {
         Self { minute: Limit::Calls(minute), hour: Limit::Calls(hour), day: Limit::Calls(day) }
     }
 
-    /// The limit of one window.
+    /// Returns the limit of one window.
     pub fn of(&self, span: Span) -> Limit {
         match span {
             Span::Minute => self.minute,
@@ -94,20 +94,21 @@ impl Quota {
 /// A profile's rate limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RateLimits {
-    /// Of one agent, by operation, or by `mcp.SERVER` for all tools of an upstream server; `default` applies to every one
-    /// that is not named.
+    /// Limits of one agent, by operation, or by `mcp.SERVER` for all tools of an upstream server.
+    ///
+    /// `default` applies to every operation that is not named.
     pub operations: BTreeMap<String, Quota>,
-    /// Of one run, all operations together.
+    /// Limit of one run, all operations together.
     pub run: Quota,
-    /// Of one principal, all its runs and agents together.
+    /// Limit of one principal, all its runs and agents together.
     pub principal: Quota,
 }
 
 impl RateLimits {
-    /// The key for every operation that is not named.
+    /// Key for every operation that is not named.
     pub const DEFAULT: &'static str = "default";
 
-    /// What holds for an operation, and the key in the policy that says so.
+    /// Returns the limit of an operation, and the key in the policy that sets it.
     pub fn operation(&self, name: &str) -> (&str, Quota) {
         let named = self.operations.get_key_value(name);
         let found = named.or_else(|| self.operations.get_key_value(Self::DEFAULT));
@@ -115,13 +116,13 @@ impl RateLimits {
     }
 }
 
-/// For every operation but those in [`strict`].
+/// Limit of every operation that is not in [`strict`].
 pub(crate) const STRICT_DEFAULT: Quota = Quota::new(20, 200, 1_000);
 pub(crate) const STRICT_RUN: Quota = Quota::new(100, 1_500, 10_000);
 /// A principal may have thousands of agents.
 pub(crate) const STRICT_PRINCIPAL: Quota = Quota::new(6_000, 100_000, 1_000_000);
 
-/// The limits of the seed `001_…`, which hold for what a policy does not say.
+/// Returns the limits of the seed `001_…`, which apply if a policy sets none.
 pub(crate) fn strict() -> BTreeMap<String, Quota> {
     [
         ("read", Quota::new(30, 500, 5_000)),

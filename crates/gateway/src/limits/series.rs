@@ -1,29 +1,29 @@
-//! The calls of one sliding window: a log in which neighbours are put together.
+//! The calls of one sliding window: a log in which neighbours are merged.
 //!
-//! A call counts from the moment when it is admitted until it is older than the window. Calls that come within a
-//! [`GRAINS`]th of the window of each other share one entry, which stops counting when its *last* call is older than the
-//! window. So in any stretch of time as long as the window there are never more calls than the limit, a call counts at
-//! most a [`GRAINS`]th of the window longer than it has to, and an entry for each call is never needed: a window takes at
-//! most [`GRAINS`] + 2 entries of 16 bytes, whatever its limit. When room will be there again is known to the millisecond.
+//! A call counts from the moment when it is admitted until it is older than the window. Calls within a [`GRAINS`]th of
+//! the window of each other share one entry, which stops counting when its *last* call is older than the window. So in
+//! any stretch of time as long as the window there are never more calls than the limit, and a call counts at most a
+//! [`GRAINS`]th of the window longer than it has to. A window takes at most [`GRAINS`] + 2 entries of 16 bytes,
+//! whatever its limit. The time at which there is room again is known to the millisecond.
 //!
-//! The alternatives: a fixed window lets twice the limit through around its edge; GCRA keeps one number, but lets up to
-//! twice the limit through in a window, too (a full bucket and what it gains meanwhile); a log of every call is exact
-//! and has no bound but the limit.
+//! The alternatives: a fixed window lets twice the limit through around its edge. GCRA keeps one number, but also lets
+//! up to twice the limit through in a window (a full bucket, and the calls that it regains meanwhile). A log of every
+//! call is exact, but only the limit bounds it.
 
 use std::collections::VecDeque;
 
 use super::quota::{Limit, Span};
 
-/// Parts of a window whose calls are remembered together.
+/// Number of parts of a window. The calls of one part share an entry.
 pub(super) const GRAINS: u64 = 32;
 
-/// Milliseconds of the time that limits count in, [`super::Moment`].
+/// Milliseconds on the clock of [`super::Moment`].
 type Millis = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Grain {
     first: Millis,
-    /// From the first to the last.
+    /// Time from the first to the last call.
     length: u32,
     count: u32,
 }
@@ -42,7 +42,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Forgets what is older than the window.
+    /// Removes the calls that are older than the window.
     pub(super) fn forget(&mut self, span: Span, now: Millis) {
         while let Some(oldest) = self.grains.front().filter(|oldest| oldest.last() + span.millis() <= now) {
             self.count = self.count.saturating_sub(oldest.count);
@@ -50,12 +50,12 @@ impl Series {
         }
     }
 
-    /// Calls that count.
+    /// Returns the number of calls that count.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Counts one more. Time does not go back: a call that seems to be from before the last one is as new as that.
+    /// Counts one more call. Time does not go back: a call before the last one counts as of the last one.
     pub(super) fn add(&mut self, span: Span, at: Millis) {
         self.count = self.count.saturating_add(1);
         if let Some(newest) = self.grains.back_mut() {
@@ -70,7 +70,8 @@ impl Series {
         self.grains.push_back(Grain { first, length: 0, count: 1 });
     }
 
-    /// When there is room for one more under `limit`, which may have become smaller since; `None`: now.
+    /// Returns the time when there is room for one more call under `limit`, which may be lower than before. `None`
+    /// means now.
     pub(super) fn room_at(&self, span: Span, limit: Limit) -> Option<Millis> {
         let limit = limit.calls()?;
         let mut left = self.count;
@@ -84,21 +85,21 @@ impl Series {
         room
     }
 
-    /// When nothing will count any more; `None`: nothing does.
+    /// Returns the time when no call will count. `None` if none counts now.
     pub(super) fn empty_at(&self, span: Span) -> Option<Millis> {
         self.grains.back().map(|newest| newest.last() + span.millis())
     }
 
-    /// First, last and number of the calls of each entry.
+    /// Returns the first moment, last moment and number of calls of each entry.
     pub(super) fn grains(&self) -> impl Iterator<Item = (Millis, Millis, u32)> {
         self.grains.iter().map(|grain| (grain.first, grain.last(), grain.count))
     }
 
-    /// From what [`Self::grains`] said, in whatever order and however much of it.
+    /// Makes a series from the entries of [`Self::grains`], in any order and of any number.
     pub(super) fn restore(span: Span, mut grains: Vec<(Millis, Millis, u32)>) -> Self {
         grains.sort_unstable();
         let mut series = Self::default();
-        // Twice as many as there can be is nonsense; the newest weigh most.
+        // More than twice the possible number is invalid. The newest entries matter most, so they are kept.
         let entries = usize::try_from(2 * GRAINS).unwrap_or(usize::MAX);
         let surplus = grains.len().saturating_sub(entries);
         for (first, last, count) in grains.into_iter().skip(surplus).filter(|grain| grain.2 > 0) {

@@ -1,27 +1,30 @@
 //! One part of the table of counters: those under one lock.
 //!
-//! An idle counter is dropped in passing: each new one examines a few others, in a round that reaches all before the
-//! table has doubled. So no call pays for a scan of all counters, unless the shard is full.
+//! Idle counters are dropped step by step: each new counter examines a few others, in a round that reaches all before
+//! the table has doubled. So no call pays for a scan of all counters, unless the shard is full.
 
 use hashbrown::HashTable;
 
 use super::counter::{Counter, Scope};
 use super::key::Key;
 
-/// Counters of one shard. A full one refuses calls that need another: 262,144 in all, at most 2 KiB each.
+/// Most counters of one shard. A full shard refuses calls that need another. That is 262,144 in all, at most 2 KiB
+/// each.
 const MAX: usize = 4_096;
-/// Buckets that a new counter looks at. A table has at most 16/7 times as many of them as counters when it has just
-/// doubled, and so a round is over when half as many again have come.
+/// Buckets that a new counter examines.
+///
+/// A table that has just doubled has at most 16/7 times as many buckets as counters. So a round is over when the number
+/// of counters has grown by half.
 const LOOKED_AT: usize = 4;
-/// A full shard is not looked through again before, milliseconds.
+/// Time before a full shard is swept again, milliseconds.
 const SWEEP_AGAIN: u64 = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     counters: HashTable<Entry>,
-    /// The bucket that is looked at next.
+    /// The next bucket to examine.
     next: usize,
-    /// When all of them were last looked at.
+    /// Time of the last sweep of all counters.
     swept: Option<u64>,
 }
 
@@ -33,7 +36,7 @@ struct Entry {
 }
 
 impl Shard {
-    /// The bucket of a counter, which holds until another is made.
+    /// Returns the bucket of a counter. It is valid until another counter is made.
     pub(super) fn find(&self, hash: u64, key: Key<'_>) -> Option<usize> {
         self.counters.find_bucket_index(hash, |entry| entry.hash == hash && entry.scope.key() == key)
     }
@@ -46,7 +49,7 @@ impl Shard {
         self.counters.get_bucket_mut(bucket).map(|entry| &mut entry.counter)
     }
 
-    /// Whether one more may be made. Makes room where there is none, if it can.
+    /// Returns true if one more counter may be made. A full shard is swept first, if its last sweep is long enough ago.
     pub(super) fn has_room(&mut self, now: u64) -> bool {
         let rested = self.swept.is_none_or(|swept| now >= swept + SWEEP_AGAIN);
         if self.counters.len() >= MAX && rested {
@@ -56,8 +59,7 @@ impl Shard {
         self.counters.len() < MAX
     }
 
-    /// The counter with this key, a new one where there is none. Whether there may be one more is [`Self::has_room`]'s
-    /// business.
+    /// Returns the counter with this key, and makes it if there is none. The caller checks [`Self::has_room`] before.
     pub(super) fn get_or_make(&mut self, hash: u64, key: Key<'_>, now: u64) -> &mut Counter {
         let same = |entry: &Entry| entry.hash == hash && entry.scope.key() == key;
         if self.find(hash, key).is_none() {
@@ -67,7 +69,7 @@ impl Shard {
         &mut self.counters.entry(hash, same, |entry| entry.hash).or_insert_with(make).into_mut().counter
     }
 
-    /// Drops idle ones among the next few.
+    /// Drops idle counters among the next few.
     fn look_around(&mut self, now: u64) {
         for _ in 0..LOOKED_AT.min(self.counters.num_buckets()) {
             self.next = (self.next + 1) % self.counters.num_buckets();
@@ -86,7 +88,7 @@ impl Shard {
         }
     }
 
-    /// Those in which something counts, as they are now.
+    /// Visits the counters in which a call counts, in their current state.
     pub(super) fn each(&mut self, now: u64, mut visit: impl FnMut(Key<'_>, &Counter)) {
         for entry in &mut self.counters {
             if !entry.is_idle(now) {
@@ -102,7 +104,7 @@ impl Shard {
 }
 
 impl Entry {
-    /// Whether nothing in it counts any more.
+    /// Returns true if no call in it counts any longer.
     fn is_idle(&mut self, now: u64) -> bool {
         self.counter.forget(now);
         self.counter.is_idle()

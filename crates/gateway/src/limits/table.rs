@@ -1,7 +1,8 @@
-//! The counters by scope, in shards: a call locks the few that it needs, always in the same order, checks all of its
-//! counters and only then uses them.
+//! The counters by scope, in shards.
 //!
-//! A name is hashed once for each call, and a counter is looked for once: the hash says which shard it is in, and where.
+//! A call locks the few shards that it needs, always in the same order. It checks all of its counters and only then
+//! counts in them. A name is hashed once for each call, and a counter is searched for once: the hash gives both its
+//! shard and its place there.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::MutexGuard;
@@ -20,23 +21,23 @@ pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
 }
 
-/// Why a call was not counted.
+/// Reason why a call was not counted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotCounted<E> {
     /// The refusal of `check`.
     Refused(E),
-    /// There are as many counters as there may be, and none of them is idle.
+    /// The limit on counters is reached, and none of them is idle.
     Crowded,
 }
 
-/// One scope of a call, and where its counter is or will be.
+/// One scope of a call, and the place of its counter.
 #[derive(Debug, Clone, Copy)]
 struct Wanted<'k> {
     key: Key<'k>,
     hash: u64,
-    /// Which of the shards that are held.
+    /// Index into the shards that are locked.
     shard: usize,
-    /// Its bucket there, if it has one.
+    /// Bucket of the counter in that shard, if it exists.
     bucket: Option<usize>,
 }
 
@@ -46,7 +47,7 @@ impl Table {
         Self { hasher: RandomState::new(), shards }
     }
 
-    /// Shows each scope's counter to `check`, as it is now, and then counts in all of them; or counts in none.
+    /// Passes the current counter of each scope to `check`, and then counts in all of them or in none.
     pub(super) fn count<const N: usize, E>(
         &self,
         keys: [Key<'_>; N],
@@ -69,7 +70,7 @@ impl Table {
         if crowded {
             return Err(NotCounted::Crowded);
         }
-        // Those that are there first: making one may move the others.
+        // Existing counters first: making a new one may move the others.
         let mut missing = wanted.map(Some);
         for scope in &mut missing {
             let Some(Wanted { shard, bucket: Some(bucket), .. }) = *scope else { continue };
@@ -86,7 +87,7 @@ impl Table {
         Ok(())
     }
 
-    /// Locks the shards of these scopes, ascending and each once, so that two calls never wait for each other.
+    /// Locks the shards of these scopes, in ascending order and each once, so that two calls cannot deadlock.
     fn hold<const N: usize>(&self, wanted: &mut [Wanted<'_>; N]) -> [Option<MutexGuard<'_, Shard>>; N] {
         let mut homes = wanted.map(|scope| home(scope.hash));
         homes.sort_unstable();
@@ -98,7 +99,7 @@ impl Table {
         homes.map(|home| (last.replace(home) != Some(home)).then(|| self.lock(home)))
     }
 
-    /// Each shard in turn, with its counters as they are now. `before` is asked before the shard is locked.
+    /// Visits each shard's counters in their current state. `before` is called before the shard is locked.
     pub(super) fn each<M>(
         &self,
         now: u64,
@@ -111,7 +112,7 @@ impl Table {
         }
     }
 
-    /// One counter, as it is now.
+    /// Passes one counter to `look`, in its current state.
     pub(super) fn look<T>(&self, key: Key<'_>, now: u64, look: impl FnOnce(&Counter) -> T) -> T {
         let (hash, mut shard) = self.home_of(key);
         let bucket = shard.find(hash, key);
@@ -124,13 +125,13 @@ impl Table {
         }
     }
 
-    /// Puts a counter in the place of whatever is there.
+    /// Replaces a counter.
     pub(super) fn put(&self, key: Key<'_>, counter: Counter, now: u64) {
         let (hash, mut shard) = self.home_of(key);
         *shard.get_or_make(hash, key, now) = counter;
     }
 
-    /// Counts without a question: what has happened.
+    /// Counts a past call without a check.
     pub(super) fn add(&self, key: Key<'_>, at: u64, now: u64) {
         let (hash, mut shard) = self.home_of(key);
         if shard.find(hash, key).is_some() || shard.has_room(now) {
@@ -164,7 +165,7 @@ impl Table {
     }
 }
 
-/// By bits from the middle: a shard's own table uses the lowest and the highest ones.
+/// Uses bits from the middle: a shard's own table uses the lowest and the highest ones.
 fn home(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
 }

@@ -1,4 +1,4 @@
-//! Agents that may do less for a while, because something looked wrong.
+//! Throttles: lower limits for an agent, for a while, because of an alert.
 
 use std::hash::RandomState;
 
@@ -11,24 +11,25 @@ use super::quota::{Limit, Quota};
 use super::{Agent, Limits, Moment};
 use crate::clock::UnixMillis;
 
-/// What is imposed on an agent, beside the policy and never in its favour.
+/// A limit on all calls of an agent, besides the policy. It never allows more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttle {
-    /// Most calls in any minute, of all operations together, counted from when the throttle begins; 0 is none.
+    /// Most calls in any minute, of all operations together, counted from the start of the throttle. 0 allows none.
     pub per_minute: u32,
     pub until: UnixMillis,
 }
 
 impl Throttle {
-    /// What is left of it for a daemon that takes it up at `now`, where an earlier one has written it down at `at`. A clock
-    /// that was set back in between makes it no longer than it was then.
+    /// Returns the rest of a throttle that an earlier daemon wrote at `at`, for a daemon that restores it at `now`.
+    ///
+    /// A clock that was set back in between does not extend it beyond the time that was left at `at`.
     #[must_use]
     pub fn taken_up(self, at: UnixMillis, now: UnixMillis) -> Self {
         Self { until: self.until.min(now.after(self.until.since(at))), ..self }
     }
 }
 
-/// A throttle in the time that limits count in.
+/// A throttle on the clock of rate limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Imposed {
     pub(super) per_minute: u32,
@@ -37,7 +38,7 @@ pub(super) struct Imposed {
 
 impl Imposed {
     pub(super) fn quota(&self) -> Quota {
-        // None at all is not the counter's business.
+        // The counter does not handle 0; the caller refuses all calls then.
         let minute = if self.per_minute == 0 { Limit::Unlimited } else { Limit::Calls(self.per_minute) };
         Quota { minute, hour: Limit::Unlimited, day: Limit::Unlimited }
     }
@@ -47,7 +48,7 @@ impl Imposed {
 #[derive(Debug, Default)]
 pub(super) struct Throttles(RwLock<HashMap<Agent, Imposed, RandomState>>);
 
-/// An [`Agent`] by the names that a call has anyway.
+/// An [`Agent`] that borrows the names of a call.
 #[derive(Hash)]
 struct Named<'a> {
     principal: &'a str,
@@ -62,7 +63,7 @@ impl Equivalent<Agent> for Named<'_> {
 }
 
 impl Throttles {
-    /// The agent's throttle. It costs next to nothing while nobody is throttled.
+    /// Returns the agent's throttle. While no agent is throttled this costs almost nothing.
     pub(super) fn of(&self, principal: &str, id: &str, now: Moment) -> Option<Imposed> {
         let throttles = self.0.read();
         throttles.get(&Named { principal, id }).filter(|throttle| throttle.until > now).copied()
@@ -70,8 +71,10 @@ impl Throttles {
 }
 
 impl Limits {
-    /// Throttles an agent. Of two throttles the stricter number and the later end hold, so that
-    /// nothing that happens during a throttle makes it milder. One that has ended already changes nothing.
+    /// Throttles an agent.
+    ///
+    /// If it is throttled already, the lower number and the later end apply, so that no event during a throttle makes
+    /// it milder. A throttle that has ended already changes nothing.
     pub fn throttle(&self, agent: &Agent, throttle: Throttle) -> Throttle {
         let (now, wall) = (self.moment(), self.clock.now());
         let mut throttles = self.throttles.0.write();
@@ -92,14 +95,14 @@ impl Limits {
         Throttle { per_minute: imposed.per_minute, until: UnixMillis(wall.0 + (imposed.until - now)) }
     }
 
-    /// Lifts an agent's throttle: whether there was one.
+    /// Lifts an agent's throttle. Returns true if there was one.
     pub fn lift_throttle(&self, agent: &Agent) -> bool {
         let now = self.moment();
         let mut throttles = self.throttles.0.write();
         throttles.remove(agent).is_some_and(|throttle| throttle.until > now)
     }
 
-    /// The throttles in force, by agent.
+    /// Returns the throttles in force, sorted by agent.
     pub fn throttles(&self) -> Vec<(Agent, Throttle)> {
         let (now, wall) = (self.moment(), self.clock.now());
         let throttles = self.throttles.0.read();

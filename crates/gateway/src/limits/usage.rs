@@ -1,4 +1,4 @@
-//! What was used, for people.
+//! The use of rate limits, for display.
 
 use super::quota::{Limit, Quota, RateLimits, Span};
 use super::{Agent, Limits, Scope};
@@ -12,9 +12,9 @@ pub struct Window {
     pub limit: Limit,
     /// Calls that count.
     pub used: u32,
-    /// When there is room for one more call; `None`: there is.
+    /// Time when there is room for one more call. `None` if there is room now.
     pub room_at: Option<UnixMillis>,
-    /// When nothing counts any more, if no other call comes; `None`: nothing does.
+    /// Time when no call counts any longer, if no other comes. `None` if none counts now.
     pub empty_at: Option<UnixMillis>,
 }
 
@@ -27,7 +27,7 @@ pub struct Usage {
 }
 
 impl Limits {
-    /// What was used of a scope, held against `quota`.
+    /// Returns the use of a scope, compared with `quota`.
     pub fn usage(&self, scope: Scope, quota: &Quota) -> Usage {
         let (now, wall) = (self.moment(), self.clock.now());
         let used = self.table.look(scope.key(), now, |counter| counter.used(|span| quota.of(span)));
@@ -47,8 +47,9 @@ impl Limits {
         Usage { scope, windows }
     }
 
-    /// What was used by calls such as those of one agent in one run: by operation, as far as they were used at all or
-    /// have a limit of their own, then of the run, of the principal and of a throttle.
+    /// Returns the use of all scopes that count the calls of an agent in a run.
+    ///
+    /// First come operations that were used or have a limit in the policy, then the run, the principal and a throttle.
     pub fn usages(
         &self,
         limits: &RateLimits,

@@ -1,11 +1,11 @@
-//! What the anomaly rules are set to: data alone. The rules themselves run in the daemon, beside the calls.
+//! Settings of the anomaly rules: data only. The daemon runs the rules, alongside the calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// A rule over what was recorded. The set is closed; a policy sets each and adds none.
+/// A rule over the record. The set is closed: a policy changes the setting of each rule and adds none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnomalyRule {
@@ -15,23 +15,23 @@ pub enum AnomalyRule {
     RepeatedFailures,
     /// A file was read, written and deleted (seed 001).
     ReadWriteDelete,
-    /// Reading, writing and deleting within a few calls, whatever the files (seed 001).
+    /// A read, a write and a deletion within a few calls, of any files (seed 001).
     ReadWriteDeleteBurst,
-    /// An agent was granted something and ran a command (seed 001).
+    /// An agent was granted a permission and ran a command (seed 001).
     GrantThenExec,
-    /// What looks like a secret was read, and a command was run.
+    /// A file that looks like a secret was read, and a command was run.
     SecretThenExec,
     /// Many calls were denied.
     Denials,
-    /// Commands were tried that are denied.
+    /// Denied commands were tried.
     DeniedCommands,
-    /// Paths were tried that lead out of what the run may touch.
+    /// Paths outside the run's reach were tried.
     EscapeAttempts,
-    /// Rights were tried to be had that were not given (seed 001).
+    /// Operations were tried that the agent does not hold (seed 001).
     PermissionEscalation,
-    /// Calls went on over a rate limit (seed 001).
+    /// Calls continued over a rate limit (seed 001).
     RateLimitAbuse,
-    /// The same call, over and over.
+    /// The same call was repeated.
     Loop,
     /// A run has used up its quota of the daemon's disk.
     DiskQuota,
@@ -40,7 +40,7 @@ pub enum AnomalyRule {
 }
 
 impl AnomalyRule {
-    /// All of them, in the order of the documentation.
+    /// All rules, in the order of the documentation.
     pub const ALL: [Self; 14] = [
         Self::Spike,
         Self::RepeatedFailures,
@@ -58,7 +58,7 @@ impl AnomalyRule {
         Self::DiskLow,
     ];
 
-    /// Its id: in policy, record and API.
+    /// Returns the id, which policy, record and API use.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Spike => "spike",
@@ -78,12 +78,12 @@ impl AnomalyRule {
         }
     }
 
-    /// The rule of this id.
+    /// Returns the rule with this id.
     pub fn parse(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.as_str() == id)
     }
 
-    /// What holds where the policy says nothing.
+    /// Returns the setting that applies if the policy has none.
     pub fn default_setting(self) -> AnomalySetting {
         #[allow(clippy::match_same_arms)] // a table
         let (threshold, window_s, severity) = match self {
@@ -105,7 +105,7 @@ impl AnomalyRule {
         AnomalySetting {
             threshold,
             window_s,
-            // What is enforced is an operator's decision, once the alerts of their own agents are known.
+            // Operators decide on enforcement, once they know which alerts their agents cause.
             action: AnomalyAction::Alert,
             severity,
             of: (self == Self::RepeatedFailures).then_some(10),
@@ -114,25 +114,25 @@ impl AnomalyRule {
     }
 }
 
-/// How much an alert matters. Ordered.
+/// Urgency of an alert. Ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing when somebody looks.
+    /// Worth a look at some time.
     Low,
     /// Worth a look today.
     Medium,
     /// Worth a look now.
     High,
-    /// Worth waking somebody.
+    /// Worth waking a person.
     Critical,
 }
 
 impl Severity {
-    /// All of them, least first.
+    /// All severities, least first.
     pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Critical];
 
-    /// As in policy, record and API.
+    /// Returns the name used in policy, record and API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -143,33 +143,33 @@ impl Severity {
     }
 }
 
-/// What follows when a rule fires, beside the alert.
+/// Consequence of a rule that fires, besides the alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "action")]
 pub enum AnomalyAction {
-    /// Nothing: the rule is switched off, and there is no alert either.
+    /// No consequence and no alert: the rule is switched off.
     Off,
-    /// There is the alert and nothing more.
+    /// The alert alone.
     Alert,
-    /// The agent may make so many calls a minute.
+    /// The agent may make this many calls a minute.
     Throttle {
         per_minute: u32,
-        /// For so long, seconds.
+        /// Duration, seconds.
         for_s: u64,
     },
-    /// Every call of the agent needs consent, also one that the policy allows.
+    /// Every call of the agent needs consent, even if the policy allows it.
     RequireApproval {
-        /// For so long, seconds.
+        /// Duration, seconds.
         for_s: u64,
     },
-    /// The run is frozen until somebody acknowledges the alert.
+    /// The run is frozen until an operator acknowledges the alert.
     Freeze,
     /// The run is stopped.
     Stop,
 }
 
 impl AnomalyAction {
-    /// As in policy, record and API.
+    /// Returns the name used in policy, record and API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -184,17 +184,17 @@ impl AnomalyAction {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AnomalySetting {
-    /// It fires at so many; `spike` at more than so many.
+    /// Number of events at which the rule fires; `spike` fires above it.
     pub threshold: u64,
-    /// Within so long, seconds.
+    /// Length of the window, seconds.
     pub window_s: u64,
     #[serde(flatten)]
     pub action: AnomalyAction,
     pub severity: Severity,
-    /// `repeated_failures`: of so many last calls.
+    /// For `repeated_failures`: the number of last calls that are examined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
-    /// `spike`: and more than so many times the agent's own baseline.
+    /// For `spike`: the multiple of the agent's own baseline that has to be exceeded too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<u64>,
 }
@@ -204,7 +204,7 @@ impl AnomalySetting {
         Duration::from_secs(self.window_s)
     }
 
-    /// Whether the rule is on.
+    /// Returns true if the rule is on.
     pub fn is_on(&self) -> bool {
         self.action != AnomalyAction::Off
     }
@@ -226,14 +226,14 @@ impl Anomalies {
         self.0.get(&rule).cloned().unwrap_or_else(|| rule.default_setting())
     }
 
-    /// With another setting of one rule.
+    /// Replaces the setting of one rule.
     #[must_use]
     pub fn with(mut self, rule: AnomalyRule, setting: AnomalySetting) -> Self {
         self.0.insert(rule, setting);
         self
     }
 
-    /// The longest window of a rule that is on; zero when none is.
+    /// Returns the longest window of a rule that is on; zero if none is.
     pub fn longest_window(&self) -> Duration {
         self.0
             .values()

@@ -1,4 +1,4 @@
-//! Which operations somebody holds, and how: what roles and teams have in common.
+//! Operations that a role or team holds, and how: the common part of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,22 @@ use ops::Operation;
 use super::names::{self, EVERY_TOOL, covers, speaking};
 use document::{At, Fields};
 
-/// The part of `exec` that the read-only rule lets through. A role may be given this without `exec`.
+/// The part of `exec` that the read-only rule covers. A role may have this without `exec`.
 pub const EXEC_READ_ONLY: &str = "exec.read_only";
 
-/// Roles or teams that one may inherit from directly.
+/// Most roles or teams that one may inherit from directly.
 const MAX_PARENTS: usize = 16;
 
-/// How an operation is held. Ordered: the greater one wins when it is held twice, by inheritance.
+/// Way in which an operation is held. Ordered: by inheritance the greater one wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grant {
-    /// As the profile says, but never without consent, unless the profile is `unattended`.
+    /// The profile decides, but the call always needs consent, unless the profile is `unattended`.
     Ask,
-    /// As the profile says.
+    /// The profile decides.
     AsProfile,
 }
 
-/// What is held, with what is inherited.
+/// Operations that are held, including inherited ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Holding {
     grants: BTreeMap<String, Grant>,
@@ -48,7 +48,7 @@ impl Holding {
         self.denied.extend(other.denied.iter().cloned());
     }
 
-    /// How `operation` is held; `read_only` says that it is a command of the read-only rule.
+    /// Returns how `operation` is held. `read_only` says that the read-only rule covers the command.
     pub(super) fn grant(&self, operation: &str, read_only: bool) -> Option<Grant> {
         let own = speaking(&self.grants, operation).map(|(_, grant)| *grant);
         let part = read_only.then(|| self.grants.get(EXEC_READ_ONLY).copied()).flatten();
@@ -59,7 +59,7 @@ impl Holding {
         self.grants.keys().map(String::as_str)
     }
 
-    /// Whether it is denied, although others grant it.
+    /// Returns true if the operation is denied, even if another entry grants it.
     pub(super) fn denies(&self, operation: &str, read_only: bool) -> bool {
         self.denied.contains(operation)
             || operation.starts_with("mcp.") && self.denied.iter().any(|key| covers(key, operation))
@@ -67,7 +67,7 @@ impl Holding {
     }
 }
 
-/// The lists of operations as they are written.
+/// The lists of operations as they are written in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Lists {
     pub(super) allow: Vec<String>,
@@ -96,7 +96,7 @@ impl Lists {
     }
 }
 
-/// A list of operation names, or `"*"` for all.
+/// Reads a list of operation names, or `"*"` for all.
 pub(super) fn operations(at: &At<'_>) -> Vec<String> {
     if at.is_text() {
         if at.text() == Some("*") {
@@ -108,7 +108,7 @@ pub(super) fn operations(at: &At<'_>) -> Vec<String> {
     at.items().iter().filter_map(|item| names::key(item, item.text()?, &[EXEC_READ_ONLY])).collect()
 }
 
-/// One name, or a list of names, of others of the same kind.
+/// Reads `inherits`: one name, or a list of names, of the same kind.
 pub(super) fn parents(fields: &Fields<'_>, kind: &str) -> Vec<String> {
     fields.get("inherits").map_or_else(Vec::new, |at| {
         let names = at.one_or_more();

@@ -1,18 +1,18 @@
-//! Who inherits from whom: roles from roles, teams from teams.
+//! Inheritance: roles from roles, teams from teams.
 
 use document::nearest;
 use std::collections::BTreeMap;
 
-/// One that may inherit from others of its kind.
+/// A role or team, which may inherit from others of its kind.
 pub(super) trait Heir {
-    /// Of what kind it is, for messages.
+    /// Name of the kind, for messages.
     const KIND: &'static str;
 
-    /// The names that it inherits from.
+    /// Returns the names that it inherits from.
     fn parents(&self) -> &[String];
 }
 
-/// What is wrong with how one of them inherits.
+/// A mistake in the inheritance of one role or team.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) message: String,
@@ -24,7 +24,7 @@ enum Lineage<'r> {
     Cycle(Vec<&'r str>),
 }
 
-/// The one of this name and all that it inherits from, each once.
+/// Returns the role or team of this name and all that it inherits from, each once.
 pub(super) fn lineage<'r, T: Heir>(
     all: &'r BTreeMap<String, T>,
     name: &'r str,
@@ -44,7 +44,9 @@ pub(super) fn lineage<'r, T: Heir>(
     }
 }
 
-/// An unknown one is reported where it is named; a cycle for each on it.
+/// Returns the names of the lineage.
+///
+/// An unknown name is reported only where it is written, and a cycle for every name on it.
 fn ancestry<'r, T: Heir>(all: &'r BTreeMap<String, T>, name: &'r str) -> Result<Vec<&'r str>, Lineage<'r>> {
     let mut line = Vec::new();
     let mut open = vec![vec![name]];

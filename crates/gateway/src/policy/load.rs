@@ -1,4 +1,4 @@
-//! Where policies come from: the files that are built in, or a directory that replaces them.
+//! Sources of policies: the built-in files, or a directory that replaces them.
 
 #![expect(clippy::disallowed_methods, reason = "the policy directory, which is the operator's")]
 
@@ -17,9 +17,9 @@ use super::{
 };
 use document::{At, MAX_FILE_BYTES, Node, Problem, Sink, Step, line_of, nearest, parse};
 
-/// Files that a policy directory may have.
+/// Most files of a policy directory.
 const MAX_FILES: usize = 256;
-/// Roles, and teams, that a policy may have: the whole lineage of each is looked at.
+/// Most roles, and most teams, of a policy, because the whole lineage of each is read.
 const MAX_ROLES: usize = 256;
 
 const BUILT_IN: [(&str, &str); 7] = [
@@ -33,18 +33,20 @@ const BUILT_IN: [(&str, &str); 7] = [
 ];
 
 impl Policy {
-    /// The profiles `review`, `build`, `open`, `harness`, `strict` and the roles `worker`, `manager`, `director`.
+    /// Returns the policy with the profiles `review`, `build`, `open`, `harness`, `strict` and the roles `worker`,
+    /// `manager`, `director`.
     pub fn builtin() -> Result<Self, Problems> {
         Self::from_files(BUILT_IN)
     }
 
-    /// The files of [`Self::builtin`], with their comments: to start from.
+    /// Returns the files of [`Self::builtin`] with their comments, for operators to start from.
     pub fn builtin_files() -> impl Iterator<Item = (&'static str, &'static str)> {
         BUILT_IN.into_iter()
     }
 
-    /// Every `*.yaml` of a directory, in the order of their names. They *replace* what is built in: a directory
-    /// without roles has no roles. Names that begin with a dot are passed over.
+    /// Reads every `*.yaml` of a directory, in the order of their names. Names that begin with a dot are skipped.
+    ///
+    /// The files *replace* the built-in ones: a directory without roles has no roles.
     pub fn load_dir(directory: &Path) -> Result<Self, Problems> {
         let paths = policy_files(directory)?;
         let mut problems = Vec::new();
@@ -67,8 +69,10 @@ impl Policy {
         }
     }
 
-    /// One file by itself. Where it has no roles, or no profiles, those that are built in stand in for them: a policy
-    /// directory may have them in other files.
+    /// Reads one file by itself.
+    ///
+    /// If it has no roles or no profiles, the built-in ones are used for them, because a policy directory may have them
+    /// in other files.
     pub fn from_part(name: &str, text: &str) -> Result<Self, Problems> {
         let has = |section: &str| match parse(text) {
             Ok(Node::Map(entries)) => entries.iter().any(|(key, _)| key == section),
@@ -89,7 +93,7 @@ impl Policy {
         merged.finish()
     }
 
-    /// The files of a policy directory, as [`Self::load_dir`] would read them: names and texts. For a caller that sends them on.
+    /// Returns the names and texts of the files that [`Self::load_dir`] would read, for a caller that sends them on.
     pub fn read_dir(directory: &Path) -> Result<Vec<(String, String)>, Problems> {
         let read = |path: PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -108,7 +112,7 @@ impl Policy {
         if problems.is_empty() { Ok(files) } else { Err(Problems(problems)) }
     }
 
-    /// A policy from files that have been read already: pairs of a name, for messages, and content.
+    /// Makes a policy from files that have been read already: pairs of a name, for messages, and a text.
     pub fn from_files<N: AsRef<str>, T: AsRef<str>>(
         files: impl IntoIterator<Item = (N, T)>,
     ) -> Result<Self, Problems> {
@@ -120,25 +124,25 @@ impl Policy {
     }
 }
 
-/// What has been read so far, and what was wrong with it.
+/// The content that was read so far, and its problems.
 #[derive(Default)]
 struct Merged {
     profiles: BTreeMap<String, Profile>,
     roles: BTreeMap<String, Role>,
-    /// With the file that they are in.
+    /// The section, with the name of its file.
     anomalies: Option<(String, Anomalies)>,
     teams: BTreeMap<String, Team>,
     risk: Option<(String, RiskPolicy)>,
     mcp_servers: BTreeMap<String, McpServer>,
-    /// With the file that they are in.
+    /// The section, with the name of its file.
     aliases: Option<(String, BTreeMap<String, String>)>,
-    /// In which file each profile and role is.
+    /// File of each profile and role.
     origins: BTreeMap<(&'static str, String), String>,
     texts: BTreeMap<String, String>,
     problems: Vec<Problem>,
-    /// Other files may have what is missing.
+    /// Other files may have the missing parts.
     is_part: bool,
-    /// The profiles or the roles are not its own.
+    /// The profiles or the roles are built-in ones.
     has_stand_ins: bool,
 }
 
@@ -231,7 +235,7 @@ impl Merged {
         true
     }
 
-    /// Something is wrong at `section.name.key`, which is seen only when all files are read.
+    /// Reports a problem at `section.name.key` that is found only when all files are read.
     fn report(&mut self, path: &[String; 3], message: String, suggestion: Option<String>) {
         let [section, name, _] = path;
         let kind = match section.as_str() {
@@ -253,7 +257,7 @@ impl Merged {
                 return Err(Problems(self.problems));
             }
         }
-        // Roles and teams may inherit across files, so their lineage is looked at last.
+        // Roles and teams may inherit across files, so their lineage is resolved last.
         let mut found = Vec::new();
         role::resolve(&mut self.roles, |name, message, suggestion| {
             found.push((["roles".to_owned(), name.to_owned(), "inherits".to_owned()], message, suggestion));
@@ -264,7 +268,7 @@ impl Merged {
         let roles: Vec<&str> = self.roles.keys().map(String::as_str).collect();
         for (name, profile) in &self.profiles {
             let unknown = profile.default_role.as_deref().filter(|role| !self.roles.contains_key(*role));
-            // Profiles and roles of different policies need not fit.
+            // Profiles and roles of different policies need not match.
             if let Some(role) = unknown.filter(|_| !self.has_stand_ins) {
                 let path = ["profiles".to_owned(), name.clone(), "default_role".to_owned()];
                 found.push((path, format!("there is no role `{role}`"), Some(nearest(role, &roles))));

@@ -1,11 +1,11 @@
-//! The policy: profiles, roles and teams, from YAML files or from the ones that are built in.
+//! The policy: profiles, roles and teams, from YAML files or from the built-in ones.
 //!
 //! ```text
 //! bytes ─ document (bounded, every problem collected) ─ Policy ─ digest
 //! ```
 //!
-//! A policy comes into force whole or not at all: [`Policy`] has no public constructor but the loaders, and those
-//! answer with [`Problems`] as long as anything is wrong. What a profile does not mention has the strict value.
+//! A policy comes into force as a whole or not at all: only the loaders make a [`Policy`], and they return [`Problems`]
+//! if there is any mistake. A profile has the strict value for everything that it does not mention.
 
 mod anomalies;
 mod holding;
@@ -82,7 +82,7 @@ struct Content {
     aliases: BTreeMap<String, String>,
 }
 
-/// What the operator says about risk for all profiles.
+/// The operator's rules on risk, for all profiles.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 struct RiskPolicy {
     /// Operations whose risk a profile may lower.
@@ -104,91 +104,92 @@ impl Policy {
         Ok(Self { content, members, digest: hex::encode(digest) })
     }
 
-    /// The profile of this name.
+    /// Returns the profile of this name.
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         self.content.profiles.get(name)
     }
 
-    /// The role of this name.
+    /// Returns the role of this name.
     pub fn role(&self, name: &str) -> Option<&Role> {
         self.content.roles.get(name)
     }
 
-    /// What the anomaly rules are set to.
+    /// Returns the settings of the anomaly rules.
     pub fn anomalies(&self) -> &Anomalies {
         &self.content.anomalies
     }
 
-    /// Names of the profiles, sorted.
+    /// Returns the names of the profiles, sorted.
     pub fn profile_names(&self) -> impl Iterator<Item = &str> {
         self.content.profiles.keys().map(String::as_str)
     }
 
-    /// Names of the profiles whose deny list is off, sorted.
+    /// Returns the names of the profiles whose deny list is off, sorted.
     pub fn without_deny_list(&self) -> impl Iterator<Item = &str> {
         let off = self.content.profiles.iter().filter(|(_, profile)| !profile.exec.deny_list.is_on());
         off.map(|(name, _)| name.as_str())
     }
 
-    /// Names of the profiles under which files outside of the mounts may be named, sorted.
+    /// Returns the names of the profiles under which files outside the mounts may be named, sorted.
     pub fn with_container_paths(&self) -> impl Iterator<Item = &str> {
         let profiles = self.content.profiles.iter();
         let open = profiles.filter(|(_, profile)| profile.container_paths == ContainerPaths::Allow);
         open.map(|(name, _)| name.as_str())
     }
 
-    /// Names of the roles, sorted.
+    /// Returns the names of the roles, sorted.
     pub fn role_names(&self) -> impl Iterator<Item = &str> {
         self.content.roles.keys().map(String::as_str)
     }
 
-    /// The team of this name.
+    /// Returns the team of this name.
     pub fn team(&self, name: &str) -> Option<&Team> {
         self.content.teams.get(name)
     }
 
-    /// Names of the teams, sorted.
+    /// Returns the names of the teams, sorted.
     pub fn team_names(&self) -> impl Iterator<Item = &str> {
         self.content.teams.keys().map(String::as_str)
     }
 
-    /// The teams that an agent is in, by name; one may come twice.
+    /// Returns the teams that an agent is in, with their names. A team may appear twice.
     pub fn teams_of<'p>(&'p self, agent_id: &'p str) -> impl Iterator<Item = (&'p str, &'p Team)> {
         self.members.teams_of(agent_id).filter_map(|name| Some((name, self.content.teams.get(name)?)))
     }
 
-    /// The upstream MCP server of this name.
+    /// Returns the upstream MCP server of this name.
     pub fn mcp_server(&self, name: &str) -> Option<&McpServer> {
         self.content.mcp_servers.get(name)
     }
 
-    /// The upstream MCP servers, by name.
+    /// Returns the upstream MCP servers, by name.
     pub fn mcp_servers(&self) -> impl Iterator<Item = (&str, &McpServer)> {
         self.content.mcp_servers.iter().map(|(name, server)| (name.as_str(), server))
     }
 
-    /// The tool that has this plain name.
+    /// Returns the tool with this alias.
     pub fn alias(&self, name: &str) -> Option<McpTool> {
         self.content.aliases.get(name).and_then(|tool| McpTool::parse(tool))
     }
 
-    /// The plain name of a tool.
+    /// Returns the alias of a tool.
     pub fn alias_of(&self, tool: &McpTool) -> Option<&str> {
         let named = self.content.aliases.iter().find(|(_, named)| *named == tool.canonical());
         named.map(|(alias, _)| alias.as_str())
     }
 
-    /// SHA-256 over the canonical form, lower-case hex. Comments, order and layout of the files do not matter.
+    /// Returns the SHA-256 over the canonical form, lower-case hex. Comments, order and layout of the files do not
+    /// matter.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// The canonical form: with `cofferdam policy 1` and a zero byte before it, its SHA-256 is the digest.
+    /// Returns the canonical form. Its SHA-256, after the text `cofferdam policy 1` and a zero byte, is the digest.
     pub fn canonical(&self) -> Result<String, PolicyNotShown> {
         serde_json::to_string(&self.content).map_err(|error| PolicyNotShown(error.to_string()))
     }
 
-    /// The whole policy as one file, every default written out. Loaded again, it has the same digest.
+    /// Returns the whole policy as one file, with every default. If it is loaded again, it has the same digest.
     pub fn to_yaml(&self) -> Result<String, PolicyNotShown> {
         serde_yaml::to_string(&self.content).map_err(|error| PolicyNotShown(error.to_string()))
     }
@@ -196,7 +197,7 @@ impl Policy {
 
 #[cfg(test)]
 impl Policy {
-    /// The same for tests that make more calls than anybody may.
+    /// Returns the policy without rate limits, for tests that make many calls.
     pub(crate) fn without_rate_limits(mut self) -> Self {
         use crate::limits::{Limit, Quota, RateLimits};
         let quota = Quota { minute: Limit::Unlimited, hour: Limit::Unlimited, day: Limit::Unlimited };

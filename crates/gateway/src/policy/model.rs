@@ -16,13 +16,13 @@ use crate::decision::{Risk, Verdict};
 use crate::limits::RateLimits;
 use crate::limits::concurrency::Caps;
 
-/// The role of a run where neither its request nor its profile names one.
+/// Role of a run if neither its request nor its profile names one.
 const LEAST_ROLE: &str = "worker";
 
-/// What a run of this profile is, and what may be done in it.
+/// Properties of a run with this profile, and rules for its calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Profile {
-    /// For people; may be missing.
+    /// Text for people. May be missing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Role of a run whose request names none; `None` is the least one, `worker`.
@@ -36,30 +36,30 @@ pub struct Profile {
     /// Container runtime, such as `runsc`; `None` is the engine's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// How the workspace is mounted in the container.
+    /// Mount mode of the workspace in the container.
     pub workspace: WorkspaceMode,
-    /// What commands can write of the image.
+    /// Part of the image that commands can write.
     #[serde(skip_serializing_if = "RootMode::is_read_only")]
     pub root: RootMode,
-    /// Whether commands are root, of a user namespace in which that is nobody on the host.
+    /// Commands are root, but in a user namespace in which that user has no rights on the host.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub root_in_user_namespace: bool,
-    /// Whether programs in `/tmp` can be run.
+    /// Permission to run programs in `/tmp`.
     #[serde(skip_serializing_if = "TmpMode::is_noexec")]
     pub tmp: TmpMode,
-    /// Whether files of the container outside of the mounts may be named.
+    /// Permission to name files of the container outside the mounts.
     #[serde(skip_serializing_if = "ContainerPaths::is_denied")]
     pub container_paths: ContainerPaths,
-    /// Nobody watches: what the profile allows runs by itself even where the role would ask.
+    /// No person watches: calls that the profile allows run without consent, even if the role would ask.
     pub unattended: bool,
     /// Limits of the container.
     pub limits: ContainerLimits,
-    /// What happens to each operation, by the keys of [`super::names`]. An operation without a key is denied.
+    /// Verdict for each operation, by the keys of [`super::names`]. An operation without a key is denied.
     pub operations: BTreeMap<String, Verdict>,
-    /// What risk operations have here, and `exec.read_only`, where that is not their own.
+    /// Risk of operations, and of `exec.read_only`, if it differs from their own.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub risk: BTreeMap<String, Risk>,
-    /// Which commands may run.
+    /// Rules for commands.
     pub exec: ExecPolicy,
     /// Rules for files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,31 +67,31 @@ pub struct Profile {
     /// Bounds of one call.
     pub bounds: CallBounds,
     pub rate_limits: RateLimits,
-    /// How much at once.
+    /// Limits on calls at the same time.
     pub concurrency: Caps,
-    /// How consent is asked for.
+    /// Terms of requests for consent.
     pub approvals: ApprovalPolicy,
     pub commit: Author,
 }
 
-/// How the container sees the workspace. The host lane's `write`, `edit` and `git` are not affected.
+/// Mount mode of the workspace in the container. The host lane's `write`, `edit` and `git` are not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkspaceMode {
-    /// Commands cannot change it.
+    /// Commands cannot change the workspace.
     ReadOnly,
-    /// Commands can change it.
+    /// Commands can change the workspace.
     ReadWrite,
 }
 
-/// What commands can write of the image.
+/// Part of the image that commands can write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RootMode {
-    /// Nothing.
+    /// No part.
     #[default]
     ReadOnly,
-    /// Its directories, in a layer of the run's own. So no name says which program it is.
+    /// The image's directories, in a layer that belongs to the run. A name then no longer identifies a program.
     WritableLayer,
 }
 
@@ -102,7 +102,8 @@ impl RootMode {
     }
 }
 
-/// Whether `read`, `list`, `glob`, `grep`, `write` and `edit` reach the container's own files, as commands do.
+/// Access of `read`, `list`, `glob`, `grep`, `write` and `edit` to the container's own files, which commands reach
+/// anyway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContainerPaths {
@@ -118,7 +119,7 @@ impl ContainerPaths {
     }
 }
 
-/// Whether programs in `/tmp` can be run.
+/// Permission to run programs in `/tmp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TmpMode {
@@ -134,7 +135,7 @@ impl TmpMode {
     }
 }
 
-/// Limits of a container, and of what is kept for it. Swap is always off.
+/// Limits of a container, and of the files that the daemon keeps for it. Swap is always off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContainerLimits {
     /// Memory, MiB.
@@ -152,59 +153,62 @@ pub struct ContainerLimits {
     /// Size of `/dev/shm`, MiB. It counts as memory.
     #[serde(skip_serializing_if = "is_usual_shm")]
     pub shm_mib: u64,
-    /// What the daemon keeps for a run on its disk, MiB: `/state`, a managed or cloned workspace, the layers of an overlay and of
-    /// a writable root.
+    /// Most MiB that the daemon keeps for a run on its disk.
+    ///
+    /// This counts `/state`, a managed or cloned workspace, and the layers of an overlay and of a writable root.
     pub disk_mib: u64,
     /// Disk quota, number of files.
     pub disk_files: u64,
-    /// What the daemon keeps on its disk of what a run's processes, sessions and terminals write and are given, MiB. Beside the quota.
+    /// Most MiB of input and output of a run's processes, sessions and terminals that the daemon keeps. Not part of the
+    /// quota.
     #[serde(skip_serializing_if = "is_usual_output")]
     pub output_mib: u64,
 }
 
 impl ContainerLimits {
-    /// Most kept output of a run whose profile does not say, MiB.
+    /// Default of [`Self::output_mib`], MiB.
     pub const OUTPUT_MIB: u64 = 1_024;
-    /// Size of `/dev/shm` where a profile does not say, MiB: that of other containers.
+    /// Default of [`Self::shm_mib`], MiB. Container engines have the same default.
     pub const SHM_MIB: u64 = 64;
 }
 
-/// A policy that does not say keeps its digest.
+/// Leaves out the default, so that a policy without this key keeps its digest.
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
 fn is_usual_shm(mib: &u64) -> bool {
     *mib == ContainerLimits::SHM_MIB
 }
 
-/// A policy that does not say has the digest that it had before there was this limit.
+/// Leaves out the default, so that a policy without this key has the digest from before the limit existed.
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
 fn is_usual_output(mib: &u64) -> bool {
     *mib == ContainerLimits::OUTPUT_MIB
 }
 
-/// Which commands may run: the strictest of all that apply, `default` where nothing does.
+/// Rules for commands: the strictest of all that apply, or `default` if none does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExecPolicy {
-    /// Whether [`ops::deny::NAMES`] are denied.
+    /// Denies [`ops::deny::NAMES`].
     #[serde(skip_serializing_if = "DenyList::is_on")]
     pub deny_list: DenyList,
-    /// Programs that are denied beside [`ops::deny::NAMES`].
+    /// Programs that are denied besides [`ops::deny::NAMES`].
     pub deny: Vec<String>,
-    /// `cat head tail find wc` with harmless flags and paths inside the mounts run by themselves.
+    /// `cat head tail find wc` with harmless flags and paths inside the mounts run without consent.
     pub read_only_commands: bool,
     pub rules: ExecRules,
-    /// For a command that no rule matches.
+    /// Verdict for a command that no rule matches.
     pub default: Verdict,
     /// Names of the environment variables that a call may set; `*` is any.
     pub env: Vec<String>,
-    /// Names of variables that a call may set to a list of paths, each of them within the workspace. A command that sets one so
-    /// is still the command that an `allow` rule was written for.
+    /// Names of variables that a call may set to a list of paths, each of them within the workspace.
+    ///
+    /// An `allow` rule still covers a command that sets one.
     pub env_paths: Vec<String>,
     /// Fate of the processes that a command leaves running.
     #[serde(skip_serializing_if = "Background::is_end")]
     pub background: Background,
-    /// When a command is ended whose call does not say, seconds.
+    /// Time after which a command is ended if its call sets none, seconds.
     pub default_timeout_s: u64,
-    /// Most that a call may ask for, seconds; never more than [`ops::Exec::LONGEST_TIMEOUT`].
+    /// Longest time that a call may set, seconds; never more than [`ops::Exec::LONGEST_TIMEOUT`].
     pub max_timeout_s: u64,
 }
 
@@ -213,12 +217,12 @@ pub struct ExecPolicy {
 pub struct CallBounds {
     /// Most bytes that `read` returns.
     pub max_read_bytes: u64,
-    /// Most bytes that a call may bring as the content of a file.
+    /// Most bytes that a call may carry as the content of a file.
     pub max_write_bytes: u64,
     /// Most bytes that a file may have after an edit or a patch of it. `None`: as `max_write_bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_edit_bytes: Option<u64>,
-    /// Most bytes of a file, or of all files of an archive, that is uploaded or downloaded.
+    /// Most bytes of an uploaded or downloaded file, or of all files of such an archive.
     #[serde(skip_serializing_if = "is_usual_transfer")]
     pub max_transfer_bytes: u64,
     /// Most bytes of rendered text.
@@ -252,7 +256,7 @@ fn is_usual_stdin(bytes: &u64) -> bool {
     *bytes == CommandLimits::USUAL.stdin_bytes as u64
 }
 
-/// A policy that does not say has the digest that it had before there was this bound.
+/// Leaves out the default, so that a policy without this key has the digest from before the bound existed.
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde asks for
 fn is_usual_transfer(bytes: &u64) -> bool {
     *bytes == Bounds::MAX_TRANSFER_BYTES
@@ -266,17 +270,18 @@ pub struct Author {
 }
 
 impl Profile {
-    /// What happens to an operation, and the key that says so.
+    /// Returns the verdict on an operation, and the key that sets it.
     pub fn operation(&self, name: &str) -> Option<(&str, Verdict)> {
         speaking(&self.operations, name).map(|(key, verdict)| (key, *verdict))
     }
 
-    /// Role of a run whose request names none. A policy need not have the one that holds where the profile is silent.
+    /// Returns the role of a run whose request names none. A policy need not define the role used if the profile names
+    /// none.
     pub fn default_role(&self) -> &str {
         self.default_role.as_deref().unwrap_or(LEAST_ROLE)
     }
 
-    /// Whether a run of this profile may use `image`; `None` is the profile's own or the default image.
+    /// Returns true if a run of this profile may use `image`. `None` is the profile's own or the default image.
     pub fn permits_image(&self, image: Option<&str>) -> bool {
         image.is_none_or(|image| {
             self.image.as_deref() == Some(image)
@@ -286,7 +291,7 @@ impl Profile {
         })
     }
 
-    /// The bounds that a lane keeps to.
+    /// Returns the bounds that a lane enforces.
     pub fn call_bounds(&self) -> Bounds {
         Bounds {
             max_read_bytes: self.bounds.max_read_bytes,
@@ -307,7 +312,7 @@ impl Profile {
         }
     }
 
-    /// The rules for protected paths.
+    /// Returns the rules for protected paths.
     pub fn protection(&self) -> Protection {
         let git_reads = if self.bounds.hide_git_config { GitReads::Guarded } else { GitReads::Open };
         Protection { git_reads }
@@ -333,12 +338,12 @@ impl Background {
 }
 
 impl ExecPolicy {
-    /// Whether no rule can let this program run.
+    /// Returns true if no rule can let this program run.
     pub fn denies(&self, program: &str) -> bool {
         self.deny_list.denies(program, &self.deny)
     }
 
-    /// Whether no command is treated differently from any other.
+    /// Returns true if no command is treated differently from any other.
     pub(crate) fn is_blind(&self) -> bool {
         !self.deny_list.is_on()
             && self.deny.is_empty()
@@ -346,7 +351,7 @@ impl ExecPolicy {
             && self.default == Verdict::Allow
     }
 
-    /// Most that a call may ask for.
+    /// Returns the longest time that a call may set.
     pub fn max_timeout(&self) -> Duration {
         Duration::from_secs(self.max_timeout_s)
     }

@@ -1,4 +1,4 @@
-//! How a policy names operations: by their own names, and the tools of upstream MCP servers also by how they begin.
+//! Keys for operations in a policy: their own names, and for tools of upstream MCP servers also prefixes.
 //!
 //! ```text
 //! read            an operation
@@ -8,8 +8,8 @@
 //! mcp.*           every tool of every server
 //! ```
 //!
-//! If several keys of one table match a tool, the longest decides, because it is the most specific. A denial of a role, a team or a
-//! revocation holds whichever of them it is.
+//! If several keys of one table match a tool, the longest decides, because it is the most specific. A denial of a role,
+//! a team or a revocation applies if any of its keys matches.
 
 use document::{At, nearest};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use ops::{McpTool, Operation, is_mcp_server};
 /// Every tool of every upstream server.
 pub(crate) const EVERY_TOOL: &str = "mcp.*";
 
-/// Whether `key` matches the operation `name`.
+/// Returns true if `key` matches the operation `name`.
 pub fn covers(key: &str, name: &str) -> bool {
     match key.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -27,7 +27,7 @@ pub fn covers(key: &str, name: &str) -> bool {
     }
 }
 
-/// What a table says of an operation, and under which key.
+/// Returns the entry of a table for an operation, and its key.
 pub(crate) fn speaking<'t, V>(table: &'t BTreeMap<String, V>, name: &str) -> Option<(&'t str, &'t V)> {
     let own = table.get_key_value(name).map(|(key, value)| (key.as_str(), value));
     if own.is_some() || !name.starts_with("mcp.") {
@@ -37,24 +37,24 @@ pub(crate) fn speaking<'t, V>(table: &'t BTreeMap<String, V>, name: &str) -> Opt
     beginnings.max_by_key(|(key, _)| key.len()).map(|(key, value)| (key.as_str(), value))
 }
 
-/// Whether this names tools of upstream servers.
+/// Returns true if the key names tools of upstream servers.
 pub(crate) fn is_of_tools(key: &str) -> bool {
     let Some(beginning) = key.strip_suffix('*') else {
         return McpTool::parse(key).is_some_and(|tool| tool.canonical() == key);
     };
-    // Whatever could follow makes it a name.
+    // A prefix is valid if it can be continued to the name of a tool.
     beginning == "mcp."
         || McpTool::parse(&format!("{beginning}x")).is_some() && beginning.matches('.').count() > 1
 }
 
-/// The server that a key is about; `None` where it is any, or no tool's.
+/// Returns the server that a key names. `None` if it names any server or no tool.
 pub(crate) fn server_of(key: &str) -> Option<&str> {
     let (server, _) = key.strip_prefix("mcp.")?.split_once('.')?;
     is_mcp_server(server).then_some(server)
 }
 
-/// A key as it is written in a table or list; a problem where there is no such operation. `others` are words beside
-/// the operations.
+/// Reads a key of a table or list, and reports a problem if there is no such operation. `others` are words besides the
+/// operations.
 pub(super) fn key(at: &At<'_>, written: &str, others: &[&str]) -> Option<String> {
     if Operation::NAMES.contains(&written) || others.contains(&written) || is_of_tools(written) {
         return Some(written.to_owned());

@@ -1,21 +1,21 @@
-//! Runtimes that give a container a kernel of its own, and what cannot be had with one.
+//! Runtimes that give a container a separate kernel, and the settings that they do not support.
 
 use super::model::{Background, ContainerPaths, Profile, RootMode};
 use crate::decision::Verdict;
 use document::At;
 
-/// gVisor, under the name by which engines know it: `runsc`, and what begins so.
+/// gVisor. Engines register it under names that begin with `runsc`.
 const GVISOR: &str = "runsc";
 
-/// Whether a container of this runtime has a kernel of its own.
+/// Returns true if a container of this runtime has a separate kernel.
 pub fn has_own_kernel(runtime: &str) -> bool {
     runtime.starts_with(GVISOR)
 }
 
-/// Says what a profile asks for that its runtime cannot give. `at` is the runtime.
+/// Reports settings of a profile that its runtime does not support. `at` is the runtime.
 pub(super) fn check(at: &At<'_>, profile: &Profile) {
     let Some(runtime) = profile.runtime.as_deref().filter(|runtime| has_own_kernel(runtime)) else { return };
-    // A session is a process that stays.
+    // A session is a process that outlives its call.
     for operation in ["process", "session"] {
         if profile.operation(operation).is_some_and(|(_, verdict)| verdict != Verdict::Deny) {
             at.problem(format!(

@@ -1,4 +1,4 @@
-//! The section `paths` of a profile: rules for files, read, and held against their own examples.
+//! The section `paths` of a profile: rules for files, which are read and checked against their own examples.
 
 use document::At;
 use jail::{Access, SandboxPath};
@@ -8,21 +8,21 @@ use serde::Serialize;
 
 use crate::decision::Verdict;
 
-/// Rules of one profile.
+/// Most rules of one profile.
 const MAX_RULES: usize = 64;
-/// Patterns of all rules of one profile. Each call makes them anew.
+/// Most patterns in all rules of one profile. Each call compiles them anew.
 const MAX_PATTERNS: usize = 128;
-/// Examples of one list.
+/// Most examples of one list.
 const MAX_EXAMPLES: usize = 64;
 
-/// A rule for paths. It makes calls stricter and nothing else.
+/// A rule for paths. It only makes calls stricter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProfilePathRule {
     #[serde(flatten)]
     pub paths: RuledPaths,
     /// `ask` or `deny`.
     pub decision: Verdict,
-    /// Words for reviewers and agents.
+    /// Reason for reviewers and agents.
     pub justification: String,
     #[serde(rename = "match", skip_serializing_if = "Vec::is_empty")]
     pub matches: Vec<String>,
@@ -30,18 +30,18 @@ pub struct ProfilePathRule {
     pub not_matches: Vec<String>,
 }
 
-/// Returns the rules that a lane holds a call to. `consented` are paths that a reviewer consents to.
+/// Returns the rules that a lane enforces for a call. `consented` are paths that a reviewer consents to.
 pub(crate) fn for_lane(rules: &[ProfilePathRule], consented: Vec<SandboxPath>) -> PathRules {
     let for_lane =
         |rule: &ProfilePathRule| PathRule { paths: rule.paths.clone(), asks: rule.decision == Verdict::Ask };
     PathRules { rules: rules.iter().map(for_lane).collect(), consented }
 }
 
-/// Returns the strictest rule about a path that the call names, by its number, and that path. `reads` are the paths that a command
-/// of the read-only rule reads.
+/// Returns the strictest rule on a path that the call names, its number, and that path. `reads` are the paths that a
+/// command of the read-only rule reads.
 ///
-/// Beneath a directory that is listed, searched, compared or packed, the lane leaves out the paths that a rule covers. `find` has no
-/// such lane, so a rule that may cover a path there applies to all of it.
+/// If a directory is listed, searched, compared or packed, the lane leaves out the paths beneath it that a rule covers.
+/// For `find` no lane does that, so a rule that may cover a path beneath the directory applies to the whole call.
 pub(crate) fn judge<'p>(
     rules: &'p [ProfilePathRule],
     operation: &Operation,
@@ -62,7 +62,7 @@ pub(crate) fn judge<'p>(
         let path = named.iter().find(|path| covers(rule, path))?;
         Some((number, rule, path.excerpt()))
     });
-    // The first of equally strict ones counts.
+    // Among equally strict rules the first decides.
     found.reduce(|best, next| if next.1.decision > best.1.decision { next } else { best })
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn named(operation: &Operation, reads: &[SandboxPath]) -> Vec<Sandbox
 /// Returns the kinds of access that a call has to the paths that it names.
 fn accesses(operation: &Operation) -> &'static [Access] {
     match operation {
-        // Their answers show lines of the file; a repository gets the content of a file that is added.
+        // Answers show lines of the file, and a repository gets the content of a file that is added.
         Operation::Edit(_) | Operation::Patch(_) | Operation::Git(Git::Add { .. }) => {
             &[Access::Read, Access::Write]
         }
@@ -159,7 +159,7 @@ fn rule(at: &At<'_>, outside: bool) -> Option<ProfilePathRule> {
     })
 }
 
-/// One pattern, or a list. `None` if one of them is wrong.
+/// Reads one pattern, or a list. `None` if one of them is wrong.
 fn patterns(at: &At<'_>, outside: bool) -> Option<Vec<PathPattern>> {
     let items = if at.is_list() { at.items() } else { vec![at.clone()] };
     if items.is_empty() || items.len() > MAX_PATTERNS {
@@ -182,7 +182,7 @@ fn patterns(at: &At<'_>, outside: bool) -> Option<Vec<PathPattern>> {
         }
         Some(pattern)
     };
-    // Each is looked at, so that all problems are reported.
+    // All are read first, so that all problems are reported.
     let read: Vec<Option<PathPattern>> = items.iter().map(read).collect();
     read.into_iter().collect()
 }

@@ -6,20 +6,20 @@ use jail::SandboxPath;
 use ops::deny::base_name;
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
-/// Directories in which a program counts as the one with that bare name.
+/// Directories whose programs can be named without a path.
 const SYSTEM_DIRECTORIES: [&str; 4] = ["/bin/", "/usr/bin/", "/usr/local/bin/", "/usr/local/cargo/bin/"];
 
-/// How a command line begins: for each position the permitted words. Never empty.
+/// The first words of a command line: the permitted words for each position. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix(Vec<Vec<String>>);
 
 impl Prefix {
-    /// `None` when there is no position or one without words.
+    /// Makes a prefix. `None` if there is no position or one without words.
     pub(super) fn new(positions: Vec<Vec<String>>) -> Option<Self> {
         (!positions.is_empty() && positions.iter().all(|words| !words.is_empty())).then_some(Self(positions))
     }
 
-    /// Whether every command line that begins like `other` begins like this, too, in any spelling of the program.
+    /// Returns true if this matches every command line that `other` matches, in any spelling of the program.
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.0.len() <= other.0.len()
             && self.0.iter().zip(&other.0).enumerate().all(|(position, (these, those))| {
@@ -31,28 +31,30 @@ impl Prefix {
             })
     }
 
-    /// How many words it has.
+    /// Returns the number of positions.
     pub(crate) fn words(&self) -> usize {
         self.0.len()
     }
 
-    /// The programs that it begins with.
+    /// Returns the programs that it begins with.
     pub(crate) fn programs(&self) -> &[String] {
         self.0.first().map_or(&[], Vec::as_slice)
     }
 
-    /// The permitted words of each position.
+    /// Returns the permitted words of each position.
     pub(super) fn positions(&self) -> &[Vec<String>] {
         &self.0
     }
 
-    /// Whether `argv` begins like this *exactly*: what an `allow` demands. A bare program name also matches that name
-    /// in a system directory, and nowhere else: `./cargo` is not `cargo`. A relative path is one in the workspace.
+    /// Returns true if `argv` begins with this prefix *exactly*, as `allow` requires.
+    ///
+    /// A bare program name also matches that name in a system directory, and nowhere else: `./cargo` is not `cargo`. A
+    /// relative path is one in the workspace.
     pub fn matches_exactly<S: AsRef<str>>(&self, argv: &[S]) -> bool {
         self.matches(argv, is_exactly)
     }
 
-    /// Whether `argv` begins like this in any spelling of the program: what `ask` and `deny` look for.
+    /// Returns true if `argv` begins with this prefix in any spelling of the program, as `ask` and `deny` require.
     pub fn matches_loosely<S: AsRef<str>>(&self, argv: &[S]) -> bool {
         self.matches(argv, is_loosely)
     }
@@ -84,7 +86,7 @@ pub(super) fn is_loosely(word: &str, program: &str) -> bool {
     word == program || base_name(word) == base_name(program)
 }
 
-/// Whether a command line begins with one of the words of each position, of which there is at least one.
+/// Returns true if a command line begins with one of the words of each position. There is at least one position.
 pub(super) fn begins<'w, S: AsRef<str>>(
     mut positions: impl ExactSizeIterator<Item = &'w [String]>,
     program: &str,
@@ -92,7 +94,7 @@ pub(super) fn begins<'w, S: AsRef<str>>(
     same_program: impl Fn(&str, &str) -> bool,
 ) -> bool {
     let Some(programs) = positions.next().filter(|_| positions.len() <= args.len()) else { return false };
-    // The program last, for its names take the longest to compare.
+    // The program is compared last, because that takes the longest.
     positions.zip(args).all(|(words, argument)| words.iter().any(|word| word == argument.as_ref()))
         && programs.iter().any(|word| same_program(word, program))
 }

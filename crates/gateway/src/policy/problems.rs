@@ -1,10 +1,10 @@
-//! What is wrong with a policy: all of it at once.
+//! Problems of a policy, all of them at once.
 
 use std::fmt;
 
 use document::{Problem, list};
 
-/// Everything that is wrong with a policy; never empty. Nothing of such a policy comes into force.
+/// All problems of a policy; never empty. No part of such a policy comes into force.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(pub Vec<Problem>);
 

@@ -1,4 +1,4 @@
-//! From a tree of values to profiles, with the strict value for whatever is missing.
+//! Reads profiles from a tree of values. A missing value has the strict default.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use document::{At, Fields};
 pub(super) const RISKS: [(&str, Risk); 4] =
     [("low", Risk::Low), ("medium", Risk::Medium), ("high", Risk::High), ("critical", Risk::Critical)];
 
-/// Images and runtimes go to the engine as they are.
+/// Reads the name of an image or runtime, which the engine gets unchanged.
 fn reference(at: &At<'_>, pattern: bool) -> Option<String> {
     let text = at.text()?;
     let body = if pattern { text.strip_suffix('*').unwrap_or(text) } else { text };
@@ -110,7 +110,7 @@ pub(super) fn profile(at: &At<'_>) -> Profile {
     profile
 }
 
-/// Root that can write nothing of its image is of no use, and would only have more rights in the workspace.
+/// Rejects root in a read-only image: it would be of no use, and would only have more rights in the workspace.
 fn root_in_user_namespace(at: &At<'_>, root: RootMode) {
     if root == RootMode::ReadOnly {
         at.problem_hint(
@@ -161,8 +161,9 @@ const CONTAINER_PATHS: [(&str, ContainerPaths); 2] =
 const BACKGROUND: [(&str, Background); 2] = [("end", Background::End), ("keep", Background::Keep)];
 const TMP: [(&str, TmpMode); 2] = [("noexec", TmpMode::NoExec), ("exec", TmpMode::Exec)];
 
-/// Commands that can write to the image can put any program in the place of another. What a profile says of programs by their
-/// names would be a promise that nobody keeps.
+/// Reads `root`, and reports rules that contradict a writable one.
+///
+/// Commands that can write to the image can replace any program. Rules about programs by name would then prove nothing.
 fn root(at: &At<'_>, exec: &ExecPolicy, approvals: &ApprovalPolicy) -> RootMode {
     let modes = [("read-only", RootMode::ReadOnly), ("writable-layer", RootMode::WritableLayer)];
     let root = at.one_of(&modes).unwrap_or_default();
@@ -184,7 +185,7 @@ fn root(at: &At<'_>, exec: &ExecPolicy, approvals: &ApprovalPolicy) -> RootMode 
     root
 }
 
-/// A section that may be missing: then all of its values are.
+/// A section that may be missing. All of its values are then missing.
 struct Section<'t>(Option<Fields<'t>>);
 
 fn section<'t>(fields: &Fields<'t>, key: &str, known: &[&str]) -> Section<'t> {
@@ -238,7 +239,7 @@ fn operations(at: &At<'_>, deny_list: DenyList, risk: &BTreeMap<String, Risk>) -
     operations
 }
 
-/// Whether a risk may be lower than the operation's own is looked at last, for what may be is said elsewhere.
+/// Reads risks. A risk that is too low is reported last, because another file may allow it.
 fn risks(at: &At<'_>) -> BTreeMap<String, Risk> {
     let mut risks = BTreeMap::new();
     for (name, value) in at.entries() {

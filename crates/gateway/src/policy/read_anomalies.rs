@@ -1,16 +1,16 @@
-//! From a tree of values to the setting of each anomaly rule. What is left out has the value that ships.
+//! Reads the settings of the anomaly rules from a tree of values. A missing value has the default that ships.
 
 use std::ops::RangeInclusive;
 
 use super::anomalies::{Anomalies, AnomalyAction, AnomalyRule, AnomalySetting, Severity};
 use document::{At, Fields, nearest};
 
-/// A window may be so long, seconds: what a restart reads again of the log is as long as the longest.
+/// Length of a window, seconds. A restart reads as much of the log again as the longest window covers.
 const WINDOW_S: RangeInclusive<u64> = 10..=86_400;
-/// How long a measure may hold, seconds.
+/// Duration of a measure, seconds.
 const FOR_S: RangeInclusive<u64> = 10..=7 * 86_400;
 
-/// The top-level section `anomalies`.
+/// Reads the top-level section `anomalies`.
 pub(super) fn anomalies(at: &At<'_>) -> Anomalies {
     let mut settings = Anomalies::default();
     let ids: Vec<&str> = AnomalyRule::ALL.iter().map(|rule| rule.as_str()).collect();
@@ -37,7 +37,7 @@ fn setting(rule: AnomalyRule, at: &At<'_>) -> AnomalySetting {
     let thresholds = match rule {
         AnomalyRule::Spike => 1..=100_000,
         AnomalyRule::RepeatedFailures => 1..=100,
-        // One call is no loop.
+        // One call is not a loop.
         AnomalyRule::Loop => 2..=1_000,
         _ => 1..=1_000,
     };
@@ -106,7 +106,7 @@ fn action(fields: &Fields<'_>, default: AnomalyAction) -> AnomalyAction {
     chosen
 }
 
-/// A number, with a way out for what is out of range.
+/// Reads a number, with a suggestion if it is out of range.
 fn number(fields: &Fields<'_>, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
     let hint = |given| match given {
         Some(0) if key == "threshold" => "`action: off` switches the rule off".to_owned(),

@@ -1,4 +1,5 @@
-//! The section `approvals` of a profile: how long a reviewer has, who may decide, and what may be remembered.
+//! The section `approvals` of a profile: the time for a decision, the levels of approvers, and the forms of remembered
+//! consent.
 
 use std::time::Duration;
 
@@ -10,29 +11,30 @@ use crate::consent::{Form, Level};
 use crate::decision::Risk;
 use document::At;
 
-/// Most approvers that a critical call can be made to need.
+/// Most approvers that a critical call may need.
 const MAX_QUORUM: u64 = 16;
-/// A week: longer than anybody keeps a call waiting.
+/// A week, in seconds: no call has to wait longer.
 const MAX_TIMEOUT_S: u64 = 7 * 86_400;
 
-/// How consent is asked for under a profile.
+/// Terms of requests for consent under a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApprovalPolicy {
-    /// Then the call is denied, seconds. The daemon's `approvals.timeout` can make it shorter, never longer.
+    /// Time after which the call is denied, seconds. The daemon's `approvals.timeout` can make it shorter, never
+    /// longer.
     pub timeout_s: u64,
-    /// Whether approvers are reminded, once.
+    /// Time of the one reminder to approvers.
     pub reminder: Reminder,
-    /// How many different approvers have to consent to a critical call.
+    /// Number of different approvers that have to consent to a critical call.
     pub quorum: u64,
     /// The level that a decision needs, by risk.
     pub levels: Levels,
-    /// Freeze the run from before a reviewer is asked until the call is over.
+    /// Freezes the run from before a reviewer is asked until the call is over.
     pub freeze: bool,
-    /// In which forms beside `once` a reviewer may have consent remembered.
+    /// Forms, besides `once`, in which a reviewer may have consent remembered.
     pub remember: Vec<Form>,
 }
 
-/// When approvers are reminded of an approval that waits.
+/// Time of the reminder of a pending approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reminder {
@@ -62,20 +64,20 @@ impl Levels {
     }
 }
 
-/// What holds for one approval: the profile's section, applied to the risk of the call.
+/// Terms of one approval: the profile's section, applied to the risk of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// Then the call is denied.
+    /// Time after which the call is denied.
     pub timeout: Duration,
-    /// Whether approvers are reminded at half-time.
+    /// Reminds approvers at half-time.
     pub remind: bool,
-    /// How many different approvers have to consent.
+    /// Number of different approvers that have to consent.
     pub needed: u32,
-    /// The level that each of them needs.
+    /// The level that each approver needs.
     pub level: Level,
-    /// Whether the run is frozen meanwhile.
+    /// Freezes the run until the call is over.
     pub freeze: bool,
-    /// In which forms beside `once` consent may be remembered, as far as the operation allows it.
+    /// Forms, besides `once`, in which consent may be remembered, as far as the operation allows it.
     pub remember: Vec<Form>,
 }
 
@@ -83,7 +85,7 @@ pub struct Terms {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecisionTime {
     pub time: Duration,
-    /// Such as `profile review: approvals.timeout_s`.
+    /// Name of the setting, such as `profile review: approvals.timeout_s`.
     pub from: String,
 }
 
@@ -100,7 +102,7 @@ impl Terms {
 }
 
 impl ApprovalPolicy {
-    /// Returns the terms of a call of this risk. A consent that is to words alone freezes nothing.
+    /// Returns the terms of a call of this risk. Consent that covers only words freezes nothing.
     pub fn terms(&self, risk: Risk, operation: &Operation) -> Terms {
         let quorum = if risk == Risk::Critical { self.quorum } else { 1 };
         Terms {
@@ -120,7 +122,7 @@ const RISKS: [&str; 4] = ["low", "medium", "high", "critical"];
 const FORMS: [(&str, Form); 2] = [("digest", Form::Digest), ("prefix", Form::Prefix)];
 const REMINDERS: [(&str, Reminder); 2] = [("half-time", Reminder::HalfTime), ("none", Reminder::None)];
 
-/// Reads the section; one that is missing has the strict values.
+/// Reads the section. A missing one has the strict values.
 pub(super) fn approvals(at: Option<&At<'_>>) -> ApprovalPolicy {
     let fields = at.map(|at| at.fields(&KEYS));
     let get = |key: &str| fields.as_ref().and_then(|fields| fields.get(key));

@@ -1,4 +1,4 @@
-//! Rules for commands: read, and held against their own examples.
+//! Reads rules for commands, and checks them against their own examples.
 
 use super::prefix::Prefix;
 use super::rules::ExecRule;
@@ -81,7 +81,7 @@ fn rule(at: &At<'_>, is_denied: impl Fn(&str) -> bool) -> Option<ExecRule> {
     })
 }
 
-/// The permitted words at one position: one, or a list.
+/// Reads the permitted words at one position: one, or a list.
 fn words(at: &At<'_>) -> Vec<String> {
     if at.is_list() {
         at.items().iter().filter_map(At::argument).collect()
@@ -90,7 +90,7 @@ fn words(at: &At<'_>) -> Vec<String> {
     }
 }
 
-/// Command lines, each a list of words, or text that is split at white space.
+/// Reads command lines. Each is a list of words, or text that is split at white space.
 fn examples<'t>(at: &At<'t>) -> Vec<(At<'t>, Vec<String>)> {
     at.items()
         .into_iter()

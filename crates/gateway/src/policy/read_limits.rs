@@ -1,4 +1,4 @@
-//! `rate_limits`: how often, and `concurrency`: how much at once. What is not there has the limits of `strict`.
+//! Reads `rate_limits` and `concurrency`. Missing values have the limits of `strict`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use document::{At, Fields, nearest};
 
 /// Most calls in a window. A policy without a limit says `unlimited`.
 const MOST: u64 = 100_000_000;
-/// Calls of one run that its workers take at the same time, and those that a run may have under way.
+/// Most calls of one run that its workers run at the same time, and most calls of a run that wait.
 const MOST_OF_RUN: u32 = 64;
 const MOST_UNDER_WAY: u32 = 256;
 const MOST_OF_PRINCIPAL: u32 = 65_536;
@@ -56,7 +56,7 @@ pub(super) fn caps(at: Option<&At<'_>>) -> Caps {
     caps
 }
 
-/// A `default` applies to all that are not named; without one the seed's limits do.
+/// Reads the limits of operations. `default` applies to all that are not named; without it, the seed's limits do.
 fn operations(at: &At<'_>) -> BTreeMap<String, Quota> {
     let known: Vec<&str> = [RateLimits::DEFAULT].into_iter().chain(Operation::NAMES).collect();
     let entries = at.entries();

@@ -1,8 +1,8 @@
-//! `mcp_servers` and `aliases`: the upstream MCP servers that there are, and plain names for their tools.
+//! Reads `mcp_servers` and `aliases`: the upstream MCP servers, and plain names for their tools.
 //!
-//! Only the operator's policy names servers: no client and no agent can start another server or reach another
-//! address. Nobody may call a server by itself: profiles and roles name its tools, `mcp.SERVER.TOOL`. The policy's
-//! digest covers where a call goes, so an approval is for this server and no other.
+//! Only the operator's policy defines servers: no client and no agent can start another server or reach another
+//! address. No call is allowed by the definition alone: profiles and roles have to name the tools, `mcp.SERVER.TOOL`.
+//! The policy's digest covers the destination of a call, so an approval is valid for this server only.
 
 use document::{At, Fields};
 use std::collections::BTreeMap;
@@ -12,36 +12,36 @@ use ops::transport::MAX_UPSTREAM;
 use ops::{McpTool, is_mcp_server};
 use serde::Serialize;
 
-/// Servers of a policy.
+/// Most servers of a policy.
 const MAX_SERVERS: usize = 64;
-/// Words of a command, and variables of its environment.
+/// Most words of a command, and most variables of its environment.
 const MAX_WORDS: usize = 256;
-/// Bytes of a word, a URL, a path.
+/// Most bytes of a word, a URL or a path.
 const MAX_TEXT: usize = 4_096;
 
 /// An upstream MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct McpServer {
-    /// For people; may be missing.
+    /// Text for people. May be missing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// How it is reached.
+    /// Way in which the server is reached.
     #[serde(flatten)]
     pub transport: McpTransport,
-    /// Until it has to have come up, said hello and listed its tools, seconds.
+    /// Time in which the server has to start, complete the handshake and list its tools, seconds.
     pub start_timeout_s: u64,
-    /// For one call, seconds.
+    /// Time for one call, seconds.
     pub call_timeout_s: u64,
-    /// Most bytes of one answer that are handed on.
+    /// Most bytes of one answer that are passed on.
     pub max_result_bytes: u64,
-    /// Most tools that are taken of its list.
+    /// Most tools of its list that are used.
     pub max_tools: u64,
-    /// What tools must be, by name: SHA-256 of the definition as the server lists it, lower-case hex.
+    /// Digests that pin tools, by name: SHA-256 of the definition as the server lists it, lower-case hex.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub pins: BTreeMap<String, String>,
 }
 
-/// How a server is reached.
+/// Way in which a server is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpTransport {
@@ -51,27 +51,27 @@ pub enum McpTransport {
     Http(McpHttp),
 }
 
-/// A program of the container's image. It runs as the run's commands do, in a cgroup of its own.
+/// A program of the container's image. It runs like the run's commands, in a separate cgroup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct McpStdio {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Environment beside what every command has. No place for secrets: it is shown with the policy.
+    /// Environment besides that of every command. Not for secrets: it is shown with the policy.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
 
-/// A server somewhere else.
+/// A server outside the container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct McpHttp {
-    /// `https://…`; plain `http://` only to this host itself, by a loopback address.
+    /// `https://…`. Plain `http://` is only for this host itself, by a loopback address.
     pub url: String,
-    /// Holds a token, sent as `Authorization: Bearer`. Read whenever the server is connected to.
+    /// File with a token, which is sent as `Authorization: Bearer`. It is read at each connection to the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer_token_file: Option<PathBuf>,
 }
 
-/// The servers by name.
+/// Reads the servers by name.
 pub(super) fn servers(at: &At<'_>) -> Vec<(String, McpServer)> {
     let entries = at.entries();
     if entries.len() > MAX_SERVERS {
@@ -193,22 +193,22 @@ fn pins(fields: &Fields<'_>) -> BTreeMap<String, String> {
     pins
 }
 
-/// Where an HTTP server is, taken apart.
+/// Address of an HTTP server, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpTarget {
     /// A name or an address, without brackets.
     pub host: String,
     pub port: u16,
-    /// Over TLS.
+    /// Uses TLS.
     pub tls: bool,
     /// Path and query.
     pub path: String,
-    /// For the `Host` header.
+    /// Value of the `Host` header.
     pub authority: String,
 }
 
 impl HttpTarget {
-    /// Takes a URL apart; what is wrong with it otherwise.
+    /// Parses a URL. The error says what is wrong with it.
     pub fn parse(url: &str) -> Result<Self, String> {
         let (tls, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
@@ -254,7 +254,7 @@ impl HttpTarget {
     }
 }
 
-/// Plain names for tools of upstream servers.
+/// Reads plain names for tools of upstream servers.
 pub(super) fn aliases(at: &At<'_>) -> BTreeMap<String, String> {
     let mut aliases: BTreeMap<String, String> = BTreeMap::new();
     for (name, at) in at.entries() {

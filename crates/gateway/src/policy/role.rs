@@ -1,4 +1,4 @@
-//! Roles: which operations exist for an agent, and which of them need consent.
+//! Roles: the operations that exist for an agent, and those of them that need consent.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::read::RISKS;
 use crate::decision::Risk;
 use document::At;
 
-/// A role, with what it inherits resolved.
+/// A role, with its inheritance resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Role {
-    /// For people; may be missing.
+    /// Text for people. May be missing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Roles whose grants and denials this one has, too.
@@ -22,7 +22,7 @@ pub struct Role {
     pub allow: Vec<String>,
     /// Held as [`Grant::Ask`].
     pub ask: Vec<String>,
-    /// Not held, whatever is inherited or granted.
+    /// Never held, even if inherited or granted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
     /// Calls of this risk or more need consent in profiles that are not `unattended`. Not inherited.
@@ -41,18 +41,19 @@ impl Heir for Role {
 }
 
 impl Role {
-    /// How the role holds `operation`; `None` is not at all. `read_only` says that it is a command of the read-only
-    /// rule.
+    /// Returns how the role holds `operation`, or `None` if it does not.
+    ///
+    /// `read_only` says that the read-only rule covers the command.
     pub fn grant(&self, operation: &str, read_only: bool) -> Option<Grant> {
         self.holding.grant(operation, read_only)
     }
 
-    /// Whether the role denies it, so that no team and no grant gives it.
+    /// Returns true if the role denies the operation, so that no team and no grant gives it.
     pub fn denies(&self, operation: &str, read_only: bool) -> bool {
         self.holding.denies(operation, read_only)
     }
 
-    /// What it holds by its own lists and by inheritance, as it is written.
+    /// Returns the keys that it holds by its own lists and by inheritance, as they are written.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.holding.keys()
     }
@@ -86,7 +87,7 @@ impl Role {
     }
 }
 
-/// Fills in what every role holds. `report` is called with a role's name, a message and a suggestion.
+/// Fills in the operations that every role holds. `report` is called with a role's name, a message and a suggestion.
 pub(super) fn resolve(
     roles: &mut BTreeMap<String, Role>,
     mut report: impl FnMut(&str, String, Option<String>),

@@ -1,7 +1,7 @@
 //! The command rules of a profile, found by program.
 //!
 //! A rule is about commands whose program is at the first position of its prefix, in any spelling. So only the rules
-//! with that base name need a look, and a command costs the same under ten rules and under a thousand.
+//! with that base name have to be checked, and a command costs the same under ten rules and under a thousand.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -15,10 +15,10 @@ use crate::decision::Verdict;
 /// One rule by prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExecRule {
-    /// How the command line begins.
+    /// First words of the command line.
     pub prefix: Prefix,
     pub decision: Verdict,
-    /// Why; shown to reviewers, written to the record.
+    /// Reason, shown to reviewers and written to the record.
     pub justification: String,
     /// Command lines that it must match.
     #[serde(rename = "match", skip_serializing_if = "Vec::is_empty")]
@@ -32,19 +32,20 @@ pub struct ExecRule {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExecRules {
     list: Vec<ExecRule>,
-    /// For each position of a prefix and each word, the rules that permit it there. At the first position words are base
-    /// names.
+    /// For each position of a prefix and each word, the rules that permit it there.
+    ///
+    /// At the first position words are base names.
     positions: Vec<HashMap<String, Permitting>>,
-    /// Rules with a word that is no name, such as `/`: they may be about any program.
+    /// Rules with a word that is not a name, such as `/`. They may be about any program.
     of_any: Vec<usize>,
 }
 
 /// The numbers of rules that permit a word at a position, ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Permitting {
-    /// This position is their last one.
+    /// Rules for which this position is the last.
     ending: Vec<usize>,
-    /// They have further positions.
+    /// Rules with further positions.
     going_on: Vec<usize>,
 }
 
@@ -76,8 +77,9 @@ impl ExecRules {
         self.list.is_empty()
     }
 
-    /// Those that may speak of these commands, and their numbers from 0, in the order of the file. No other rule matches
-    /// one of them, neither exactly nor loosely.
+    /// Returns the rules that may match these commands, with their numbers from 0, in the order of the file.
+    ///
+    /// No other rule matches one of the commands, neither exactly nor loosely.
     pub(crate) fn about<'r, 'c>(
         &'r self,
         commands: impl Iterator<Item = &'c [String]>,
@@ -108,7 +110,7 @@ impl ExecRules {
     }
 }
 
-/// The numbers in both lists, which ascend. The shorter one sets the number of steps.
+/// Returns the numbers in both lists, which ascend. The shorter list determines the number of steps.
 fn common<'l>(one: &'l [usize], other: &'l [usize]) -> impl Iterator<Item = usize> {
     let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     short.iter().copied().filter(|number| long.binary_search(number).is_ok())

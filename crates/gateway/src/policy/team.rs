@@ -1,9 +1,9 @@
-//! Teams: operations that agents have by their name, beside the role of their run.
+//! Teams: operations that agents have by their name, besides the role of their run.
 //!
-//! A team lists its agents, by name or by how their names begin. Its members hold the operations of its `roles` and
-//! its own lists, as if their own role gave them, and those of the teams that it inherits from. No member has an
-//! operation that the team denies, whatever the role says. Like a role, a team only tells which operations exist; the
-//! profile tells what happens to them.
+//! A team lists its agents, by name or by a prefix of names. Its members hold the operations of its `roles` and lists
+//! as if their role gave them, and those of the teams that it inherits from. No member has an operation that the team
+//! denies, whatever the role grants. Like a role, a team only determines which operations exist; the profile decides on
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,28 @@ use super::lineage::{Heir, lineage};
 use super::role::Role;
 use document::{At, nearest};
 
-/// Names of agents, and beginnings of names, that one team may list.
+/// Most names and prefixes of agents that one team may list.
 const MAX_AGENTS: usize = 20_000;
 /// Longest name of an agent.
 const MAX_AGENT: usize = 128;
 
-/// A team, with what it inherits resolved.
+/// A team, with its inheritance resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Team {
-    /// For people; may be missing.
+    /// Text for people. May be missing.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Teams whose grants and denials this one has, too. Their members are their own.
+    /// Teams whose grants and denials this one has, too. Their members are not inherited.
     pub inherits: Vec<String>,
     /// Names of agents. A name that ends in `*` matches every name with that beginning.
     pub agents: Vec<String>,
-    /// Roles that every member has beside its own.
+    /// Roles that every member has besides its own.
     pub roles: Vec<String>,
     /// Held as [`Grant::AsProfile`].
     pub allow: Vec<String>,
     /// Held as [`Grant::Ask`].
     pub ask: Vec<String>,
-    /// Held by no member, whatever else gives it.
+    /// Held by no member, whatever else grants it.
     pub deny: Vec<String>,
     #[serde(skip)]
     holding: Holding,
@@ -50,17 +50,17 @@ impl Heir for Team {
 }
 
 impl Team {
-    /// How its members hold `operation`; `None` is not at all.
+    /// Returns how its members hold `operation`, or `None` if they do not.
     pub fn grant(&self, operation: &str, read_only: bool) -> Option<Grant> {
         self.holding.grant(operation, read_only)
     }
 
-    /// Whether no member has it.
+    /// Returns true if no member has the operation.
     pub fn denies(&self, operation: &str, read_only: bool) -> bool {
         self.holding.denies(operation, read_only)
     }
 
-    /// What its members hold by it, as it is written.
+    /// Returns the keys that its members hold by it, as they are written.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.holding.keys()
     }
@@ -109,7 +109,8 @@ fn agents(at: &At<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Fills in what every team holds. `report` is called with a team's name, a key, a message and a suggestion.
+/// Fills in the operations that every team holds. `report` is called with a team's name, a key, a message and a
+/// suggestion.
 pub(super) fn resolve(
     teams: &mut BTreeMap<String, Team>,
     roles: &BTreeMap<String, Role>,
@@ -144,11 +145,11 @@ pub(super) fn resolve(
     }
 }
 
-/// Which teams an agent is in, found without looking at every team.
+/// The teams of each agent, indexed so that a lookup does not scan all teams.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Members {
     by_name: BTreeMap<String, Vec<String>>,
-    /// Beginnings of names, and the team of each.
+    /// Prefixes of names, with the team of each.
     by_prefix: Vec<(String, String)>,
 }
 
@@ -166,7 +167,7 @@ impl Members {
         members
     }
 
-    /// Names of the teams; one may come twice.
+    /// Returns the names of the teams. A name may appear twice.
     pub(super) fn teams_of<'m>(&'m self, agent: &'m str) -> impl Iterator<Item = &'m str> {
         let named = self.by_name.get(agent).into_iter().flatten();
         let begun = self.by_prefix.iter().filter(move |(prefix, _)| agent.starts_with(prefix.as_str()));

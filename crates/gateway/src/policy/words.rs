@@ -1,29 +1,29 @@
-//! Words that a command line begins with: a prefix with one word at each position, as permissions and remembered
-//! consent have it.
+//! The first words of a command line: a prefix with one word at each position, as in permissions and remembered
+//! consent.
 
 use super::prefix::{begins, is_exactly, is_loosely};
 
-/// At least one word.
+/// One or more words.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words<'w>(&'w [String]);
 
 impl<'w> Words<'w> {
-    /// `None` when there is none.
+    /// Makes a prefix. `None` if there is no word.
     pub(crate) fn of(words: &'w [String]) -> Option<Self> {
         (!words.is_empty()).then_some(Self(words))
     }
 
-    /// How many there are.
+    /// Returns the number of words.
     pub(crate) fn len(self) -> usize {
         self.0.len()
     }
 
-    /// Like [`super::Prefix::matches_exactly`].
+    /// Compares like [`super::Prefix::matches_exactly`].
     pub(crate) fn begin_exactly(self, program: &str, args: &[String]) -> bool {
         begins(self.0.iter().map(std::slice::from_ref), program, args, is_exactly)
     }
 
-    /// Like [`super::Prefix::matches_loosely`].
+    /// Compares like [`super::Prefix::matches_loosely`].
     pub(crate) fn begin_loosely(self, program: &str, args: &[String]) -> bool {
         begins(self.0.iter().map(std::slice::from_ref), program, args, is_loosely)
     }

@@ -1,4 +1,4 @@
-//! Refuses profiles that promise a consent which cannot be bound.
+//! Rejects profiles that promise a consent which cannot be bound.
 
 use document::At;
 
@@ -6,19 +6,20 @@ use super::model::Profile;
 use super::own_kernel::has_own_kernel;
 use crate::decision::Verdict;
 
-/// Refuses a profile that asks about processes or sessions and would hold what is consented to. `at` is the profile.
+/// Rejects a profile that asks about processes or sessions and freezes the run for consent. `at` is the profile.
 ///
-/// A process reads files for as long as it runs, and a session's shell goes on among the run's other commands: consent to them is
-/// to words. A rule that asks about a program, and then also where a process runs it, is no such promise.
+/// A process reads files for as long as it runs, and a session's shell continues among the run's other commands.
+/// Consent to them covers only words. A rule that asks about a program, even if a process runs it, makes no such
+/// promise.
 pub(super) fn check(at: &At<'_>, profile: &Profile) {
-    // gVisor has neither, and `own_kernel` refuses such a profile.
+    // gVisor supports neither, and `own_kernel` rejects such a profile.
     if !profile.approvals.freeze || profile.runtime.as_deref().is_some_and(has_own_kernel) {
         return;
     }
     for operation in ["process", "session"] {
         let asks = match profile.operation(operation) {
             Some((_, Verdict::Ask)) => true,
-            // The gateway asks about commands that it cannot see through then, as most of a session's are.
+            // The gateway then asks about commands that it cannot see through, as most of a session's are.
             Some((_, Verdict::Allow)) => profile.exec.default > Verdict::Allow,
             _ => false,
         };

@@ -1,4 +1,4 @@
-//! What is called like a secret: a key, a password file, a token. By name alone, without case.
+//! Names that look like a secret's: a key, a password file, a token. Only the name is checked, without case.
 
 use globset::{GlobBuilder, GlobSet};
 use jail::SandboxPath;
@@ -34,7 +34,7 @@ const SAMPLES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
 const DIRECTORIES: [&str; 6] = [".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure"];
 const STEMS: [&str; 4] = ["secret", "secrets", "password", "passwords"];
 
-/// Whether a path looks like that of a secret, or of a directory of secrets.
+/// Returns true if a path looks like that of a secret, or of a directory of secrets.
 pub fn looks_secret(path: &SandboxPath) -> bool {
     let rel = path.rel().as_str().to_lowercase();
     let mut names = rel.rsplit('/');
@@ -42,7 +42,7 @@ pub fn looks_secret(path: &SandboxPath) -> bool {
         || names.any(|name| DIRECTORIES.contains(&name))
 }
 
-/// Of a file's lower-case name.
+/// Returns true if a file's lower-case name looks like a secret's.
 fn is_secret(name: &str) -> bool {
     NAMES.contains(&name)
         || ENDINGS.iter().any(|ending| name.ends_with(ending))
@@ -53,20 +53,22 @@ fn is_secret(name: &str) -> bool {
 /// Longest pattern of one name that is compiled, bytes.
 const LONGEST: usize = 128;
 
-/// Whether a pattern of file names looks for secrets: it matches what one is called, and not what anything else of that
-/// kind could be called as well. `*.pem` and `.env*` do, `*` and `*.json` do not.
+/// Returns true if a pattern of file names searches for secrets.
+///
+/// It then matches the name of a secret, but not the other names of that kind. `*.pem` and `.env*` do, `*` and `*.json`
+/// do not.
 pub(super) fn is_sought(pattern: &str) -> bool {
     let pattern = pattern.to_lowercase();
     if pattern.split(['/', '{', '}', ',']).any(|part| is_secret(part) || DIRECTORIES.contains(&part)) {
         return true;
     }
     let last = pattern.rsplit('/').next().unwrap_or_default();
-    // Most are of these forms, and to compile a pattern takes longer than everything else that is decided.
+    // Most patterns have these forms, and compiling one takes longer than the rest of a decision.
     if matches!(last, "" | "*" | "**") || is_plain_ending(last) {
         return false;
     }
     let Ok(glob) = GlobBuilder::new(last).literal_separator(true).build() else { return false };
-    // What would take long to judge, or cannot be compiled, is taken for one that does.
+    // A pattern that is too long to judge, or cannot be compiled with others, counts as one that searches for secrets.
     if last.len() > LONGEST {
         return true;
     }
@@ -80,15 +82,15 @@ pub(super) fn is_sought(pattern: &str) -> bool {
         .any(|(name, decoy)| matcher.is_match(&name) && !matcher.is_match(&decoy))
 }
 
-/// `*.rs`: an ending that is not a secret's, which has been asked before.
+/// Returns true for an ending such as `*.rs`. The caller has already checked for endings of secrets.
 fn is_plain_ending(pattern: &str) -> bool {
     pattern.strip_prefix("*.").is_some_and(|ending| {
-        // Not so short that it is the beginning of one: `*.p*` has a star of its own.
+        // Only plain characters: `*.p*` has a second star and can match an ending of secrets.
         !ending.is_empty() && ending.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
     })
 }
 
-/// A name of the same kind that nothing secret has.
+/// Returns a name of the same kind that no secret has.
 fn decoy(name: &str) -> String {
     match name.rsplit_once('.') {
         Some(("", _)) => ".decoy".to_owned(),

@@ -1,4 +1,4 @@
-//! Programs that run the program in their arguments, and how each of them finds it.
+//! Programs that run the program in their arguments, and the way in which each finds it.
 
 pub(crate) mod options;
 
@@ -6,14 +6,14 @@ use ops::deny;
 
 use options::Options;
 
-/// How a program names the one that it runs.
+/// Way in which a program names the one that it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Options, operands, then a command line.
     Options(&'static Options),
-    /// The same in a shell, perhaps under another name.
+    /// The same for a builtin of a shell, perhaps with another name for the program.
     Builtin(&'static Options),
-    /// Options, then a command line, to which it adds what it reads.
+    /// Options, then a command line, to which it adds words from its input.
     Xargs,
     /// The name of an applet, then its arguments.
     MultiCall,
@@ -31,11 +31,11 @@ pub(crate) enum Kind {
     Alias,
     /// `echo 'script'`, perhaps into a shell.
     Print,
-    /// `find … -exec command ;`: after one of these, and nothing without them.
+    /// `find … -exec command ;`: the command follows one of these options. Without them it runs none.
     Follows(&'static [&'static str]),
-    /// The command can be anywhere in the arguments, or in the text of one, or is read.
+    /// The command can be anywhere in the arguments, in the text of one, or in the input.
     Anywhere {
-        /// It is read where the arguments name none.
+        /// The command comes from the input if the arguments name none.
         reads: bool,
     },
     Reads,
@@ -46,7 +46,7 @@ const SHELLS: [&str; 17] = [
     "tcsh", "rbash", "brush",
 ];
 
-/// Programs of which only the name matters: what they run can be anywhere.
+/// Programs for which only the name is checked: the command can be anywhere.
 const ANYWHERE: [&str; 70] = [
     "abduco",
     "bwrap",
@@ -120,7 +120,7 @@ const ANYWHERE: [&str; 70] = [
     "zutty",
 ];
 
-/// How the program with this lower-case base name runs others; `None` if it is not known to.
+/// Returns how the program with this lower-case base name runs others. `None` if it is not known to.
 pub(crate) fn kind(base_name: &str) -> Option<Kind> {
     Some(match base_name {
         "env" | "genv" | "gnuenv" => Kind::Env,
@@ -165,21 +165,22 @@ pub(crate) fn kind(base_name: &str) -> Option<Kind> {
     })
 }
 
-/// The dynamic linker runs whatever it is given.
+/// Returns true for the dynamic linker, which runs any program that it gets.
 fn is_loader(name: &str) -> bool {
     name.starts_with("ld") && name.contains(".so")
         || name.starts_with("ld-musl")
         || name.starts_with("ld-linux")
 }
 
-/// `bash-static`, `zsh-5.9`, `ksh93`.
+/// Returns true for a shell's name, also with a suffix: `bash-static`, `zsh-5.9`, `ksh93`.
 fn is_version(name: &str, shell: &str) -> bool {
     name.strip_prefix(shell)
         .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
-/// Whether a program runs other programs that its arguments name. No `allow` rule is for these. Those that do so only
-/// with some arguments are no wrappers without them.
+/// Returns true if a program runs other programs that its arguments name. No `allow` rule may name such a program.
+///
+/// Programs that do so only with some arguments are not wrappers without these.
 pub(crate) fn is_wrapper(program: &str) -> bool {
     kind(&deny::base_name(program)).is_some_and(|kind| {
         !matches!(

@@ -1,19 +1,19 @@
-//! The options of a wrapper, and where the command line after them begins.
+//! The options of a wrapper, and the place where the command line after them begins.
 
-/// The options of a wrapper. One that is not listed makes every argument after it a possible command.
+/// The options of a wrapper. After an option that is not listed, every argument may begin a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Short ones without a value. What follows one that is in `attached` belongs to it.
+    /// Short options without a value. The text after one in `attached` is its value.
     pub(crate) flags: &'static str,
-    /// Short ones whose optional value can only be attached.
+    /// Short options whose optional value can only be attached.
     pub(crate) attached: &'static str,
-    /// Short ones with a value.
+    /// Short options with a value.
     pub(crate) valued: &'static str,
-    /// Long ones without a value.
+    /// Long options without a value.
     pub(crate) long_flags: &'static [&'static str],
-    /// Long ones with a value, in the next argument unless it follows `=`.
+    /// Long options with a value, in the next argument or after `=`.
     pub(crate) long_valued: &'static [&'static str],
-    /// Operands before the command.
+    /// Number of operands before the command.
     pub(crate) operands: usize,
 }
 
@@ -71,8 +71,9 @@ pub(crate) const ENV: Options = Options {
     ..NONE
 };
 
-/// Where a command line can begin, counted from the program, so that the first argument is at 1. `skip` are words before
-/// it that are neither options nor operands.
+/// Returns the places where a command line can begin, counted from the program, so that the first argument is at 1.
+///
+/// `skip` is true for words before it that are neither options nor operands.
 pub(crate) fn offsets(options: &Options, args: &[String], skip: impl Fn(&str) -> bool) -> Vec<usize> {
     let anywhere = |from: usize| (from + 1..=args.len()).collect();
     let mut operands = options.operands;
@@ -107,7 +108,7 @@ pub(crate) fn offsets(options: &Options, args: &[String], skip: impl Fn(&str) ->
     Vec::new()
 }
 
-/// How many arguments a cluster of short options takes; `None` if there is an unknown one in it.
+/// Returns the number of arguments that a cluster of short options takes. `None` if an option in it is unknown.
 fn short_step(options: &Options, cluster: &str) -> Option<usize> {
     for (position, option) in cluster.char_indices() {
         if options.attached.contains(option) {

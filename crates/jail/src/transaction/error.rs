@@ -11,31 +11,31 @@ use crate::error::WriteError;
 pub struct CommitError {
     #[source]
     pub cause: WriteError,
-    /// Files that are not as they were, all of them.
+    /// All files that do not have their old content and name.
     pub left: Vec<Left>,
-    /// Whether it was taken back. Otherwise all changes *were* made, but could be undone by a loss of power.
+    /// True if the changes were undone. Otherwise all changes *were* made, but a power loss could undo them.
     pub undone: bool,
 }
 
-/// A file that could not be brought back to what it was.
+/// A file that could not be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
-    /// The file, fit for a message.
+    /// Path of the file, fit for a message.
     pub path: String,
-    /// What it is now.
+    /// State of the file now.
     pub state: LeftState,
 }
 
-/// What a file is after an attempt to bring it back. In each case somebody else has interfered.
+/// State of a file after a failed attempt to restore it. In each case another process has interfered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftState {
-    /// Another content, written by somebody else after the change.
+    /// Different content, which another process wrote after the change.
     Theirs,
-    /// The new content: somebody has removed the old one.
+    /// The new content. Another process has removed the old one.
     New,
-    /// Nothing: somebody has removed it.
+    /// No file. Another process has removed it.
     Gone,
-    /// Perhaps new: its directory or its name could not be used.
+    /// Perhaps the new content: its directory or its name could not be used.
     Unknown,
 }
 

@@ -1,11 +1,12 @@
-//! The journal of a transaction: one file in the run's private directory, whose name says how far the transaction is.
+//! The journal of a transaction: one file in the run's private directory, whose name shows the stage of the
+//! transaction.
 //!
-//! `JOB.part` is being written and means nothing. `JOB.patch` is durable before the first file changes: what it names is
-//! taken back. The rename to `JOB.done` is the commit: what it names is only cleaned up. `JOB` is the number of the
-//! operation, which has one transaction.
+//! `JOB.part` is being written and has no effect. `JOB.patch` is durable before the first file changes; its changes are
+//! undone after a crash. The rename to `JOB.done` is the commit; after a crash only its shadows are removed. `JOB` is
+//! the number of the operation, which has one transaction.
 //!
-//! Fields end with NUL, which no path holds. What is read back was written by a process that may have been taken over:
-//! it must be well-formed, name temporary files only, and pass the rules for paths like any path.
+//! Fields end with NUL, which no path contains. A process that wrote the journal may have been taken over. So the
+//! journal must be well-formed, may name only temporary files, and its paths are checked by the rules like any path.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -24,10 +25,10 @@ use crate::temporary_name::{TEMPORARY_PREFIX, is_random};
 
 const MAGIC: &str = "cofferdam-patch-1";
 const END: &str = "end";
-/// Longest journal that is read: 256 files and as many directories with the longest paths are less.
+/// Most bytes of a journal that are read. 256 files and as many directories with the longest paths need less.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 
-/// How far a transaction came.
+/// Stage of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The journal is being written.
@@ -48,7 +49,7 @@ impl Stage {
         }
     }
 
-    /// The job and the stage that a file's name tells.
+    /// Returns the job and the stage from the name of a journal.
     pub(super) fn parse(name: &str) -> Option<(u64, Self)> {
         let (job, suffix) = name.split_once('.')?;
         let stage = Self::ALL.into_iter().find(|stage| stage.suffix() == suffix)?;
@@ -63,7 +64,7 @@ pub(super) struct Journal {
     job: u64,
 }
 
-/// What a journal says of one file.
+/// The entry of a journal for one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) kind: Kind,
@@ -88,7 +89,7 @@ impl Journal {
         format!("{}.{}", self.job, stage.suffix())
     }
 
-    /// Makes it durable that these steps are about to be taken.
+    /// Writes durably that these steps will be taken.
     pub(super) fn write(&self, steps: &[Step<'_>], made: &[SandboxPath]) -> Result<(), Errno> {
         let entries = Entries {
             steps: steps
@@ -113,7 +114,7 @@ impl Journal {
         self.sync()
     }
 
-    /// The commit; durable with the next [`Self::sync`].
+    /// Commits the transaction, durably after the next [`Self::sync`].
     pub(super) fn commit(&self) -> Result<(), Errno> {
         self.advance(Stage::Patch, Stage::Done)
     }
@@ -127,7 +128,7 @@ impl Journal {
         fsync(&self.directory)
     }
 
-    /// Best effort: one that stays leads to files that are as they should be.
+    /// Removes the journal. Best effort: recovery from one that remains finds all files in their final state.
     pub(super) fn remove(&self) {
         for stage in Stage::ALL {
             let _ = unlinkat(&self.directory, self.name(stage), AtFlags::empty());
@@ -135,9 +136,9 @@ impl Journal {
     }
 }
 
-/// The journals of `whose`, with their jobs. Any other file is not touched.
+/// Lists the journals of `whose`, with their stages. Other files are not touched.
 pub(super) fn list(private: &Private, whose: Whose) -> Result<(OwnedFd, Vec<(String, Stage)>), Errno> {
-    /// More than operations can be at work.
+    /// Most entries that are read: more than the number of operations that can run at once.
     const MOST: usize = 1_000;
     let directory = private.open_or_make(Keeps::Patches)?;
     let mut found = Vec::new();
@@ -152,7 +153,7 @@ pub(super) fn list(private: &Private, whose: Whose) -> Result<(OwnedFd, Vec<(Str
     Ok((directory, found))
 }
 
-/// Reads a journal; `None` where it is not one.
+/// Reads a journal. `None` if it is not well-formed.
 pub(super) fn read(directory: &OwnedFd, name: &str) -> Option<Entries> {
     let file = open_regular(directory, name.as_bytes()).ok()?.file;
     let mut bytes = Vec::new();

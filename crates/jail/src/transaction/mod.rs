@@ -1,22 +1,22 @@
-//! Changing several files, all or none of them, in directories that somebody hostile writes in too.
+//! Changes several files, all or none of them, in directories in which hostile processes write too.
 //!
 //! ```text
 //! prepare: directories, a shadow beside each file (the new content under a temporary name)       ─┐ a death here
-//! journal: which shadows there are, durable in the run's private directory                        │ or until the
-//! apply:   exchange each file with its shadow; a file that goes is renamed to its shadow's name   │ commit: undone
+//! journal: the list of the shadows, durable in the run's private directory                        │ or until the
+//! apply:   exchange each file with its shadow; a removed file is renamed to its shadow's name     │ commit: undone
 //! sync:    every directory                                                                       ─┘
 //! commit:  one rename in the private directory, durable                                          ─┐ a death from
-//! clean:   remove the shadows, which hold the old contents by now, then the journal              ─┘ here on: completed
+//! clean:   remove the shadows, which now have the old contents, then the journal                 ─┘ here on: completed
 //! ```
 //!
-//! Nothing is copied and nothing is deleted before the commit, so undoing needs no space and no luck: it is the same
-//! renames again. Each is a single atomic exchange, so that at no moment a name is missing that was there. What came out
-//! of an exchange is compared with what was to be replaced, which also finds a change in the instant before it.
+//! Before the commit, no content is copied and no file is deleted. So undoing needs no space: it repeats the same
+//! renames. Each is a single atomic exchange, so that an existing name is never missing. After an exchange, the
+//! displaced file is compared with the file that should be replaced. This also detects a change in the instant before
+//! the exchange.
 //!
-//! Whether a step has been taken is told by the inode of the new file, which this process has made, and by nothing that
-//! somebody else could have made look so. If a third party has changed a file meanwhile, its change stays, as
-//! though it had come later, and the error says so. Needs a file system that can exchange names (`RENAME_EXCHANGE`), as
-//! all local ones can.
+//! The inode of the new file, which this process has made, shows if a step has been taken. Another process could fake
+//! other signs. If another process has changed a file meanwhile, its change stays, as if it had come later, and
+//! the error reports it. This needs a file system that can exchange names (`RENAME_EXCHANGE`), as all local ones can.
 
 mod error;
 mod journal;
@@ -56,7 +56,7 @@ pub struct Change<'j> {
     held: Option<Held<'j>>,
 }
 
-/// Whether what was displaced is what was to be: a look at its content.
+/// Check of the displaced file's content: true if it is the file that should be replaced.
 struct Held<'j>(Box<dyn Fn(RegularFile) -> io::Result<bool> + 'j>);
 
 impl fmt::Debug for Held<'_> {
@@ -65,16 +65,17 @@ impl fmt::Debug for Held<'_> {
     }
 }
 
-/// What becomes of a file.
+/// Fate of a file.
 #[derive(Debug)]
 pub enum Then {
-    /// It has this content.
+    /// The file gets this content.
     Put {
         content: Vec<u8>,
-        /// A file whose permissions a new one takes, because it is moved from there.
+        /// The file from which a moved file comes. The new file takes its permissions.
         like: Option<Metadata>,
     },
-    /// It has the content that this writes, and these permission bits; `None`: those of the file that it replaces.
+    /// The file gets the content that `fill` writes, and these permission bits. `None` keeps those of the replaced
+    /// file.
     Fill {
         fill: Fill,
         permissions: Option<u32>,
@@ -83,21 +84,24 @@ pub enum Then {
 }
 
 impl<'j> Change<'j> {
-    /// A change at `place`. `target` is what was seen there, and must be there still; `None` where not even the directory
-    /// was.
+    /// Makes a change at `place`.
+    ///
+    /// `target` is the file that the caller saw there, which must be unchanged. `None` if not even its directory
+    /// existed.
     pub fn new(place: Writable<'j>, target: Option<Target>, then: Then) -> Self {
         Self { place, target, then, held: None }
     }
 
-    /// Holds only if `is` says so of the file that was displaced, which has no other name by then: nobody who goes by its name
-    /// changes it any more. Else the names are exchanged back.
+    /// Adds a check of the displaced file. If `is` returns false, the names are exchanged back.
+    ///
+    /// The displaced file then has no other name, so no process can change it by name.
     #[must_use]
     pub fn held(self, is: impl Fn(RegularFile) -> io::Result<bool> + 'j) -> Self {
         Self { held: Some(Held(Box::new(is))), ..self }
     }
 }
 
-/// What is about to be done, for tests that fail there or die there.
+/// The next action, for tests that fail or die there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Point {
     MakeDirectories,
@@ -116,9 +120,11 @@ enum Point {
 type Hook<'h> = &'h mut dyn FnMut(Point) -> Result<(), Errno>;
 
 impl Jail {
-    /// Makes all of the changes, or none. The jail must have a private directory, and the operation no other transaction.
-    /// Waits while another operation of the run makes changes.
-    /// Directories on the way to new files are made, and are gone again if nothing comes of it.
+    /// Makes all of the changes, or none.
+    ///
+    /// The jail must have a private directory, and the operation no other transaction. This waits while another
+    /// operation of the run makes changes. Directories for new files are made, and removed again if the transaction
+    /// fails.
     pub fn commit(&self, changes: Vec<Change<'_>>) -> Result<(), CommitError> {
         self.commit_with(changes, &mut |_| Ok(()))
     }
@@ -149,11 +155,11 @@ impl Jail {
     }
 }
 
-/// A commit that failed.
+/// Reason why a commit failed.
 enum Final {
-    /// It has not happened.
+    /// The commit has not happened.
     No(WriteError),
-    /// It has, but might not outlive a loss of power.
+    /// The commit has happened, but may not survive a power loss.
     Perhaps(WriteError),
 }
 
@@ -183,7 +189,7 @@ impl<'j> Transaction<'_, 'j> {
         Ok(())
     }
 
-    /// Makes the directories that lead to a new file, and remembers which.
+    /// Makes the directories for a new file, and remembers them.
     fn make_way(&mut self, place: Writable<'j>) -> Result<Target, WriteError> {
         let (root, rel) = place.parts();
         let mut missing = Vec::new();
@@ -233,7 +239,7 @@ impl<'j> Transaction<'_, 'j> {
             .map_err(Final::Perhaps)
     }
 
-    /// What cannot be removed now is removed by recovery, which the journal then waits for.
+    /// Removes the shadows and the journal. If a shadow cannot be removed now, the journal stays for recovery.
     fn clean(self, hook: Hook<'_>) {
         for (number, step) in self.steps.iter().enumerate() {
             if point(hook, Point::Clean(number)).is_err() || !step.remove_shadow() {
@@ -245,12 +251,12 @@ impl<'j> Transaction<'_, 'j> {
         }
     }
 
-    /// Takes back whatever has been done, in reverse.
+    /// Undoes all steps in reverse.
     fn undo(self, cause: WriteError, hook: Hook<'_>) -> CommitError {
         let mut left = Vec::new();
         let mut clean = true;
         for (number, step) in self.steps.iter().enumerate().rev() {
-            // The hook only dies here: undoing goes as far as it can.
+            // The hook can only die here: undoing continues as far as it can.
             let _ = hook(Point::Revert(number));
             let (state, finished) = step.revert();
             clean &= finished;
@@ -259,8 +265,8 @@ impl<'j> Transaction<'_, 'j> {
             }
         }
         for step in &self.steps {
-            // What was undone holds without a sync after the death of a process; after a loss of power, recovery does it
-            // again as long as the journal is there.
+            // An undone step survives the death of the process without a sync. After a power loss, recovery repeats it
+            // as long as the journal exists.
             clean &= fsync(step.target().dir()).is_ok();
         }
         remove_directories(self.jail, &self.made);
@@ -271,7 +277,7 @@ impl<'j> Transaction<'_, 'j> {
     }
 }
 
-/// Removes directories that were made for nothing. One that somebody uses meanwhile stays.
+/// Removes directories that were made in vain. A directory that another process uses meanwhile stays.
 fn remove_directories(jail: &Jail, made: &[SandboxPath]) {
     for directory in made.iter().rev() {
         let Some((above, name)) = directory.rel().split_last() else { continue };
@@ -295,7 +301,7 @@ fn unsupported(message: &str) -> WriteError {
     OpenError::new("the patch", OpenErrorKind::Io(io::Error::other(message.to_owned()))).into()
 }
 
-/// The file `name` in the directory `place`.
+/// Returns the path of the file `name` in the directory `place`.
 fn join(place: &SandboxPath, name: &crate::name::EntryName) -> SandboxPath {
     SandboxPath::new(place.mount(), place.rel().join(name).unwrap_or_else(RelPath::root))
 }

@@ -1,4 +1,4 @@
-//! After a death: transactions that were not committed are taken back, committed ones are completed.
+//! Recovers transactions after a crash: uncommitted ones are undone, committed ones are completed.
 
 use rustix::fs::{AtFlags, fsync, unlinkat};
 use rustix::io::Errno;
@@ -15,27 +15,28 @@ use crate::name::EntryName;
 use crate::private::Whose;
 use crate::turn::Turn;
 
-/// A transaction that somebody died in, put right.
+/// Result of recovering one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatchRecovery {
     pub recovery: Recovery,
-    /// Files that are neither as they were nor as they were to be. Somebody has interfered.
+    /// Files with neither their old nor their new state. Another process has interfered.
     pub left: Vec<Left>,
-    /// Whether everything was done that can be done; otherwise the next recovery tries again.
+    /// True if recovery is complete; otherwise the next recovery tries again.
     pub finished: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
-    /// No file is changed.
+    /// Every file has its old state.
     RolledBack,
-    /// All files are changed.
+    /// Every file has its new state.
     Completed,
 }
 
 impl Jail {
-    /// Brings each transaction of `whose` to one of its two ends, and removes what it left. To be called before
-    /// [`Jail::sweep`], which would take the shadows for temporary files.
+    /// Undoes or completes each transaction of `whose`, and removes its leftovers.
+    ///
+    /// Must be called before [`Jail::sweep`], which would remove the shadows as temporary files.
     pub fn recover_patches(&self, whose: Whose) -> std::io::Result<Vec<PatchRecovery>> {
         let Some(private) = self.private() else { return Ok(Vec::new()) };
         let _turn = Turn::of_changes(private)?;
@@ -43,7 +44,7 @@ impl Jail {
         let mut recovered = Vec::new();
         for (name, stage) in found {
             let recovery = match (stage, journal::read(&directory, &name)) {
-                // Nothing had been changed.
+                // No file had been changed.
                 (Stage::Part, _) | (_, None) => None,
                 (Stage::Patch, Some(entries)) => Some(self.roll_back(&entries)),
                 (Stage::Done, Some(entries)) => Some(self.complete(&entries)),
@@ -73,7 +74,7 @@ impl Jail {
                         Some(LeftState::Unknown)
                     }
                 },
-                // Its directory was taken elsewhere or replaced by a link: it is not looked for.
+                // The directory was moved, or replaced by a link. It is not searched for.
                 Err(_) => Some(LeftState::Unknown),
             };
             left.extend(state.map(|state| Left { path: entry.path.excerpt(), state }));
@@ -94,7 +95,7 @@ impl Jail {
         PatchRecovery { recovery: Recovery::Completed, left: Vec::new(), finished }
     }
 
-    /// The directory and the name of an entry's file.
+    /// Returns the directory and the name of an entry's file.
     fn at(&self, entry: &Entry) -> Result<(Dir, EntryName), OpenErrorKind> {
         self.check_fixed(&entry.path, Access::Write).map_err(|_| OpenErrorKind::Inexpressible)?;
         let root = self.root(entry.path.mount()).map_err(|_| OpenErrorKind::NotFound)?;

@@ -1,5 +1,6 @@
-//! Takes one step back, from the present state of the two names: for the process that took it, and for one that finds its
-//! journal. Doing it twice is the same as doing it once.
+//! Undoes one step, based on the current state of the two names. Undoing it twice is the same as undoing it once.
+//!
+//! Used by the process that took the step, and by one that finds its journal.
 
 use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
 use rustix::io::Errno;
@@ -9,10 +10,10 @@ use crate::dir::Dir;
 use crate::meta::FileKind;
 use crate::name::EntryName;
 
-/// How a name changes.
+/// Kind of change of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// File and shadow change places.
+    /// File and shadow exchange names.
     Exchange,
     /// The shadow becomes the file.
     Create,
@@ -23,20 +24,20 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reverted {
     Done,
-    /// It is not, for somebody has interfered.
+    /// The step was not undone, because another process has interfered.
     Not(LeftState),
 }
 
-/// What a name refers to.
+/// The file that a name refers to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Now {
     Nothing,
     New,
-    /// Another file or what else there is.
+    /// A different file, of any kind.
     Other,
 }
 
-/// Brings `name` back to what it was, and removes `shadow`. `inode` is the new file's.
+/// Restores `name` to its old state, and removes `shadow`. `inode` is the new file's.
 pub(super) fn revert(
     dir: &Dir,
     name: &EntryName,
@@ -66,13 +67,13 @@ impl Pair<'_> {
             (Now::New, _) => {
                 self.rename(self.shadow, self.name, RenameFlags::EXCHANGE)?;
                 if self.now(self.shadow)? != Now::New {
-                    // Somebody was faster: what they put there goes back to where they put it.
+                    // Another process changed the name first. Exchanging again returns its file to where it was.
                     self.rename(self.shadow, self.name, RenameFlags::EXCHANGE)?;
                     return Err(Errno::AGAIN);
                 }
                 self.drop_shadow(Reverted::Done)
             }
-            // Not taken, or taken back already.
+            // The step was not taken, or is undone already.
             (_, Now::New) => self.drop_shadow(Reverted::Done),
             (Now::Nothing, Now::Nothing) => Ok(Reverted::Not(LeftState::Gone)),
             (Now::Other, Now::Nothing) => Ok(Reverted::Done),
@@ -86,7 +87,7 @@ impl Pair<'_> {
                 if shadow != Now::Nothing {
                     self.unlink_shadow()?;
                 }
-                // By way of the shadow's name, so that nobody else's file is removed.
+                // Renames to the shadow's name first, so that another process's file is never removed.
                 self.rename(self.name, self.shadow, RenameFlags::NOREPLACE)?;
                 if self.now(self.shadow)? != Now::New {
                     self.rename(self.shadow, self.name, RenameFlags::NOREPLACE)?;
@@ -99,7 +100,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The shadow is the old file, or there is none.
+    /// Restores the old file from the shadow, if there is one.
     fn restore(&self) -> Result<Reverted, Errno> {
         match (self.now(self.name)?, self.now(self.shadow)?) {
             (Now::Nothing, Now::Nothing) => Ok(Reverted::Not(LeftState::Gone)),

@@ -21,7 +21,7 @@ pub(super) struct Step<'j> {
     target: Target,
     pub(super) kind: Kind,
     pub(super) shadow: EntryName,
-    /// Inode of the new file; 0 where there is none.
+    /// Inode of the new file; 0 if there is none.
     pub(super) inode: u64,
     note: Option<Note>,
     held: Option<Held<'j>>,
@@ -65,7 +65,7 @@ impl<'j> Step<'j> {
         join(self.target.place(), self.target.name())
     }
 
-    /// Takes the step. After an error it may have been taken all the same: [`Self::revert`] finds out.
+    /// Takes the step. It may have been taken even if this fails: [`Self::revert`] finds out.
     pub(super) fn apply(&self) -> Result<(), WriteError> {
         let changed = || WriteError::Changed { path: self.target.path() };
         if self.kind != Kind::Remove && !self.is_new(&self.shadow) {
@@ -93,7 +93,7 @@ impl<'j> Step<'j> {
             errno => OpenError::new(self.target.path(), errno).into(),
         })?;
         drop(turn);
-        // The instant between the look and the rename: only now it is certain what was replaced.
+        // Detects a change in the instant between the check and the rename: only now is the replaced file known.
         if self.kind != Kind::Create && !self.displaced_the_old() {
             return Err(changed());
         }
@@ -109,7 +109,7 @@ impl<'j> Step<'j> {
 
     fn displaced_the_old(&self) -> bool {
         let Found::File(old) = self.target.found() else { return false };
-        // A rename changes the time of the last change of metadata.
+        // A rename changes the time of the last metadata change.
         let content = |meta: Metadata| (meta.identity, meta.size, meta.modified);
         let same =
             self.target.dir().stat(&self.shadow).is_ok_and(|displaced| content(displaced) == content(old));
@@ -119,8 +119,9 @@ impl<'j> Step<'j> {
         })
     }
 
-    /// Takes the step back, if it has been taken, and removes the shadow. What the file is now if not what it was, and
-    /// whether nothing is left to do.
+    /// Undoes the step, if it has been taken, and removes the shadow.
+    ///
+    /// Returns the state of the file if it was not restored, and true if nothing is left to do.
     pub(super) fn revert(&self) -> (Option<LeftState>, bool) {
         match revert(self.target.dir(), self.target.name(), &self.shadow, self.kind, self.inode) {
             Ok(reverted) => {
@@ -134,7 +135,7 @@ impl<'j> Step<'j> {
         }
     }
 
-    /// Whether the shadow is gone.
+    /// Removes the shadow. Returns true if it is gone.
     pub(super) fn remove_shadow(&self) -> bool {
         let gone = self.kind == Kind::Create
             || matches!(

@@ -2,6 +2,8 @@
 
 use super::{Tally, Weight};
 
+/// Reads the words of a `find` command.
+///
 /// `-L`, `-H` and `-follow` are not known to be harmless: they follow links out of the mounts.
 pub(super) fn read<'a>(args: &'a [String], tally: &mut Tally<'a>) {
     let mut args = args.iter().map(String::as_str).skip_while(|arg| *arg == "-P").peekable();
@@ -48,7 +50,7 @@ pub(super) fn read<'a>(args: &'a [String], tally: &mut Tally<'a>) {
             | "--version"
             | "-help"
             | "-version" => {}
-            // With a text or a number.
+            // Tests and actions with a text or a number.
             "-name" | "-iname" | "-path" | "-ipath" | "-wholename" | "-iwholename" | "-regex" | "-iregex"
             | "-regextype" | "-type" | "-xtype" | "-maxdepth" | "-mindepth" | "-size" | "-mtime"
             | "-mmin" | "-atime" | "-amin" | "-ctime" | "-cmin" | "-used" | "-perm" | "-user" | "-group"
@@ -60,26 +62,26 @@ pub(super) fn read<'a>(args: &'a [String], tally: &mut Tally<'a>) {
                 tally.paths.extend(path);
             }
             "-delete" | "-rm" => tally.note(Weight::Deletes, word),
-            // After what they write to comes the format of `-fprintf`.
+            // The output file comes first; `-fprintf` then takes a format.
             "-fprint" | "-fprint0" | "-fls" | "-fprintf" => {
                 tally.note(Weight::Writes, word);
                 args.by_ref().take(if word == "-fprintf" { 2 } else { 1 }).for_each(drop);
             }
-            // Nothing weighs more, and the words after it are another program's.
+            // No effect is worse, and the following words belong to another program.
             "-exec" | "-execdir" | "-ok" | "-okdir" => return tally.note(Weight::Runs, word),
             _ => match reference(word) {
                 Some(is_file) => {
                     let operand = operand(&mut args, word, tally);
                     tally.paths.extend(operand.filter(|_| is_file));
                 }
-                // Its operands, if it has any, are looked at as if they were words of their own.
+                // If it has operands, they are read as words of the expression.
                 None => tally.note(Weight::Unknown, word),
             },
         }
     }
 }
 
-/// Without it `find` fails.
+/// Takes the operand of a word. `find` fails if it is missing.
 fn operand<'a>(
     args: &mut impl Iterator<Item = &'a str>,
     word: &'a str,
@@ -92,7 +94,7 @@ fn operand<'a>(
     operand
 }
 
-/// Of `-newerXY`: whether the operand is a file, and no time.
+/// Returns true if the operand of `-newerXY` is a file, and false if it is a time.
 fn reference(word: &str) -> Option<bool> {
     match word.strip_prefix("-newer")?.as_bytes() {
         [b'a' | b'B' | b'c' | b'm', of] if b"aBcmt".contains(of) => Some(*of != b't'),

@@ -1,9 +1,11 @@
-//! What a program does with its arguments, in any image: GNU's coreutils and findutils, busybox, and others by that name.
+//! The effects of a program's arguments, in any image: GNU's coreutils and findutils, busybox, and others of the same
+//! name.
 //!
-//! A table of known options, not of feared ones: an option that is in no table makes the answer [`Effect::Unknown`].
-//! If two programs of one name read a line differently, the answer is true for both.
+//! This is a table of known options, not of feared ones: an option that is in no table makes the answer
+//! [`Effect::Unknown`]. If two programs of one name read a line differently, the answer is true for both.
 //!
-//! This judges words. A program that an image has under another program's name can do anything, in its container.
+//! Only words are judged. An image may have a program under another program's name. It can do anything, in its
+//! container.
 
 mod find;
 mod options;
@@ -14,24 +16,24 @@ use ops::deny::base_name;
 
 use crate::wrapper::is_wrapper;
 
-/// What a command does, as far as its words say. Of several, the one that weighs most.
+/// Effect of a command according to its words. If there are several, it is the one with the most weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect<'a> {
-    /// It reads files of these names and directories, and does nothing else.
+    /// Reads files and directories of these names, and does nothing else.
     Reads(Vec<&'a str>),
-    /// The word is not known to be harmless: an option in no table, one that waits for ever, one that takes the names of
-    /// files from a file, or the program itself.
+    /// The word is not known to be harmless: an option in no table, one that waits for ever, one that takes file names
+    /// from a file, or the program itself.
     Unknown(&'a str),
-    /// The word makes it write a file.
+    /// The word makes the command write a file.
     Writes(&'a str),
-    /// The word makes it delete files that it finds.
+    /// The word makes the command delete files that it finds.
     Deletes(&'a str),
-    /// The word makes it run a program.
+    /// The word makes the command run a program.
     Runs(&'a str),
 }
 
 impl Effect<'_> {
-    /// What the word does, for a person. Nothing of a command that only reads.
+    /// Describes the effect of the word for a person. `None` if the command only reads.
     pub(super) fn described(&self) -> Option<String> {
         let (word, does) = match self {
             Self::Reads(_) => return None,
@@ -44,7 +46,7 @@ impl Effect<'_> {
     }
 }
 
-/// How much an effect weighs.
+/// Weight of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
     Unknown,
@@ -53,7 +55,7 @@ enum Weight {
     Runs,
 }
 
-/// What is known of a command while its words are read.
+/// The effects found so far in the words of a command.
 #[derive(Debug, Default)]
 struct Tally<'a> {
     paths: Vec<&'a str>,
@@ -61,14 +63,14 @@ struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    /// Of equal weights, the first word.
+    /// Notes an effect of a word. Among equal weights the first word is kept.
     fn note(&mut self, weight: Weight, word: &'a str) {
         if self.worst.is_none_or(|(worst, _)| weight > worst) {
             self.worst = Some((weight, word));
         }
     }
 
-    /// A file or directory that it reads, unless it is standard input.
+    /// Adds a file or directory that the command reads, unless it is standard input.
     fn reads(&mut self, path: &'a str) {
         if path != "-" {
             self.paths.push(path);
@@ -86,14 +88,15 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Whether this command only reads, and would whatever else it were told: its program has no option and no operand that makes it
-/// write or run anything.
+/// Returns true if this command only reads, and would with any other arguments.
+///
+/// Its program has no option and no operand that makes it write or run anything.
 pub(crate) fn only_reads(program: &str, args: &[String]) -> bool {
     let known = tables::program_named(&base_name(program));
     known.is_some_and(options::Program::is_harmless) && matches!(effect(program, args), Effect::Reads(_))
 }
 
-/// What this command does. Its program counts by its base name, in any case and directory.
+/// Returns the effect of this command. The program is identified by its base name, in any case and directory.
 pub(super) fn effect<'a>(program: &'a str, args: &'a [String]) -> Effect<'a> {
     let mut tally = Tally::default();
     match base_name(program).as_str() {

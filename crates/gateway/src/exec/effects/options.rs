@@ -2,28 +2,28 @@
 
 use super::{Tally, Weight, sed};
 
-/// What a program understands.
+/// Options and operands of a program.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) options: &'static [Options],
     pub(super) operands: Operands,
 }
 
-/// Options that take and do the same.
+/// Options that take the same kind of value and have the same effect.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) takes: Takes,
     pub(super) does: Does,
     /// One character for each option.
     pub(super) short: &'static str,
-    /// Parted by spaces, without their dashes.
+    /// Names separated by spaces, without dashes.
     pub(super) long: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
     Nothing,
-    /// A value: attached, or the next word.
+    /// A value, attached or in the next word.
     Value,
     /// A value that can only be attached.
     Attached,
@@ -31,7 +31,7 @@ pub(super) enum Takes {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Does {
-    /// Nothing that matters.
+    /// No effect that matters.
     Nothing,
     /// Its value is a file that is read.
     Reads,
@@ -42,31 +42,32 @@ pub(super) enum Does {
     Runs,
 }
 
-/// What the words that are no options mean.
+/// Meaning of the words that are not options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operands {
-    /// Files that are read.
+    /// Files that the program reads.
     Files,
-    /// The same, and words such as `-5` are numbers, and `+5` where `plus` says so.
+    /// Like `Files`, but words such as `-5` are numbers, and so are words such as `+5` if `plus` is set.
     FilesAndCounts { plus: bool },
-    /// A text, unless an option has given it, then files that are read. The text is as code says.
+    /// A text, unless an option has given it, then files that are read. The field says what the text is.
     TextThenFiles(Code),
     /// Text that names no files.
     Texts,
-    /// A file that is read, then one that is written.
+    /// A file that is read, then a file that is written.
     FileThenOutput,
     /// Files that are written.
     Outputs,
-    /// It writes whatever they are.
+    /// Any words: the program always writes.
     Writes,
-    /// The first may be a cluster of options without its dash. Nothing that `tar` does is known to be harmless.
+    /// Operands of `tar`: the first may be a cluster of options without its dash. No use of `tar` is known to be
+    /// harmless.
     Archive,
 }
 
-/// What a text of [`Operands::TextThenFiles`] is.
+/// Kind of the text of [`Operands::TextThenFiles`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {
-    /// A pattern, which is no code.
+    /// A pattern, which is not code.
     None,
     /// A script of `sed`.
     Sed,
@@ -74,7 +75,7 @@ pub(super) enum Code {
     Awk,
 }
 
-/// Reads the words of a command line.
+/// Reads the words of a command line and notes their effects.
 pub(super) fn read<'a>(program: &Program, name: &'a str, args: &'a [String], tally: &mut Tally<'a>) {
     let mut reader = Reader { program, operands: Vec::new(), texts: Vec::new(), tally };
     reader.words(args);
@@ -112,7 +113,9 @@ pub(super) fn read<'a>(program: &Program, name: &'a str, args: &'a [String], tal
     }
 }
 
-/// `awk` can name files and run programs in more ways than are looked for, so that none of its code is known to be harmless.
+/// Notes the effects of `awk` code. None of it is known to be harmless.
+///
+/// `awk` can name files and run programs in more ways than this looks for.
 fn awk<'a>(code: &'a str, tally: &mut Tally<'a>) {
     tally.note(Weight::Unknown, code);
     if code.contains('>') {
@@ -124,7 +127,7 @@ fn awk<'a>(code: &'a str, tally: &mut Tally<'a>) {
 }
 
 impl Program {
-    /// Whether nothing that it understands makes it write or run anything.
+    /// Returns true if none of its options and operands makes it write or run anything.
     pub(super) fn is_harmless(&self) -> bool {
         let reads = matches!(
             self.operands,
@@ -140,7 +143,7 @@ impl Program {
         self.options.iter().find(|row| row.short.contains(letter))
     }
 
-    /// The options that a name means: itself, or all that begin like it.
+    /// Returns the options that a name means: an exact match, or else all with that prefix.
     fn long(&self, name: &str) -> Vec<&'static Options> {
         let named = |is: &dyn Fn(&str) -> bool| -> Vec<&'static Options> {
             self.options.iter().filter(|row| row.long.split_ascii_whitespace().any(is)).collect()
@@ -164,7 +167,7 @@ impl Does {
 struct Reader<'t, 'a> {
     program: &'t Program,
     operands: Vec<&'a str>,
-    /// What options gave in the first operand's place.
+    /// Values of options that replace the first operand.
     texts: Vec<&'a str>,
     tally: &'t mut Tally<'a>,
 }
@@ -173,7 +176,7 @@ impl<'a> Reader<'_, 'a> {
     fn words(&mut self, args: &'a [String]) {
         let mut rest = args.iter().map(String::as_str);
         while let Some(word) = rest.next() {
-            // After an operand not every program looks for options: the word may be a file as well.
+            // Not every program reads options after an operand, so the word may also be a file.
             let late = !self.operands.is_empty();
             if word == "--" {
                 self.operands.extend(rest);
@@ -196,7 +199,7 @@ impl<'a> Reader<'_, 'a> {
     }
 
     fn operand(&mut self, word: &'a str) {
-        // `sort +1`, `tail +5f`: old options, in some programs.
+        // `sort +1`, `tail +5f`: obsolete options of some programs.
         if word.starts_with('+')
             && !matches!(self.program.operands, Operands::Texts | Operands::TextThenFiles(_))
         {
@@ -211,7 +214,7 @@ impl<'a> Reader<'_, 'a> {
         count.is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    /// One long option, perhaps shortened. Returns the word that it takes.
+    /// Reads one long option, perhaps abbreviated. Returns the word that it takes.
     fn long(
         &mut self,
         word: &'a str,
@@ -221,7 +224,7 @@ impl<'a> Reader<'_, 'a> {
         let (name, attached) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
         let meant = self.program.long(name);
         let [row] = meant[..] else {
-            // None, or several: the program fails, or does the worst of them.
+            // None or several match: the program fails, or has the worst of their effects.
             for row in &meant {
                 self.does(row, word, attached);
             }
@@ -240,7 +243,7 @@ impl<'a> Reader<'_, 'a> {
         value
     }
 
-    /// Short options in one word. Returns the word that the last one takes.
+    /// Reads short options in one word. Returns the word that the last one takes.
     fn cluster(
         &mut self,
         word: &'a str,
@@ -271,7 +274,7 @@ impl<'a> Reader<'_, 'a> {
 
     fn does(&mut self, row: &Options, word: &'a str, value: Option<&'a str>) {
         if row.takes == Takes::Value && value.is_none() {
-            // The program fails for want of it.
+            // The program fails because the value is missing.
             self.tally.note(Weight::Unknown, word);
         }
         match row.does {

@@ -2,11 +2,11 @@
 
 use super::{Tally, Weight};
 
-/// The pieces of one script: what `-e` gives is put together line by line.
+/// Reads the pieces of one script. `sed` joins the values of `-e` line by line.
 pub(super) fn read<'a>(pieces: &[&'a str], tally: &mut Tally<'a>) {
     for (index, piece) in pieces.iter().enumerate() {
         let mut script = Script { rest: piece, piece, tally };
-        // A text of `a`, `i` or `c` may go on in the next piece, and then this one ends in a backslash.
+        // The text of `a`, `i` or `c` may continue in the next piece if this one ends in a backslash.
         if script.commands().is_none() || index + 1 < pieces.len() && piece.ends_with('\\') {
             tally.note(Weight::Unknown, piece);
         }
@@ -20,7 +20,7 @@ struct Script<'t, 'a> {
 }
 
 impl<'a> Script<'_, 'a> {
-    /// `None` where it is not understood.
+    /// Reads commands to the end of the script. `None` if one is not understood.
     fn commands(&mut self) -> Option<()> {
         loop {
             self.skip(|c| c.is_ascii_whitespace() || matches!(c, ';' | '{' | '}' | '!'));
@@ -59,7 +59,7 @@ impl<'a> Script<'_, 'a> {
             '=' | 'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | 'F' | '{' | '}' => {
             }
             'q' | 'Q' | 'l' | 'L' => self.skip(|c| c.is_ascii_digit() || c == ' '),
-            // Labels. Where they reach to the end of the line less is a command than is looked at here.
+            // Labels. Where a label extends to the end of the line, this reads more commands than `sed` does.
             ':' | 'b' | 't' | 'T' => self.skip(|c| !matches!(c, ';' | '\n' | '}')),
             // Text, to the end of a line that is not continued.
             'a' | 'i' | 'c' => while self.line().ends_with('\\') && !self.rest.is_empty() {},
@@ -106,13 +106,13 @@ impl<'a> Script<'_, 'a> {
         }
     }
 
-    /// A regular expression. Programs differ in whether a delimiter in square brackets ends it.
+    /// Reads a regular expression. Programs differ in whether a delimiter in square brackets ends it.
     fn pattern(&mut self, delimiter: char) -> Option<()> {
         let pattern = self.until(delimiter)?;
         (!pattern.contains('[') || !pattern.contains('\\') && is_closed(pattern)).then_some(())
     }
 
-    /// As far as the delimiter, which may not be a letter with a meaning of its own.
+    /// Reads up to the delimiter, which may not be a backslash or a line break.
     fn until(&mut self, delimiter: char) -> Option<&'a str> {
         if matches!(delimiter, '\\' | '\n') {
             return None;
@@ -145,7 +145,7 @@ impl<'a> Script<'_, 'a> {
     }
 }
 
-/// Whether no square bracket is open at the end.
+/// Returns true if no square bracket is open at the end.
 fn is_closed(pattern: &str) -> bool {
     let mut rest = pattern;
     while let Some((_, inside)) = rest.split_once('[') {

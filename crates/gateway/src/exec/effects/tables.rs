@@ -1,4 +1,4 @@
-//! The programs that are known, and their options: GNU's by their manuals, busybox's by its usage texts.
+//! The known programs and their options: GNU's from their manuals, busybox's from its usage texts.
 
 use super::options::Code;
 use super::options::Does::{First, Nothing, Reads, Runs, Unknown, Writes};
@@ -16,7 +16,7 @@ const fn program(operands: Operands, options: &'static [Options]) -> Program {
     Program { options, operands }
 }
 
-/// Every GNU program has these.
+/// Options of every GNU program.
 const TALK: Options = row(Flag, Nothing, "", "help version");
 
 const CAT: Program = program(
@@ -47,7 +47,7 @@ const TAIL: Program = program(
         TALK,
         row(Flag, Nothing, "qvz", "quiet silent verbose zero-terminated"),
         row(Value, Nothing, "nc", "lines bytes"),
-        // These wait for ever, or look at processes.
+        // These wait for ever, or watch processes.
         row(Flag, Unknown, "fF", "retry"),
         row(Attached, Unknown, "", "follow"),
         row(Value, Unknown, "s", "pid sleep-interval max-unchanged-stats"),
@@ -60,7 +60,7 @@ const WC: Program = program(
         TALK,
         row(Flag, Nothing, "lwcmL", "lines words bytes chars max-line-length"),
         row(Value, Nothing, "", "total"),
-        // The files that it names can be anywhere.
+        // The file names that it reads can point anywhere.
         row(Value, Unknown, "", "files0-from"),
     ],
 );
@@ -130,7 +130,7 @@ const GREP: Program = program(
         row(Value, First, "e", "regexp"),
         row(Value, Unknown, "f", "file"),
         row(Value, Reads, "", "exclude-from"),
-        // It follows links out of the mounts.
+        // Follows links out of the mounts.
         row(Flag, Unknown, "R", "dereference-recursive"),
     ],
 );
@@ -205,7 +205,7 @@ const DIFF: Program = program(
         ),
         row(Attached, Nothing, "", "context unified color"),
         row(Value, Reads, "X", "exclude-from from-file to-file"),
-        // It pages with `pr`.
+        // Paginates with `pr`.
         row(Flag, Runs, "l", "paginate"),
     ],
 );
@@ -233,7 +233,7 @@ const DIGEST: Program = program(
     &[
         TALK,
         row(Flag, Nothing, "btwz", "binary text tag zero warn"),
-        // The files that a list names can be anywhere.
+        // The file names in a list can point anywhere.
         row(Flag, Unknown, "c", "check"),
     ],
 );
@@ -295,7 +295,7 @@ const TEE: Program = program(
     ],
 );
 
-/// Programs that do nothing but write.
+/// Programs that only write.
 const WRITER: Program = program(Written, &[]);
 
 pub(super) fn program_named(base_name: &str) -> Option<&'static Program> {

@@ -5,24 +5,26 @@ use std::str::Chars;
 
 use super::word::Word;
 
-/// One that was announced; its lines begin after the next line break.
+/// A here-document that was announced. Its lines begin after the next line break.
 #[derive(Debug)]
 pub(super) struct Heredoc {
     end: String,
-    /// Substitutions in it are commands.
+    /// Substitutions in it run as commands.
     pub(super) expands: bool,
-    /// `<<-`: tabs before each line do not count.
+    /// Set by `<<-`: tabs before each line do not count.
     strip: bool,
 }
 
 impl Heredoc {
-    /// The one that ends at this word.
+    /// Makes a here-document that ends at this word.
     pub(super) fn until(end: Word, strip: bool) -> Self {
         Self { end: end.text, expands: !end.quoted, strip }
     }
 
-    /// Its lines, if it has an end. Otherwise nothing is read: a shell would take all that follows for it, and a mistake
-    /// about that must not hide any commands.
+    /// Reads its lines up to the end word.
+    ///
+    /// `None` if there is no end word: a shell would then take the whole rest for it. No character is consumed,
+    /// so that a mistake here hides no commands.
     pub(super) fn read(&self, chars: &mut Peekable<Chars<'_>>) -> Option<String> {
         let mut ahead = chars.clone();
         let mut body = String::new();
@@ -41,7 +43,8 @@ impl Heredoc {
         }
     }
 
-    /// The next line, and whether it ended in a line break. Where substitutions count, so does a backslash at its end.
+    /// Returns the next line, and true if a line break ended it. If substitutions count, a backslash continues the
+    /// line.
     fn line(&self, chars: &mut Peekable<Chars<'_>>) -> (String, bool) {
         let mut line = String::new();
         while let Some(c) = chars.next() {

@@ -1,5 +1,5 @@
-//! What can be seen in a shell script without running it: its simple commands, the texts that it hands to them, and the
-//! files that it names.
+//! The parts of a shell script that can be seen without running it: its simple commands, the texts that it passes to
+//! them, and the files that it names.
 //!
 //! ```text
 //! text ─ lexer ─► words of one command ─► command lines
@@ -8,9 +8,9 @@
 //!          └────► backticks, text of here-documents     lexed again
 //! ```
 //!
-//! It finds the commands whose names the text contains, in quotes or not, in lists, groups, loops and substitutions.
-//! It does not see names that a script computes, keeps in variables, or puts together from pieces: [`not_plain`]
-//! tells whether there can be any. So the lexer is used to refuse and to show, never to allow.
+//! It finds the commands whose names the text contains, in quotes or not, in lists, groups, loops and substitutions. It
+//! does not see names that a script computes, keeps in variables, or assembles from pieces; [`not_plain`] reports
+//! whether there can be any. So the lexer is used to refuse and to show, never to allow.
 
 mod heredoc;
 mod lexer;
@@ -24,24 +24,24 @@ use lexer::{Lexed, Lexer};
 pub(super) use plain::not_plain;
 use word::Word;
 
-/// Texts within texts. An honest script has three or four.
+/// Most levels of texts inside texts. An honest script has three or four.
 const MAX_DEPTH: usize = 16;
 
-/// What is in a script.
+/// Result of reading a script.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Script {
     /// The command lines between operators, in substitutions and groups, without redirections, keywords and leading
     /// assignments. None is empty.
     pub(super) commands: Vec<Vec<String>>,
-    /// Here-documents and here-strings. They are commands, too, where a shell reads them.
+    /// Here-documents and here-strings. They are commands if a shell reads them.
     pub(super) inputs: Vec<String>,
-    /// Words that are in no command line and may name files.
+    /// Words outside of command lines that may name files.
     pub(super) files: Vec<String>,
-    /// There is more that was not looked at.
+    /// A part of the script was not read, because it is nested too deeply.
     pub(super) too_deep: bool,
 }
 
-/// How a text is to be read.
+/// Way in which a text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Commands,
@@ -49,7 +49,7 @@ enum Mode {
     Text,
 }
 
-/// Looks at a script.
+/// Reads a script.
 pub(super) fn parse(script: &str) -> Script {
     let mut found = Script::default();
     let mut open = vec![(script.to_owned(), Mode::Commands, 0)];
@@ -72,7 +72,7 @@ pub(super) fn parse(script: &str) -> Script {
 }
 
 impl Script {
-    /// Takes the words of one command, keywords and assignments included.
+    /// Adds the words of one command, which include keywords and assignments.
     fn command(&mut self, words: &[Word]) {
         let first = words.iter().position(|word| !word.is_prelude()).unwrap_or(words.len());
         let (before, command) = words.split_at(first);
@@ -82,12 +82,12 @@ impl Script {
         if program.is("for") || program.is("select") {
             self.files.extend(command.iter().skip(3).map(|word| word.text.clone()));
         }
-        // Names of variables, functions and values: no programs.
+        // The words are names of variables, functions and values, not programs.
         if ["case", "function", "for", "select"].iter().any(|keyword| program.is(keyword)) {
             return;
         }
         let command: Vec<String> = command.iter().map(|word| word.text.clone()).collect();
-        // A variable may stand for nothing, so that the next word takes its place.
+        // A variable may be empty, so that the next word is the program.
         let left = command.iter().filter(|word| !word.is_empty() && !word.starts_with('$'));
         let left: Vec<String> = left.cloned().collect();
         if (1..command.len()).contains(&left.len()) {

@@ -1,18 +1,20 @@
-//! Scripts of which every word is known before they run: plain words, quoted or not, joined by `&&`, `||`, `;`, `|` and line
-//! breaks, and redirections to and from files and between the standard streams.
+//! Recognises scripts that are plain words: every word is known before they run.
 //!
-//! A second reader beside the lexer, and a strict one. The lexer looks for commands in whatever a text may mean; this one
-//! gives up at the first thing that may mean more than itself, and says which.
+//! Such words are quoted or not. They are joined by `&&`, `||`, `;`, `|` and line breaks, and may have redirections to
+//! and from files and between the standard streams.
+//!
+//! This is a second reader besides the lexer, and a strict one. The lexer searches for commands in every reading of a
+//! text. This reader stops at the first character or name that may mean more than itself, and returns it.
 
-/// Words that shells take for themselves, and with which more happens than a look at the words after them: keywords, and
-/// builtins that run or evaluate their arguments, set variables, or change how the rest is read.
+/// Words with a special meaning to shells: keywords, and builtins that run or evaluate their arguments, set variables,
+/// or change how the rest is read. The words after them do not show everything that happens.
 const NAMES: &str = ". alias autoload bind builtin caller case command compgen complete compopt coproc declare \
      disown do done elif else enable esac eval exec export fc fi for function getopts hash \
      history if in jobs let local mapfile print printf read readarray readonly return select set \
      shopt source test then time trap typeset unalias unset until vared wait whence while \
      zmodload";
 
-/// What keeps a script from being plain words: a character, an operator or the name of a builtin. `None` if nothing does.
+/// Returns the character, operator or builtin that keeps a script from being plain words. `None` if it is plain.
 pub(in crate::exec) fn not_plain(script: &str) -> Option<String> {
     let mut reader = Reader { rest: script, words: 0 };
     while !reader.rest.is_empty() {
@@ -25,7 +27,7 @@ pub(in crate::exec) fn not_plain(script: &str) -> Option<String> {
 
 struct Reader<'s> {
     rest: &'s str,
-    /// How many the command has so far.
+    /// Number of words that the command has so far.
     words: usize,
 }
 
@@ -71,7 +73,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A word without its quotes.
+    /// Reads a word, and returns it without its quotes.
     fn word(&mut self) -> Result<String, String> {
         let mut word = String::new();
         let whole = self.rest;

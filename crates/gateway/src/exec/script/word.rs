@@ -4,28 +4,28 @@
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
-    /// Some of it was quoted or escaped: it is no keyword, and no end of a here-document is looked for in it.
+    /// A part of it was quoted or escaped. So it is not a keyword, and a here-document that it ends is literal.
     pub(super) quoted: bool,
 }
 
 impl Word {
-    /// Whether it is this keyword.
+    /// Returns true if the word is this keyword.
     pub(super) fn is(&self, keyword: &str) -> bool {
         !self.quoted && self.text == keyword
     }
 
-    /// Whether it precedes a command without being one: a keyword or an assignment.
+    /// Returns true if the word precedes a command without being one: a keyword or an assignment.
     pub(super) fn is_prelude(&self) -> bool {
         self.is_keyword() || self.assignment().is_some()
     }
 
-    /// Whether it is one of the keywords that another command follows.
+    /// Returns true if the word is one of the keywords that another command follows.
     pub(super) fn is_keyword(&self) -> bool {
         const KEYWORDS: [&str; 9] = ["if", "then", "else", "elif", "while", "until", "do", "!", "coproc"];
         KEYWORDS.contains(&self.text.as_str())
     }
 
-    /// `name=value`, `name+=value` and `name[subscript]=value`.
+    /// Splits `name=value`, `name+=value` and `name[subscript]=value` into name and value.
     pub(super) fn assignment(&self) -> Option<(&str, &str)> {
         let length = self.text.find(|c: char| !is_name_character(c)).filter(|length| *length > 0)?;
         let (name, rest) = self.text.split_at(length);

@@ -1,10 +1,10 @@
-//! What is expected of the gateway, in as few words as possible.
+//! The expected behaviour of the gateway, in as little code as possible.
 
 use std::collections::BTreeSet;
 
 use crate::clock::UnixMillis;
 
-/// What a slot's call does.
+/// Kind of a slot's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Does {
     Write,
@@ -34,7 +34,7 @@ impl Does {
         if self == Self::Delete { 2 } else { 1 }
     }
 
-    /// Whether the form (0 once, 1 digest, 2 prefix) may be chosen under the policy that lets consent be remembered.
+    /// True if the form (0 once, 1 digest, 2 prefix) may be chosen under the policy that lets consent be remembered.
     pub(super) fn offers(self, form: usize) -> bool {
         match self {
             _ if form == 0 => true,

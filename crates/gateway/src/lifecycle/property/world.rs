@@ -43,7 +43,7 @@ profiles:
         .into()
 });
 
-/// What outlives the process.
+/// The state that outlives the process.
 #[derive(Clone)]
 struct Disk {
     approvals: String,
@@ -54,7 +54,7 @@ pub(super) struct World {
     gateway: Gateway,
     clock: Arc<TestClock>,
     policy: usize,
-    /// What the file that each call names is, by run.
+    /// State of the file that each call names, by run.
     file: [u64; 2],
     /// How often a slot was used: each use is another call.
     uses: [usize; SLOTS],
@@ -154,7 +154,7 @@ impl World {
                 self.gateway.forget_run(&format!("run-{run}"));
                 self.remembered.retain(|consent| consent.run != run);
                 self.over(|slot| run_of(slot) == run);
-                // What was on its way in the run ends with it.
+                // The calls in progress end with their run.
                 for slot in (0..SLOTS).filter(|slot| run_of(*slot) == run) {
                     self.held[slot] = None;
                 }

@@ -1,55 +1,55 @@
-//! Most at once, how much there is, and what is said when it is too much.
+//! Limits on concurrent calls, the number of calls, and the message when there are too many.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// What a profile lets run at the same time. Serialised, it is a policy section again.
+/// Limits of a profile on calls at the same time. Serialised, they are a policy section again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Caps {
-    /// Calls of one run.
+    /// Most calls of one run.
     pub run: u32,
-    /// Calls of one principal, all its runs together. As many of them may wait.
+    /// Most calls of one principal in all its runs. As many of them may wait.
     pub principal: u32,
-    /// Calls of one run that wait; 0: none does.
+    /// Most calls of one run that wait. 0 lets none wait.
     pub waiting: u32,
-    /// Longest that one waits, seconds; 0: none does.
+    /// Longest time that a call waits, seconds. 0 lets none wait.
     pub wait_s: u64,
 }
 
-/// What holds for a profile that says nothing.
+/// Limits of a profile that does not set any.
 pub(crate) const STRICT_CAPS: Caps = Caps { run: 8, principal: 64, waiting: 64, wait_s: 30 };
 
 impl Caps {
-    /// Longest that a call waits.
+    /// Returns the longest time that a call waits.
     pub fn wait(&self) -> Duration {
         Duration::from_secs(self.wait_s)
     }
 }
 
-/// What the daemon lets run at the same time, whatever profiles say.
+/// Limits of the daemon on calls at the same time, above the limits of profiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Whole {
-    /// Calls of all runs.
+    /// Most calls of all runs.
     pub running: u32,
-    /// Calls of all runs that wait.
+    /// Most calls of all runs that wait.
     pub waiting: u32,
 }
 
-/// Whose calls are counted together.
+/// Calls that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Together {
-    /// Those of one run.
+    /// The calls of one run.
     Run,
-    /// Those of one principal.
+    /// The calls of one principal.
     Principal,
     /// All calls of the daemon.
     Daemon,
 }
 
 impl Together {
-    /// As in the API.
+    /// Returns the name used in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -59,38 +59,39 @@ impl Together {
     }
 }
 
-/// Calls that run, and calls that wait to.
+/// Number of calls that run, and of calls that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
     pub running: u32,
-    /// That wait for a place.
+    /// Calls that wait for a slot.
     pub waiting: u32,
 }
 
-/// Whether a call may be turned away because the line is full.
+/// Kind of call, which decides if it may be rejected when the line is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// The call may be turned away.
+    /// The call may be rejected.
     Ordinary,
-    /// A reviewer has consented to it: it waits however long the line is, and whatever the profile says. There are no
-    /// more of these than may wait for reviewers.
+    /// A reviewer has consented to the call, so it waits however long the line is, and whatever the profile says.
+    ///
+    /// The number of these calls is bounded by the limit on pending approvals.
     Consented,
 }
 
-/// There is no place, and the call does not wait, or not any longer.
+/// No slot is free, and the call does not wait or has waited long enough.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Busy {
-    /// What is full; of several the narrowest.
+    /// The scope that is full, the narrowest if there are several.
     pub scope: Together,
-    /// How full, this call left out.
+    /// Calls in that scope, without this one.
     pub count: Count,
-    /// Most that may run.
+    /// Most calls that may run in that scope.
     pub limit: u32,
-    /// An estimate, [`super`] says of what.
+    /// Estimated time until there is a slot; [`super`] describes how it is made.
     pub retry_after: Duration,
 }
 
-/// What an agent can do something with.
+/// A message that an agent can act on.
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scope, count: Count { running, waiting }, limit: _, retry_after } = self;

@@ -1,18 +1,18 @@
-//! Runs, or principals, of which a call runs or waits: by name, and by index for those who have looked already.
+//! Runs or principals with calls that run or wait. They are found by name, or by the index of an earlier lookup.
 
 use hashbrown::HashTable;
 use slab::Slab;
 
 use super::caps::Count;
 
-/// A group's name with its hash, which is made before the schedule is locked.
+/// Name of a group and its hash, which is computed before the schedule is locked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'n> {
     pub(super) text: &'n str,
     pub(super) hash: u64,
 }
 
-/// Groups in which there is a call. Looking through the line goes by index, so that it hashes no names.
+/// Groups with at least one call. The scan of the line uses indices, so that it hashes no names.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     by_name: HashTable<usize>,
@@ -31,12 +31,12 @@ impl Groups {
         self.by_name.find(name.hash, |index| *self.all[*index].name == *name.text).copied()
     }
 
-    /// Nobody runs or waits in a group that there is not.
+    /// Returns the number of calls in a group. A group that is not in the table has none.
     pub(super) fn count(&self, index: Option<usize>) -> Count {
         index.map_or_else(Count::default, |index| self.all[index].count)
     }
 
-    /// A group that [`Self::find`] has not found.
+    /// Adds a group that [`Self::find`] has not found.
     pub(super) fn make(&mut self, name: Name<'_>) -> usize {
         let group = Group { name: name.text.into(), hash: name.hash, count: Count::default() };
         let index = self.all.insert(group);
@@ -44,7 +44,7 @@ impl Groups {
         index
     }
 
-    /// Changes a group's count, and forgets the group when it has no calls any more.
+    /// Changes a group's count, and removes the group when it has no calls left.
     pub(super) fn change(&mut self, index: usize, change: impl FnOnce(&mut Count)) {
         let group = &mut self.all[index];
         change(&mut group.count);

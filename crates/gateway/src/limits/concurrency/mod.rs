@@ -1,32 +1,31 @@
-//! How much at once: the calls that run at the same time, of a run, of a principal and of the whole daemon.
+//! Limits on the calls that run at the same time, for a run, a principal and the whole daemon.
 //!
 //! ```text
 //!  enter ──room everywhere──────────────────────► runs ───┐
 //!    │                                             ▲      │ the place is dropped
 //!    ├──no room, but in the line──► waits ──woken──┘      ▼
-//!    │                                │ dropped         gone; whoever may go on now is woken
+//!    │                                │ dropped         gone; calls that may now run are woken
 //!    └──none there either──► Busy     └──────► gone
 //! ```
 //!
-//! What holds:
+//! Invariants:
 //!
-//! - *Never one too many*: a slot is given only if run, principal and daemon have room at that moment, under one
-//!   lock.
-//! - *Nothing leaks*: the value of [`Places::enter`] is in the table until it is dropped, whether it waits, has its
-//!   slot without knowing, or runs. There is no other way out, so none can be forgotten.
+//! - *Never one too many*: a slot is given only if run, principal and daemon have room at that moment, under one lock.
+//! - *No leaks*: the value of [`Places::enter`] is in the table until it is dropped, whether it waits, has been woken,
+//!   or runs. It leaves the table in no other way, so none can be forgotten.
 //! - *First come, first served*: among the calls with room, the first one in the line runs. A call whose run or
 //!   principal is full delays no other call, and no slot stays empty that a waiting call could have.
-//! - *Bounded*: of a run as many calls wait as its profile says, of a principal as many as may run, and of all as
-//!   many as the daemon says. The caller bounds the time, because nothing waits in here. Only a call with a
-//!   reviewer's consent is never turned away: a busy moment must not lose a person's decision.
+//! - *Bounded*: the profile limits the waiting calls of a run. A principal may have as many waiting as running calls,
+//!   and the daemon limits all of them. The caller bounds the time, because this module does not wait. Only a call with
+//!   a reviewer's consent is never rejected: a busy moment must not lose a person's decision.
 //! - *No memory of caps*: a call is compared with the caps that it came with. A reload applies to later calls; lower
 //!   caps end no running call.
 //!
-//! Nobody knows when a slot comes free: a call may end at once or at its deadline. So [`Busy::retry_after`] is an
-//! estimate, unlike a rate limit's. The running calls have run for some time on average, and in a steady state their
-//! remaining time is as long (age and residual life of a renewal process have one distribution; Cox, *Renewal
-//! Theory*, 1962). That time, divided by their number, counts for each call in the line and for the caller, within
-//! 0.1 and 60 s.
+//! It is not known when a slot becomes free: a call may end at once or at its deadline. So [`Busy::retry_after`] is an
+//! estimate, unlike that of a rate limit. It assumes that running calls have, on average, as much time left as they
+//! have run already. In a steady state this is true (age and residual life of a renewal process have one distribution;
+//! Cox, *Renewal Theory*, 1962). The average time, divided by the number of running calls, is counted once for each
+//! call in the line and once for the caller. The result is kept within 0.1 and 60 s.
 
 mod caps;
 mod groups;
@@ -48,10 +47,10 @@ use schedule::Schedule;
 pub(crate) use caps::STRICT_CAPS;
 pub use caps::{Busy, Caps, Count, Together, Turn, Whole};
 
-/// Called once, when a call that waits has its place.
+/// Callback that is called once, when a waiting call gets its slot.
 pub type Wake = Box<dyn FnOnce() + Send>;
 
-/// The calls that run, and those that wait to.
+/// The calls that run, and those that wait.
 #[derive(Debug)]
 pub struct Places(Arc<Shared>);
 
@@ -63,7 +62,7 @@ struct Shared {
     schedule: Mutex<Schedule>,
 }
 
-/// A call's place, or its place in the line for one. Given back when it is dropped.
+/// A call's slot, or its place in the line. Dropping it gives it back.
 #[derive(Debug)]
 #[must_use = "a place that is dropped is free again"]
 pub struct Place {
@@ -72,12 +71,14 @@ pub struct Place {
 }
 
 impl Places {
-    /// A table in which nothing runs.
+    /// Makes a table without calls.
     pub fn new(whole: Whole, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Shared { whole, clock, hasher: RandomState::new(), schedule: Mutex::default() }))
     }
 
-    /// A place for a call of this run and this principal. When it has to wait for it, `wait` is asked for what wakes it.
+    /// Returns a slot for a call of this run and principal, or a place in the line.
+    ///
+    /// If the call has to wait, `wait` is called for the callback that wakes it.
     pub fn enter(
         &self,
         run: &str,
@@ -92,17 +93,17 @@ impl Places {
         Ok(Place { call, shared: self.0.clone() })
     }
 
-    /// What runs and waits of this run.
+    /// Returns the number of calls of this run.
     pub fn of_run(&self, run: &str) -> Count {
         self.0.schedule.lock().of_run(self.0.name(run))
     }
 
-    /// What runs and waits of this principal.
+    /// Returns the number of calls of this principal.
     pub fn of_principal(&self, principal: &str) -> Count {
         self.0.schedule.lock().of_principal(self.0.name(principal))
     }
 
-    /// What runs and waits of all, and the most of it.
+    /// Returns the number of all calls, and their limits.
     pub fn of_all(&self) -> (Count, Whole) {
         (self.0.schedule.lock().of_all(), self.0.whole)
     }
@@ -114,7 +115,7 @@ impl Places {
 }
 
 impl Place {
-    /// It has waited long enough: what it waits for, or nothing if it has its place by now.
+    /// Returns the reason why the call still waits, for a caller whose time is over. `None` if it has its slot by now.
     pub fn waits_for(&self) -> Option<Busy> {
         let now = self.shared.uptime();
         self.shared.schedule.lock().waits_for(self.call, self.shared.whole, now)

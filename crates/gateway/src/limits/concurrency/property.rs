@@ -37,7 +37,7 @@ impl Model {
         Count { running: number(true), waiting: number(false) }
     }
 
-    /// Of the run, of its principal, and of all.
+    /// Returns the counts of the run, of its principal, and of all.
     fn counts(&self, run: usize) -> [Count; 3] {
         let (name, principal) = RUNS[run];
         [self.count(|of, _| of == name), self.count(|_, of| of == principal), self.count(|_, _| true)]

@@ -19,9 +19,9 @@ pub(super) struct Schedule {
     runs: Groups,
     principals: Groups,
     calls: Slab<Call>,
-    /// Number of the next call that waits: the order of the line.
+    /// Number of the next call that waits. The numbers define the order of the line.
     next: u64,
-    /// Those that wait, by that number.
+    /// Calls that wait, by that number.
     line: BTreeMap<u64, usize>,
 }
 
@@ -31,7 +31,7 @@ struct Call {
     state: State,
 }
 
-/// Whose call it is: its groups.
+/// Groups of a call.
 #[derive(Debug, Clone, Copy)]
 struct Of {
     run: usize,
@@ -60,7 +60,7 @@ impl fmt::Debug for Waiting {
     }
 }
 
-/// The narrowest scope without room, and its limit.
+/// Returns the narrowest scope without room, and its limit.
 fn full(
     run: Count,
     principal: Count,
@@ -77,7 +77,7 @@ fn full(
 }
 
 impl Schedule {
-    /// The index of a call that runs from now on, or waits, if it may.
+    /// Adds a call that runs from now on, or waits if it may. Returns its index.
     pub(super) fn enter(
         &mut self,
         (run, principal): (Name<'_>, Name<'_>),
@@ -120,13 +120,13 @@ impl Schedule {
         Ok(index)
     }
 
-    /// Whether the call waits still, and for what.
+    /// Returns the reason why the call still waits, or `None` if it runs.
     pub(super) fn waits_for(&self, call: usize, whole: Whole, now: u64) -> Option<Busy> {
         let Call { of, state: State::Waits(Waiting { caps, .. }) } = self.calls.get(call)? else {
             return None;
         };
         let (run, principal) = (self.runs.count(Some(of.run)), self.principals.count(Some(of.principal)));
-        // Whoever waits finds something full: otherwise it would have been woken.
+        // A call that waits has a full scope; otherwise it would have been woken.
         let full = full(run, principal, self.all, caps, whole);
         let (scope, count, limit) = full.unwrap_or((Together::Run, run, caps.run));
         let index = match scope {
@@ -138,7 +138,7 @@ impl Schedule {
         Some(Busy { scope, count, limit, retry_after: self.estimate(scope, index, count, now) })
     }
 
-    /// Forgets a call that ran or waited. Those that may go on now run from now on, and are to be woken.
+    /// Removes a call that ran or waited. Returns the callbacks of calls that now run and have to be woken.
     pub(super) fn leave(&mut self, call: usize, whole: Whole, now: impl Fn() -> u64) -> Vec<Wake> {
         let Some(Call { of, state }) = self.calls.try_remove(call) else { return Vec::new() };
         if let State::Waits(Waiting { number, .. }) = state {
@@ -163,13 +163,13 @@ impl Schedule {
             if let State::Waits(Waiting { wake, .. }) = before {
                 woken.push(wake);
             }
-            // Whoever was passed over finds no more room than before.
+            // A call that was passed over still has no room.
             after = number + 1;
         }
         woken
     }
 
-    /// Whether the run and the principal of a call that waits have room for it.
+    /// Returns true if the run and the principal of a waiting call have room for it.
     fn may_run(&self, call: usize) -> bool {
         let Some(Call { of, state: State::Waits(Waiting { caps, .. }) }) = self.calls.get(call) else {
             return false;
@@ -206,7 +206,7 @@ impl Schedule {
         self.principals.change(of.principal, &change);
     }
 
-    /// For one more call, after those that wait.
+    /// Estimates the time until one more call would run after those that wait.
     fn estimate(&self, scope: Together, index: Option<usize>, count: Count, now: u64) -> Duration {
         let is_of = |of: &Of| match scope {
             Together::Run => Some(of.run) == index,

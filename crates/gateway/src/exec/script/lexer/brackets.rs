@@ -8,12 +8,12 @@ use super::{Around, Kind, Lexer, Nest};
 impl Lexer<'_> {
     pub(super) fn open(&mut self) {
         if let Some(depth) = &mut self.now.pattern {
-            // One bracket may stand before a pattern and means nothing.
+            // One bracket may precede a pattern and means nothing.
             *depth += usize::from(self.now.word.is_some());
             return;
         }
         if self.chars.next_if_eq(&')').is_some() {
-            // The name of a function is no command.
+            // The name of a function is not a command.
             self.end_word();
             self.now.words.clear();
             return;
@@ -26,7 +26,8 @@ impl Lexer<'_> {
         self.nest(Kind::Group);
     }
 
-    /// What comes now is a mistake in an array. What follows is read as commands.
+    /// Treats the open array as a group, because the next character is an error in an array. The rest is read as
+    /// commands.
     pub(super) fn no_array(&mut self) {
         if let Some(nest) = self.nests.last_mut().filter(|nest| nest.kind == Kind::Array) {
             nest.kind = Kind::Group;
@@ -52,7 +53,7 @@ impl Lexer<'_> {
             Kind::Group => {}
             Kind::Array => self.found.files.extend(inner.words.into_iter().map(|word| word.text)),
             Kind::Substitution(around) => {
-                // What comes of it is not known: nothing.
+                // The output of the substitution is not known, so it counts as empty.
                 self.word();
                 if around != Around::Command {
                     self.quoted(around);

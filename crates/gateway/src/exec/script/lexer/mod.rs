@@ -1,4 +1,4 @@
-//! Takes a text apart as a shell does: quotes, operators, groups, substitutions, `case`, here-documents.
+//! Splits a text as a shell does: quotes, operators, groups, substitutions, `case`, here-documents.
 
 mod brackets;
 mod quotes;
@@ -11,11 +11,11 @@ use super::Mode;
 use super::heredoc::Heredoc;
 use super::word::Word;
 
-/// Here-documents without an end that are searched for one: each search costs the rest of the text. An honest script has
-/// none.
+/// Most here-documents without an end for which the text is searched. Each search scans the rest of the text. An honest
+/// script has none.
 const MAX_ENDLESS: usize = 16;
 
-/// What one text holds.
+/// Result of lexing one text.
 #[derive(Debug, Default)]
 pub(super) struct Lexed {
     /// The words of each command, keywords and assignments included.
@@ -24,14 +24,14 @@ pub(super) struct Lexed {
     pub(super) inputs: Vec<String>,
     /// Targets of redirections.
     pub(super) files: Vec<String>,
-    /// Texts to be lexed in turn.
+    /// Texts that have to be lexed in turn.
     pub(super) inner: Vec<(String, Mode)>,
-    /// Here-documents that have no end.
+    /// Number of here-documents that have no end.
     endless: usize,
 }
 
 impl Lexed {
-    /// So much was left open that not all of it was looked at.
+    /// Returns true if so many here-documents had no end that a part of the text was not read.
     pub(super) fn is_cut(&self) -> bool {
         self.endless > MAX_ENDLESS
     }
@@ -42,13 +42,13 @@ impl Lexed {
 struct Frame {
     words: Vec<Word>,
     word: Option<Word>,
-    /// What the next word is, if it is no word of the command.
+    /// Meaning of the next word, if it is not a word of the command.
     target: Option<Target>,
-    /// There was a redirection in the command.
+    /// The command has a redirection.
     redirected: bool,
-    /// How many `case`s are open.
+    /// Number of open `case`s.
     cases: usize,
-    /// A pattern of the innermost `case` is being read, with so many brackets open in it.
+    /// Set while a pattern of the innermost `case` is read. Counts the brackets that are open in it.
     pattern: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ enum Target {
     Heredoc { strip: bool },
 }
 
-/// What an opening bracket goes back to when it closes.
+/// State that is restored when a bracket closes.
 #[derive(Debug)]
 struct Nest {
     outer: Frame,
@@ -69,11 +69,11 @@ struct Nest {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// `( … )`: a command of its own.
+    /// `( … )`: a separate command.
     Group,
     /// `$( … )`: its output is a part of the word around it.
     Substitution(Around),
-    /// `name=( … )`: values, and no commands.
+    /// `name=( … )`: values, not commands.
     Array,
 }
 
@@ -82,7 +82,7 @@ enum Kind {
 enum Around {
     Command,
     Quotes,
-    /// A text that is all as if in double quotes.
+    /// A text that is read as if in double quotes.
     Text,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Lexer<'s> {
     chars: Peekable<Chars<'s>>,
     now: Frame,
     nests: Vec<Nest>,
-    /// How many of the open brackets are those of `((` and `$((`, where `<<` shifts.
+    /// For each open bracket, true if it belongs to `((` or `$((`, where `<<` shifts.
     arithmetic: Vec<bool>,
     heredocs: Vec<Heredoc>,
     found: Lexed,
@@ -113,7 +113,7 @@ impl<'s> Lexer<'s> {
             self.quoted(Around::Text);
         }
         self.commands();
-        // What was never closed is read as if it were closed here.
+        // Brackets that were never closed count as closed here.
         while let Some(nest) = self.nests.pop() {
             self.end_command();
             self.now = nest.outer;
@@ -153,7 +153,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// The word that is being read.
+    /// Returns the word that is being read, and begins one if there is none.
     fn word(&mut self) -> &mut Word {
         self.now.word.get_or_insert_default()
     }
@@ -186,7 +186,8 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Whether the words so far are `case` and what it is about. After an assignment or a redirection it is no keyword.
+    /// Returns true if the words so far are `case` and its subject. After an assignment or a redirection `case` is not a
+    /// keyword.
     fn names_a_case(&self) -> bool {
         if self.now.redirected {
             return false;
@@ -230,7 +231,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// `;;` and its kin begin the next pattern.
+    /// Reads a semicolon. `;;`, `;&` and `;;&` begin the next pattern.
     fn semicolon(&mut self) {
         self.end_command();
         let arm = self.chars.next_if(|c| matches!(c, ';' | '&')).is_some();
@@ -242,7 +243,7 @@ impl<'s> Lexer<'s> {
 
     fn redirection(&mut self, first: char) {
         let before = self.now.word.as_ref().map_or("", |word| word.text.as_str());
-        // A number before it is a descriptor.
+        // A number before the operator is a descriptor.
         if before.bytes().all(|byte| byte.is_ascii_digit()) {
             self.now.word = None;
         }

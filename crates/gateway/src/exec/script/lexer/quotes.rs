@@ -1,4 +1,4 @@
-//! Quotes and escapes, and the substitutions that quotes do not keep from being commands.
+//! Quotes and escapes, and the substitutions that run in spite of quotes.
 
 use super::super::Mode;
 use super::{Around, Kind, Lexer};
@@ -12,7 +12,7 @@ impl Lexer<'_> {
         self.chars.next();
     }
 
-    /// After `$'`, where a backslash takes the meaning of the next character away, the closing quote's included.
+    /// Reads a text after `$'`, in which a backslash escapes the next character, even the closing quote.
     fn escaping(&mut self) {
         self.word().quoted = true;
         while let Some(c) = self.chars.next().filter(|c| *c != '\'') {
@@ -21,7 +21,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Until the closing quote, or until a substitution begins, whose end comes back here.
+    /// Reads up to the closing quote or to a substitution. When the substitution closes, reading continues here.
     pub(super) fn quoted(&mut self, around: Around) {
         self.word().quoted = true;
         while let Some(c) = self.chars.next() {
@@ -38,7 +38,7 @@ impl Lexer<'_> {
     }
 
     pub(super) fn escaped(&mut self) {
-        // A line that ends in a backslash goes on in the next.
+        // A line that ends in a backslash continues in the next one.
         if let Some(c) = self.chars.next().filter(|c| *c != '\n') {
             let word = self.word();
             word.quoted = true;
@@ -61,7 +61,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// A text of its own, in which a backslash takes the meaning of some characters away.
+    /// Reads a text in backticks, in which a backslash escapes some characters. The text is lexed separately.
     pub(super) fn backticks(&mut self, in_quotes: bool) {
         let mut text = String::new();
         while let Some(c) = self.chars.next_if(|c| *c != '`') {
@@ -70,7 +70,7 @@ impl Lexer<'_> {
         }
         self.chars.next();
         self.found.inner.push((text, Mode::Commands));
-        // What comes of it is not known: nothing.
+        // The output of the command is not known, so it counts as empty.
         self.word();
     }
 }
