@@ -20,9 +20,7 @@ const UNREVISED: &[(&str, usize)] = &[
     ("daemon", 197),
     ("dialects", 7),
     ("executor", 20),
-    ("gateway", 325),
     ("guest", 142),
-    ("jail", 76),
     ("runs", 218),
 ];
 
