@@ -65,11 +65,11 @@ fn rule_to_wire(PathRule { paths, asks }: &PathRule) -> v1::PathRule {
     }
 }
 
-/// Patterns that match every path of a run together.
-const EVERYWHERE: [&str; 4] = ["@project/**", "@pkg/**", "@state/**", "/**"];
+/// Patterns that together match every path of a run's mounts. No pattern matches all of the container's own files.
+const EVERYWHERE: [&str; 3] = ["@project/**", "@pkg/**", "@state/**"];
 
 fn rule_from_wire(rule: &v1::PathRule) -> PathRule {
-    // A pattern that a newer daemon has written may not parse here: the rule then holds for every path, and has one exception less.
+    // A pattern that a newer daemon has written may not parse here: the rule then holds for every path of the mounts, and has one exception less.
     let parse = |text: &str| PathPattern::parse(text).ok();
     let path: Option<Vec<_>> = rule.path.iter().map(|text| parse(text)).collect();
     let path = path.unwrap_or_else(|| EVERYWHERE.into_iter().filter_map(parse).collect());

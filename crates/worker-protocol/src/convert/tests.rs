@@ -69,7 +69,7 @@ fn an_outcome_that_no_frame_holds_fails_its_call() {
 }
 
 #[test]
-fn a_rule_for_paths_that_does_not_parse_holds_for_every_path() {
+fn a_rule_for_paths_that_does_not_parse_holds_for_all_mounts() {
     let rule = |path: &str, except: &str| worker::Bounds {
         path_rules: vec![worker::PathRule {
             path: vec![path.to_owned()],
@@ -90,6 +90,6 @@ fn a_rule_for_paths_that_does_not_parse_holds_for_every_path() {
     );
     assert_eq!(
         shown(rule("../[", "../[")),
-        (["@project/**", "@pkg/**", "@state/**", "/**"].map(str::to_owned).into(), Vec::new())
+        (["@project/**", "@pkg/**", "@state/**"].map(str::to_owned).into(), Vec::new())
     );
 }
