@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tonic::transport::Endpoint;
 
-use super::remote::{auditor, plain};
+use super::remote::{auditor, plain, until_closed};
 
 /// Connections that flood at the same time.
 const FLOODERS: usize = 8;
@@ -64,7 +64,7 @@ fn floods(token: &str) -> Vec<Flood> {
 /// One connection of a flood. Returns the kind of the last frame that the daemon sent, once it has ended the connection.
 async fn flood(daemon: &Daemon, begin: &[u8], again: &[u8]) -> Option<u8> {
     let stream = TcpStream::connect(daemon.address()).await.unwrap();
-    let (mut reader, mut writer) = stream.into_split();
+    let (reader, mut writer) = stream.into_split();
     let many = again.repeat(1_000);
     let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[]), begin].concat();
     let sends = tokio::spawn(async move {
@@ -72,21 +72,9 @@ async fn flood(daemon: &Daemon, begin: &[u8], again: &[u8]) -> Option<u8> {
             while writer.write_all(&many).await.is_ok() {}
         }
     });
-    let reads = async {
-        let (mut last, mut header) = (None, [0; 9]);
-        while reader.read_exact(&mut header).await.is_ok() {
-            last = Some(header[3]);
-            let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
-            let mut payload = vec![0; length as usize];
-            if reader.read_exact(&mut payload).await.is_err() {
-                break;
-            }
-        }
-        last
-    };
-    let last = tokio::time::timeout(PATIENCE, reads).await.expect("the connection stays open");
+    let kinds = until_closed(reader).await;
     sends.abort();
-    last
+    kinds.last().copied()
 }
 
 /// Requests without end whose token is not good, each on a stream of its own.

@@ -11,7 +11,7 @@ use harness::frames::{
 use harness::{
     Bearer, Certificates, Clients, Daemon, RunHandle, Setup, calls, process, reason, requests, v1,
 };
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -45,7 +45,7 @@ async fn greeted(daemon: &Daemon) -> TcpStream {
 }
 
 /// Reads frames until the daemon ends the connection; the kinds of those that came.
-async fn until_closed(mut stream: TcpStream) -> Vec<u8> {
+pub(crate) async fn until_closed(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
     let read = async {
         let (mut kinds, mut header) = (Vec::new(), [0; 9]);
         while stream.read_exact(&mut header).await.is_ok() {

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use lock::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::Occurrences;
+
 /// Largest number of addresses that are known at the same time.
 const KNOWN: usize = 4_096;
 /// Time of silence after which an address has its whole budget again.
 const REFILL: Duration = Duration::from_secs(1);
-/// Time between two log lines about rejected connections.
-const SAID: Duration = Duration::from_secs(60);
 
 /// Largest numbers of connections.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +39,7 @@ struct Table {
     /// Unproven connections by their numbers, which ascend.
     unproven: BTreeMap<u64, Unproven>,
     next: u64,
-    turned_away: u64,
-    said: Option<Instant>,
+    turned_away: Occurrences,
 }
 
 struct Known {
@@ -72,8 +71,7 @@ impl Addresses {
             known: HashMap::new(),
             unproven: BTreeMap::new(),
             next: 0,
-            turned_away: 0,
-            said: None,
+            turned_away: Occurrences::new(),
         };
         Self(Arc::new(Mutex::new(table)))
     }
@@ -86,10 +84,7 @@ impl Addresses {
         if let Some((number, evicted)) = table.enter(address, now) {
             return Some(Place { addresses: self.clone(), address, number, evicted });
         }
-        table.turned_away += 1;
-        if table.said.is_none_or(|said| now.duration_since(said) >= SAID) {
-            table.said = Some(now);
-            let count = std::mem::take(&mut table.turned_away);
+        if let Some(count) = table.turned_away.add(now) {
             tracing::warn!(%address, count, "connections were turned away: too many at once, or too fast");
         }
         None

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod occurrences;
 mod shares;
 
 pub use addresses::{Addresses, ConnectionLimits, Place, network};
-pub use shares::{Owner, Purpose, Share, ShareLimits, Shares};
+pub use occurrences::Occurrences;
+pub use shares::{CurrentShare, Owner, Purpose, Share, ShareLimits, Shares};

@@ -64,6 +64,43 @@ pub struct Share {
     owners: Vec<Owner>,
 }
 
+/// The share that a connection has now: that of the last credential with which a request was accepted.
+#[derive(Debug)]
+pub struct CurrentShare {
+    shares: Shares,
+    share: Mutex<Option<Share>>,
+}
+
+impl CurrentShare {
+    /// Returns the share of a connection that has shown nothing yet.
+    pub fn none_of(shares: Shares) -> Self {
+        Self { shares, share: Mutex::default() }
+    }
+
+    /// Counts the connection for these owners from now on. If one of them has as many as it may, which is the error, the connection
+    /// keeps the share that it has.
+    pub fn belongs_to(&self, owners: Vec<Owner>, purpose: Purpose) -> Result<(), Owner> {
+        let mut share = self.share.lock();
+        if share.as_ref().is_some_and(|share| share.owners() == owners) {
+            return Ok(());
+        }
+        *share = Some(self.shares.take(owners, purpose)?);
+        Ok(())
+    }
+
+    /// Returns true if the connection counts for an owner.
+    pub fn is_somebodys(&self) -> bool {
+        self.share.lock().is_some()
+    }
+}
+
+impl Owner {
+    /// Returns the owners of what the token of this run uses up. The run is of that principal.
+    pub fn of_run_token(run: impl fmt::Display, principal: String) -> Vec<Self> {
+        vec![Self::RunToken(run.to_string()), Self::RunTokensOf(principal)]
+    }
+}
+
 impl Shares {
     pub fn new(limits: ShareLimits) -> Self {
         Self { limits, taken: Arc::default() }

@@ -28,7 +28,7 @@ struct Front {
 impl Door for Front {
     fn opens(&self, token: &RunToken) -> Option<Vec<Owner>> {
         let shown = self.calls.runs.of_token(token.reveal())?;
-        Some(vec![Owner::RunToken(shown.run.to_string()), Owner::RunTokensOf(shown.principal)])
+        Some(Owner::of_run_token(shown.run, shown.principal))
     }
 
     fn replaced(&self, token: &RunToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {

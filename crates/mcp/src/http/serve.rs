@@ -4,13 +4,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use admission::{Addresses, ConnectionLimits, Owner, Place, Purpose, Share, ShareLimits, Shares};
+use admission::{Addresses, ConnectionLimits, CurrentShare, Owner, Place, Purpose, ShareLimits, Shares};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use lock::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -63,7 +62,7 @@ pub async fn serve<D: Door>(
             yield_now().await;
             continue;
         };
-        let client = Client { place, shares: shares.clone(), share: Mutex::default() };
+        let client = Client { place, share: CurrentShare::none_of(shares.clone()) };
         let (hosts, door, runs) = (hosts.clone(), door.clone(), runs.clone());
         let front = Front { hosts, door, runs, client };
         tasks.spawn(converse(stream, front, stop.clone()));
@@ -134,22 +133,17 @@ struct Front<D> {
 /// The client of one connection.
 struct Client {
     place: Place,
-    shares: Shares,
-    /// The share of the last token that was accepted.
-    share: Mutex<Option<Share>>,
+    share: CurrentShare,
 }
 
 impl Client {
     /// Counts the connection for these owners from now on. Returns true if they may have another.
     fn belongs_to(&self, owners: Vec<Owner>) -> bool {
-        let mut share = self.share.lock();
-        if share.as_ref().is_some_and(|share| share.owners() == owners) {
-            return true;
+        let belongs = self.share.belongs_to(owners, Purpose::Other).is_ok();
+        if belongs {
+            self.place.prove();
         }
-        let Ok(taken) = self.shares.take(owners, Purpose::Other) else { return false };
-        *share = Some(taken);
-        self.place.prove();
-        true
+        belongs
     }
 }
 

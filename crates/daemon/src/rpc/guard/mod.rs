@@ -294,7 +294,7 @@ impl Gate {
 fn owners(principal: &Principal) -> Vec<Owner> {
     let name = principal.name.clone();
     match principal.run {
-        Some(run) => vec![Owner::RunToken(run.to_string()), Owner::RunTokensOf(name)],
+        Some(run) => Owner::of_run_token(run, name),
         None => vec![Owner::Principal(name)],
     }
 }

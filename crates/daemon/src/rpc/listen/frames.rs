@@ -9,8 +9,9 @@
 //! frame, and is closed.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use admission::Occurrences;
 use lock::Mutex;
 
 use crate::rpc::authority::PREFACE;
@@ -39,8 +40,6 @@ const TINY: usize = 64;
 const TINY_COST: u64 = PARTS / 10;
 /// Frames after which the connection lets other tasks run.
 const YIELD: usize = 256;
-/// Time between two lines of the log about connections that are closed.
-const SAID: Duration = Duration::from_secs(60);
 
 /// GOAWAY of a server that may have processed any stream, with ENHANCE_YOUR_CALM (0xb).
 pub(super) const GOAWAY: [u8; HEADER + 8] =
@@ -174,14 +173,10 @@ impl Frames {
     }
 }
 
-/// Tells the log that a connection is closed for its frames, at most once in [`SAID`].
+/// Tells the log that a connection is closed for its frames, at most once a minute.
 pub(super) fn report(address: Option<IpAddr>, now: Instant) {
-    static CLOSED: Mutex<(Option<Instant>, u64)> = Mutex::new((None, 0));
-    let (said, count) = &mut *CLOSED.lock();
-    *count += 1;
-    if said.is_none_or(|said| now.duration_since(said) >= SAID) {
-        *said = Some(now);
-        let count = std::mem::take(count);
+    static CLOSED: Mutex<Occurrences> = Mutex::new(Occurrences::new());
+    if let Some(count) = CLOSED.lock().add(now) {
         let address = address.map(|address| address.to_string()).unwrap_or_default();
         tracing::warn!(address, count, "connections were closed: too many frames without a request or data");
     }

@@ -20,10 +20,10 @@ mod unix;
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{Owner, Purpose, Share, Shares};
+use admission::{CurrentShare, Owner, Purpose, Shares};
 use futures_util::{Stream, stream};
 use identity::Principal;
 use tokio::sync::mpsc;
@@ -72,10 +72,8 @@ pub(crate) struct Remote {
     pub(crate) takes_tokens: bool,
     /// Those in force, where there is TLS.
     certificates: Option<Arc<Certificates>>,
-    /// The connections of each credential.
-    connections: Shares,
-    /// Whose connection this is: its certificate's subject, and after that the last credential with which a request was let in.
-    of: Mutex<Option<Share>>,
+    /// Its certificate's subject, and after that the last credential with which a request was let in.
+    share: CurrentShare,
 }
 
 impl Remote {
@@ -86,8 +84,8 @@ impl Remote {
         certificates: Option<Arc<Certificates>>,
         connections: Shares,
     ) -> Self {
-        let remote =
-            Self { address, certificate, takes_tokens, certificates, connections, of: Mutex::default() };
+        let share = CurrentShare::none_of(connections);
+        let remote = Self { address, certificate, takes_tokens, certificates, share };
         if let Some(shown) = &remote.certificate {
             // With too many it may still say so, to a request.
             let owner = Owner::Principal(Principal::name_of_certificate(&shown.name));
@@ -124,20 +122,11 @@ impl Remote {
         if owners.iter().any(|owner| matches!(owner, Owner::RunToken(_))) {
             owners.push(Owner::RunTokensAt(self.network()));
         }
-        let mut of = self.owner();
-        if of.as_ref().is_some_and(|share| share.owners() == owners) {
-            return Ok(());
-        }
-        *of = Some(self.connections.take(owners, purpose)?);
-        Ok(())
+        self.share.belongs_to(owners, purpose)
     }
 
     fn is_somebodys(&self) -> bool {
-        self.owner().is_some()
-    }
-
-    fn owner(&self) -> MutexGuard<'_, Option<Share>> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+        self.share.is_somebodys()
     }
 }
 
