@@ -89,8 +89,8 @@ fn the_main_job_is_done_between_containers() {
 fn clients_are_told_apart_by_their_user() {
     let mut stack = Stack::up();
     let create = &["run", "create", "--profile", "review", "--managed"];
-    for stranger in [REVIEWER, 4999] {
-        let refused = stack.coffer(stranger, create);
+    for client in [REVIEWER, 4999] {
+        let refused = stack.coffer(client, create);
         assert!(refused.failed(DENIED).contains("PERMISSION_DENIED"));
     }
     let run = stack.coffer(AGENT, create);

@@ -147,8 +147,8 @@ async fn a_bundle_goes_round_and_bending_any_member_is_found() {
     assert!(verdicts[0].starts_with(&format!("intact {} {}", run.id(), verified.records)), "{}", verdicts[0]);
     assert!(verdicts[1..].iter().all(|verdict| verdict.starts_with("broken")), "{verdicts:?}");
     // Another log's key.
-    let stranger = Daemon::start().await;
-    let foreign = String::from_utf8(coffer(&stranger, &["audit", "key"]).stdout).unwrap();
+    let other = Daemon::start().await;
+    let foreign = String::from_utf8(coffer(&other, &["audit", "key"]).stdout).unwrap();
     assert!(!coffer(&daemon, &["bundle", "verify", path, "--key", foreign.trim()]).status.success());
     assert!(run.clients.verify().await.intact);
     let left = std::fs::read_dir(daemon.state_dir().join("bundles")).unwrap().count();
@@ -182,10 +182,10 @@ async fn a_bundle_of_an_overlay_has_its_changes_and_one_of_a_deleted_run_its_rec
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_have_a_bundle_and_what_is_in_it_for_whom() {
     const ORCHESTRATOR: u32 = 4321;
-    const STRANGER: u32 = 4322;
+    const OTHER: u32 = 4322;
     const AUDITOR: u32 = 4323;
     let access = format!(
-        "access: [{{ uid: {ORCHESTRATOR}, roles: [orchestrator] }}, {{ uid: {STRANGER}, roles: [orchestrator] }}, \
+        "access: [{{ uid: {ORCHESTRATOR}, roles: [orchestrator] }}, {{ uid: {OTHER}, roles: [orchestrator] }}, \
          {{ uid: {AUDITOR}, roles: [auditor] }}, {{ uid: 4324, roles: [approver] }}]\n"
     );
     let daemon = Daemon::start_with(Setup { config: access, ..Default::default() }).await;
@@ -206,7 +206,7 @@ async fn who_may_have_a_bundle_and_what_is_in_it_for_whom() {
     let (audited, made) = ask(AUDITOR).await.unwrap();
     assert!(!members(&audited).keys().any(|name| name == "diff.patch"));
     assert!(made.notes.iter().any(|note| note.contains("auditor")), "{made:?}");
-    assert_eq!(reason(&ask(STRANGER).await.unwrap_err()), "NOT_FOUND");
+    assert_eq!(reason(&ask(OTHER).await.unwrap_err()), "NOT_FOUND");
     assert_eq!(reason(&ask(4324).await.unwrap_err()), "PERMISSION_DENIED");
 }
 

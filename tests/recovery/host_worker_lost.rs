@@ -167,7 +167,7 @@ async fn the_host_worker_comes_when_it_is_needed_again_when_it_died_and_goes_wit
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hands_killed_at_any_moment_leave_files_old_or_new_and_nothing_else() {
+async fn host_workers_killed_at_any_moment_leave_files_old_or_new_and_nothing_else() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let run = daemon.run("open", &workspace).await;

@@ -171,7 +171,7 @@ struct CallTask {
 struct Admitted {
     run: Arc<Run>,
     permit: Permit,
-    room: Slot,
+    slot: Slot,
     /// The hold that may keep the run frozen until the call is over.
     still: Standstill,
 }
@@ -361,16 +361,16 @@ impl CallTask {
                 } else {
                     journal.open(&self.calls.audit, times).await?;
                 }
-                let room = match queued {
-                    None => self.room(&run, &caller, operation, Turn::Ordinary, times).await?,
+                let slot = match queued {
+                    None => self.slot(&run, &caller, operation, Turn::Ordinary, times).await?,
                     Some(queued) => {
                         let queued = (queued, patience);
-                        let room = self.room_beside(&run, &caller, operation, queued, journal, times).await?;
+                        let slot = self.slot_beside(&run, &caller, operation, queued, journal, times).await?;
                         permit = self.renewed(&run, permit, journal)?;
-                        room
+                        slot
                     }
                 };
-                Ok(self.admitted(run, permit, room))
+                Ok(self.admitted(run, permit, slot))
             }
             Admission::Ask(ticket) => {
                 self.calls.quotas.check(&run.disk, ticket.operation())?;
@@ -432,8 +432,8 @@ impl CallTask {
     }
 
     /// Returns the admission of a call that needs no reviewer.
-    fn admitted(&self, run: Arc<Run>, permit: Permit, room: Slot) -> Admitted {
-        Admitted { run, permit, room, still: Standstill::none(&self.calls, self.call.run) }
+    fn admitted(&self, run: Arc<Run>, permit: Permit, slot: Slot) -> Admitted {
+        Admitted { run, permit, slot, still: Standstill::none(&self.calls, self.call.run) }
     }
 
     /// Returns the facts of the call that dialects show to their models. A typed answer has none.
@@ -461,7 +461,7 @@ impl CallTask {
         journal: &mut Journal,
         times: &mut Times,
     ) -> Close {
-        let Admitted { run, mut permit, room, mut still } = admitted;
+        let Admitted { run, mut permit, slot, mut still } = admitted;
         if form.is_dialect() {
             permit.read_at_most(MAX_SHOWN);
         }
@@ -476,13 +476,13 @@ impl CallTask {
         let mut finished = match (permit.operation().lane(), &intent) {
             (Lane::Host, Some(intent)) => {
                 let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
-                room.lanes.execute_after(permit, limit, go, cancel).await
+                slot.lanes.execute_after(permit, limit, go, cancel).await
             }
             (Lane::Upstream, _) => {
-                self.calls.upstreams.execute(&run, &room.lanes, permit, limit, &cancel).await
+                self.calls.upstreams.execute(&run, &slot.lanes, permit, limit, &cancel).await
             }
             _ if matches!(permit.operation(), Operation::Process(_)) => {
-                finished(self.calls.processes.start(&run, &room.lanes, permit).await)
+                finished(self.calls.processes.start(&run, &slot.lanes, permit).await)
             }
             _ if matches!(permit.operation(), Operation::Session(_)) => {
                 finished(self.calls.processes.perform(&run, permit, &cancel).await)
@@ -490,7 +490,7 @@ impl CallTask {
             (Lane::Container | Lane::Host, _) => match self.output(permit.operation()) {
                 Ok(output) => {
                     let finished;
-                    (finished, left) = room.lanes.execute(permit, limit, output, cancel).await;
+                    (finished, left) = slot.lanes.execute(permit, limit, output, cancel).await;
                     finished
                 }
                 Err(failure) => finished(Err(failure)),
@@ -506,7 +506,7 @@ impl CallTask {
                 result.kill = Some(ended);
             }
         }
-        drop(room);
+        drop(slot);
         times.executed();
         still.end().await;
         if let Some(intent) = intent

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use audit::{Event, Kind, Verdict};
 use audit_service::{AuditLog, Unavailable};
-use gateway::limits::concurrency::{Places, Whole};
+use gateway::limits::concurrency::{Reservations, Whole};
 use gateway::limits::{Agent, Counted, KeptCounters, Limits as Counters, Throttle};
 use gateway::{Clock as _, Gateway, SystemClock, UnixMillis};
 use refusal::{Refusal, chain};
@@ -53,7 +53,7 @@ pub struct Limits {
     audit: Arc<AuditLog>,
     path: PathBuf,
     /// The calls that run. No entry survives a daemon.
-    places: Places,
+    reservations: Reservations,
     /// The calls that wait beside an approval. No entry survives a daemon.
     beside: Arc<beside::Waiting>,
     /// Held while a throttle is recorded and put into force: a copy contains both or neither.
@@ -100,12 +100,12 @@ impl Limits {
             }
         }
         tracing::info!(after = sequence, calls = counted, "rate limits go on where they were");
-        let places = Places::new(calls, Arc::new(SystemClock));
+        let reservations = Reservations::new(calls, Arc::new(SystemClock));
         Ok(Arc::new(Self {
             gateway,
             audit,
             path,
-            places,
+            reservations,
             beside: Arc::default(),
             changing: Mutex::default(),
         }))

@@ -52,14 +52,14 @@ pub(crate) fn object_of(json: &str) -> Result<Map<String, Value>, ParseFailure> 
 
 /// Checks arguments against the schema of a tool: known names, right types, and all required ones present.
 pub(crate) fn check(tool: &str, schema: &Value, arguments: &Map<String, Value>) -> Result<(), ParseFailure> {
-    match misfit(tool, schema, arguments) {
+    match mismatch(tool, schema, arguments) {
         None => Ok(()),
         Some((name, message)) => Err(ParseFailure::argument(&name, message)),
     }
 }
 
 /// Returns the first member of the object `name` that does not fit, and the reason.
-fn misfit(name: &str, schema: &Value, object: &Map<String, Value>) -> Option<(String, String)> {
+fn mismatch(name: &str, schema: &Value, object: &Map<String, Value>) -> Option<(String, String)> {
     if let Some(unknown) = object.keys().find(|key| schema["properties"].get(key.as_str()).is_none()) {
         let known: Vec<&str> = parameters(schema).map(|parameter| parameter.name).collect();
         let message = format!("is no argument of {name}; it takes {}", known.join(", "));
@@ -104,7 +104,7 @@ pub(crate) fn expected(name: &str, schema: &Value, value: &Value) -> Option<Cow<
         }
         _ => match value.as_object() {
             Some(object) if schema["additionalProperties"] == false => {
-                let (member, message) = misfit(name, schema, object)?;
+                let (member, message) = mismatch(name, schema, object)?;
                 (false, format!("an object of its schema: {member}: {message}").into())
             }
             object => (object.is_some(), "an object".into()),

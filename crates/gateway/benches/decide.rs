@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cofferdam_gateway::limits::concurrency::{Caps, Places, Turn, Whole};
+use cofferdam_gateway::limits::concurrency::{Caps, Reservations, Turn, Whole};
 use cofferdam_gateway::limits::{Agent, Throttle};
 use cofferdam_gateway::{
     Admission, Caller, Clock as _, Effect, Gateway, Measure, MeasureScope, Permission, Permissions, Policy,
@@ -179,7 +179,7 @@ fn impose(gateway: &Gateway) {
 /// Whether the call was let through and had a place; what it got is dropped in here.
 fn admit(
     gateway: &Gateway,
-    places: &Places,
+    places: &Reservations,
     scope: &RunScope,
     caller: &Caller,
     operation: Operation,
@@ -227,7 +227,7 @@ fn main() -> ExitCode {
     let gateway = Arc::new(Gateway::new(policy(), Arc::new(SystemClock)));
     impose(&gateway);
     let callers: Arc<[Caller]> = callers().into();
-    let places = Arc::new(Places::new(Whole { running: 512, waiting: 2_048 }, Arc::new(SystemClock)));
+    let places = Arc::new(Reservations::new(Whole { running: 512, waiting: 2_048 }, Arc::new(SystemClock)));
     let running: Vec<_> = callers[..RUNNING]
         .iter()
         .map(|caller| {

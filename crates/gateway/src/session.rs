@@ -158,8 +158,8 @@ mod tests {
     fn nobody_else_does_and_no_run_without_a_profile() {
         let gateway = gateway();
         let refused = |scope, request| gateway.admit_session(&scope, request).unwrap_err();
-        let stranger = refused(scope("open"), request(false));
-        assert_eq!((stranger.reason, stranger.rule.as_str()), (Reason::PermissionDenied, RULE));
+        let other = refused(scope("open"), request(false));
+        assert_eq!((other.reason, other.rule.as_str()), (Reason::PermissionDenied, RULE));
         let unknown = refused(scope("gone"), request(true));
         assert_eq!((unknown.reason, unknown.rule.as_str()), (Reason::PermissionDenied, "profile"));
     }

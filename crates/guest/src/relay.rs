@@ -111,12 +111,12 @@ mod tests {
         let key = Key::new(bytes);
         let address = SocketAddr::from_abstract_name(key.name()).unwrap();
         let listener = UnixListener::bind_addr(&address).unwrap();
-        let mut strangers = Vec::new();
+        let mut intruders = Vec::new();
         for said in [&[8_u8; SECRET][..], b"short"] {
-            let mut stranger = UnixStream::connect_addr(&address).unwrap();
-            stranger.write_all(said).unwrap();
-            stranger.shutdown(Shutdown::Write).unwrap();
-            strangers.push(stranger);
+            let mut intruder = UnixStream::connect_addr(&address).unwrap();
+            intruder.write_all(said).unwrap();
+            intruder.shutdown(Shutdown::Write).unwrap();
+            intruders.push(intruder);
         }
         let mut guest = UnixStream::connect_addr(&address).unwrap();
         guest.write_all(key.secret()).unwrap();
@@ -125,8 +125,8 @@ mod tests {
         let mut hello = [0; 5];
         admitted.read_exact(&mut hello).unwrap();
         assert_eq!(&hello, b"hello");
-        for mut stranger in strangers {
-            assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0, "hung up on");
+        for mut intruder in intruders {
+            assert_eq!(intruder.read(&mut [0; 1]).unwrap_or(0), 0, "hung up on");
         }
         assert_eq!(admit(&listener, &key, Instant::now()).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }

@@ -399,10 +399,10 @@ pub(crate) fn ignore_signals() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// PID 1's view of its children.
-pub(crate) struct Vigil(libc::sigset_t);
+/// SIGCHLD, for which PID 1 waits.
+pub(crate) struct ChildSignal(libc::sigset_t);
 
-impl Vigil {
+impl ChildSignal {
     /// From here on no signal of a command ends this process, if it is the first of its pid namespace: the kernel drops every
     /// signal to that one for which it has no handler, SIGKILL and SIGSTOP from inside included. So it must not have any, not even
     /// those that the standard library installs. Nor may it end by itself at a signal "from outside": where the queue of signals is

@@ -19,7 +19,7 @@ use rustix::process::geteuid;
 use support::{DEADLINE, Hand, Scratch, directory, launcher};
 
 /// Set where a test was started again.
-const AGAIN: &str = "HAND_TEST_AGAIN";
+const AGAIN: &str = "HOST_WORKER_TEST_AGAIN";
 
 fn is_again() -> bool {
     std::env::var_os(AGAIN).is_some()
@@ -28,7 +28,7 @@ fn is_again() -> bool {
 /// Starts `test` of this file again, by the command that `wrap` makes of a program.
 fn again(test: &str, wrap: impl FnOnce(&Path) -> Command) {
     let place = tempfile::tempdir().unwrap();
-    // The build directory may not be reachable for others: host worker them copies.
+    // Other users may not reach the build directory, so they get copies.
     let programs =
         [std::env::current_exe().unwrap(), PathBuf::from(env!("CARGO_BIN_EXE_coffer-host-worker"))];
     for (from, to) in programs.iter().zip(["test", "coffer-host-worker"]) {

@@ -143,7 +143,7 @@ impl Principal {
     /// Returns the principal of a client without credentials that did not use the Unix socket. It has no role.
     pub fn anonymous() -> Self {
         Self {
-            name: "stranger".to_owned(),
+            name: "anonymous".to_owned(),
             uid: NOBODY,
             gid: NOBODY,
             roles: Roles::none(),
@@ -273,11 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn strangers_have_no_role() {
+    fn users_without_an_entry_have_no_role() {
         let access = Access::new(500, vec![(7, Roles::none().with(Role::Auditor))], vec![]);
-        for stranger in [access.principal(1234, 1234), access.certified("ci"), Principal::anonymous()] {
-            assert!(stranger.roles.is_empty() && stranger.level().is_none() && stranger.run.is_none());
-            assert!(!METHODS.iter().any(|method| stranger.roles.has_any(method.roles)));
+        for principal in [access.principal(1234, 1234), access.certified("ci"), Principal::anonymous()] {
+            assert!(principal.roles.is_empty() && principal.level().is_none() && principal.run.is_none());
+            assert!(!METHODS.iter().any(|method| principal.roles.has_any(method.roles)));
         }
     }
 

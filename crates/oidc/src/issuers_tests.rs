@@ -66,8 +66,8 @@ fn j1_a_token_of_each_algorithm_names_its_holder() {
         check(&issuers, &signer.token_with(&header, &claims_with(&changes))).unwrap();
     }
     // Nobody's groups: a name without a role.
-    let stranger = signer.token("ES256", "ES256", &claims_with(&json!({ "groups": ["hr"] })));
-    let holder = check(&issuers, &stranger).unwrap().principal;
+    let unlisted = signer.token("ES256", "ES256", &claims_with(&json!({ "groups": ["hr"] })));
+    let holder = check(&issuers, &unlisted).unwrap().principal;
     assert!(holder.roles.is_empty() && holder.name == "oidc:corp:alice");
 }
 

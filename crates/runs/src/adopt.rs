@@ -43,14 +43,14 @@ pub(crate) struct Adopted {
 }
 
 /// Why a run is not taken over. For its principal to read: names no path of the host.
-pub(crate) type Misfit = String;
+pub(crate) type Mismatch = String;
 
 /// What the policy of today says to a run that was made under that of another day.
 pub(crate) fn terms(
     policy: &Policy,
     spec: &Spec,
     secrets: &BTreeMap<String, String>,
-) -> Result<Wanted, Misfit> {
+) -> Result<Wanted, Mismatch> {
     let profile = policy
         .profile(&spec.profile)
         .ok_or_else(|| format!("the policy no longer has the profile {}", spec.profile))?;
@@ -104,7 +104,7 @@ impl Launcher {
         record: &Record,
         wanted: &Wanted,
         spared: BTreeSet<String>,
-    ) -> Result<Adopted, Misfit> {
+    ) -> Result<Adopted, Mismatch> {
         let started = record.started.as_ref().ok_or("it was not launched to its end")?;
         let fingerprint =
             started.fingerprint.as_ref().ok_or("its daemon kept too little to know it again by")?;
@@ -211,7 +211,7 @@ impl Launcher {
 
     /// Ends all that the former daemon's calls have left in a container with a kernel of its own. How many that was, nobody
     /// outside can tell.
-    async fn sweep(&self, container: &ContainerId, user: RunUser) -> Result<FormerEnded, Misfit> {
+    async fn sweep(&self, container: &ContainerId, user: RunUser) -> Result<FormerEnded, Mismatch> {
         if sweep(self.engine.as_ref(), container, user).await {
             return Ok(FormerEnded::default());
         }
@@ -224,7 +224,7 @@ impl Launcher {
         record: &Record,
         started: &Started,
         fingerprint: &LaunchFingerprint,
-    ) -> Result<Opened, Misfit> {
+    ) -> Result<Opened, Mismatch> {
         let run = record.id.to_string();
         let own = |path: &Path, was: Place, what: &str| {
             let directory = workspace::open_own(path).map_err(|error| {
@@ -278,7 +278,7 @@ impl Launcher {
         record: &Record,
         started: &Started,
         fingerprint: &LaunchFingerprint,
-    ) -> Result<Directory, Misfit> {
+    ) -> Result<Directory, Mismatch> {
         let path = started.workspace_path.clone();
         let handle = if let Some(layer) = started.layer {
             source::beneath_again(&path, layer, &self.roots)?;
@@ -297,7 +297,7 @@ impl Launcher {
     }
 
     /// The image that runs, by its digest.
-    async fn image_again(&self, started: &Started) -> Result<UsableImage, Misfit> {
+    async fn image_again(&self, started: &Started) -> Result<UsableImage, Mismatch> {
         let reference = ImageReference::parse(&started.image_id).map_err(|error| chain(&error))?;
         let image = self.engine.image(&reference).await.map_err(|error| chain(&error))?;
         let image = image.ok_or("the engine no longer has its image")?;
@@ -306,7 +306,7 @@ impl Launcher {
 }
 
 /// The slots that the former daemon has made, each with the directory on it that belongs there.
-fn slots(parent: &Path, directories: &[Shown<'_>], is_warm: bool) -> Result<Vec<MountSlot>, Misfit> {
+fn slots(parent: &Path, directories: &[Shown<'_>], is_warm: bool) -> Result<Vec<MountSlot>, Mismatch> {
     let mut slots = Vec::new();
     for shown in directories {
         let alias = shown.name;
@@ -327,7 +327,7 @@ fn slots(parent: &Path, directories: &[Shown<'_>], is_warm: bool) -> Result<Vec<
     Ok(slots)
 }
 
-fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Misfit> {
+fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Mismatch> {
     let is = Place::of(directory.handle.as_fd()).map_err(|error| chain(&error))?;
     match is {
         is if is == was => Ok(directory),
@@ -337,7 +337,7 @@ fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Misfi
 }
 
 /// The container's first process, if it is the one that was started at the launch.
-fn alive(inspection: &Inspection, fingerprint: &LaunchFingerprint) -> Result<HostProcess, Misfit> {
+fn alive(inspection: &Inspection, fingerprint: &LaunchFingerprint) -> Result<HostProcess, Mismatch> {
     match inspection.state {
         ContainerState::Running => {}
         ContainerState::Exited(code) => return Err(format!("its container has ended (exit code {code})")),
@@ -357,7 +357,7 @@ fn user(
     started: &Started,
     fingerprint: &LaunchFingerprint,
     hardening: &Hardening,
-) -> Result<RunUser, Misfit> {
+) -> Result<RunUser, Mismatch> {
     match started.ownership {
         Ownership::Idmapped => Ok(hardening.run_as.user()),
         Ownership::OwnerUid => {
@@ -371,7 +371,7 @@ async fn end_former(
     container: &ContainerId,
     first: HostProcess,
     spared: BTreeSet<String>,
-) -> Result<FormerEnded, Misfit> {
+) -> Result<FormerEnded, Mismatch> {
     let container = container.clone();
     let ended = tokio::task::spawn_blocking(move || {
         let cgroup = ContainerCgroup::of_pid(first.pid(), &container)?;

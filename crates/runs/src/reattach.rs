@@ -28,7 +28,7 @@ use store::{Timestamp, micros};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::adopt::{Adopted, Misfit, terms};
+use crate::adopt::{Adopted, Mismatch, terms};
 use crate::launch::Wanted;
 use crate::recover::recover;
 use crate::registry::Runs;
@@ -112,7 +112,7 @@ enum End {
     Unmade,
     /// In its time.
     Stopped(EndCause),
-    Failed(Misfit),
+    Failed(Mismatch),
 }
 
 impl Runs {
@@ -191,7 +191,7 @@ impl Runs {
     }
 
     /// What the policy says to a run, with its variables, whose secret values are hidden from now on.
-    async fn terms(&self, policy: &Policy, record: &Record) -> Result<Wanted, Misfit> {
+    async fn terms(&self, policy: &Policy, record: &Record) -> Result<Wanted, Mismatch> {
         let id = record.id;
         let secrets = self.store.with(move |store| store.secrets(id)).await.map_err(|error| {
             tracing::error!(run = %id, error = %chain(&error), "the secret variables of a run cannot be opened");

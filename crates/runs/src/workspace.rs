@@ -263,8 +263,8 @@ mod tests {
         let tree = tempfile::tempdir().unwrap();
         let roots =
             Roots { daemon_uid: u32::MAX, ..Roots::new(vec![tree.path().to_owned()], HarnessOnBind::Deny) };
-        let stranger = principal(54_321);
-        let refused = roots.open("workspace", tree.path(), Purpose::Own, &stranger).unwrap_err();
+        let other_user = principal(54_321);
+        let refused = roots.open("workspace", tree.path(), Purpose::Own, &other_user).unwrap_err();
         assert_eq!(refused.reason, Reason::PermissionDenied);
         assert!(roots.open("workspace", tree.path(), Purpose::Own, &principal(0)).is_ok());
     }
@@ -282,8 +282,8 @@ mod tests {
         mode(&public.join("deep"), 0o755);
         let roots =
             Roots { daemon_uid: u32::MAX, ..Roots::new(vec![tree.path().to_owned()], HarnessOnBind::Deny) };
-        let stranger = principal(54_321);
-        let open = |purpose| roots.open("pkg_path", &public.join("deep"), purpose, &stranger);
+        let other_user = principal(54_321);
+        let open = |purpose| roots.open("pkg_path", &public.join("deep"), purpose, &other_user);
 
         mode(&home, 0o700);
         assert_eq!(open(Purpose::Show).unwrap_err().reason, Reason::PermissionDenied);

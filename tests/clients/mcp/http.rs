@@ -136,7 +136,7 @@ async fn nothing_is_there_without_the_token_of_a_run_that_lives() {
     assert!(!daemon.log().contains(&token));
 }
 
-/// The endpoint looks now and then whether the run still lives, with the token that opened the stream: that is no stranger's try.
+/// The endpoint looks now and then whether the run still lives, with the token that opened the stream: that is no attempt without a credential.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_orderly_end_with_open_streams_is_no_attempt_by_anybody() {
     let (daemon, port) = daemon("").await;

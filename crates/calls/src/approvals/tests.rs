@@ -41,7 +41,7 @@ struct Scene {
     approvals: Arc<Approvals>,
     gateway: Arc<Gateway>,
     store: Store,
-    _place: tempfile::TempDir,
+    _reservation: tempfile::TempDir,
 }
 
 impl Scene {
@@ -54,7 +54,7 @@ impl Scene {
         let gateway = Arc::new(Gateway::new(Policy::builtin().unwrap(), wall.clone()));
         let approvals =
             Approvals::new(gateway.clone(), log.clone(), store.clone(), wall.clone(), None, false);
-        Self { wall, log, approvals: Arc::new(approvals), gateway, store, _place: place }
+        Self { wall, log, approvals: Arc::new(approvals), gateway, store, _reservation: place }
     }
 
     /// Somebody sets the clock to so many seconds after the beginning.

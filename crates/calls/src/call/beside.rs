@@ -69,7 +69,7 @@ impl Patience {
 }
 
 impl CallTask {
-    /// Decides over a call of a run that may be held: `None` if it can be made now or in a moment, a place among the waiting
+    /// Decides over a call of a run that may be held: `None` if it can be made now or in a moment, a position among the waiting
     /// calls if an approval holds the run, or a refusal.
     pub(super) fn beside(
         &self,
@@ -99,7 +99,7 @@ impl CallTask {
     }
 
     /// Waits, after those that came before, until no approval holds the run, and then for a slot.
-    pub(super) async fn room_beside(
+    pub(super) async fn slot_beside(
         &self,
         run: &Run,
         caller: &Caller,
@@ -110,11 +110,11 @@ impl CallTask {
     ) -> Result<Slot, Refusal> {
         let began = Instant::now();
         let until = patience.until(operation);
-        let room = async {
+        let slot = async {
             let turn = self.unless_over(run, async { Ok(run.line.clone().lock_owned().await) }).await?;
-            let room = self.room(run, caller, operation, Turn::Ordinary, times).await;
+            let slot = self.slot(run, caller, operation, Turn::Ordinary, times).await;
             drop(turn);
-            room
+            slot
         };
         let over = async {
             match until {
@@ -122,9 +122,9 @@ impl CallTask {
                 None => std::future::pending().await,
             }
         };
-        let room = tokio::select! {
+        let slot = tokio::select! {
             biased;
-            room = room => room,
+            slot = slot => slot,
             () = over => Err(self.waited_too_long(run, operation, began.elapsed())),
         };
         drop(queued);
@@ -132,7 +132,7 @@ impl CallTask {
         // A run that ends shows its state first, or its end.
         let is_over =
             |refused: &Refusal| refused.reason == Reason::RunNotReady && run.lanes_for_review().is_err();
-        room.map_err(|refused| if is_over(&refused) { not_begun() } else { refused })
+        slot.map_err(|refused| if is_over(&refused) { not_begun() } else { refused })
     }
 
     /// Takes a fresh permit after a wait: policy, permissions and alerts may have changed.

@@ -44,20 +44,20 @@ impl CallTask {
         let freezes = form == Form::Digest && ticket.terms().freeze;
         let mut still = self.stand_still(run, freezes, &self.call.id.to_string()).await?;
         let recalled = async {
-            let room = match queued {
+            let slot = match queued {
                 Some(queued) => {
-                    self.room_beside(run, caller, operation, (queued, patience), journal, times).await?
+                    self.slot_beside(run, caller, operation, (queued, patience), journal, times).await?
                 }
-                None => self.room_for(run, ticket, &mut still, times).await?,
+                None => self.slot_for(run, ticket, &mut still, times).await?,
             };
             let bound = match form {
-                Form::Digest => review::bound(&room.lanes, ticket).await?,
+                Form::Digest => review::bound(&slot.lanes, ticket).await?,
                 Form::Prefix => Bound::default(),
             };
-            Ok(self.calls.gateway.recall(ticket, &bound).map(|permit| (permit, room)))
+            Ok(self.calls.gateway.recall(ticket, &bound).map(|permit| (permit, slot)))
         };
         match recalled.await {
-            Ok(Some((permit, room))) => Ok(Some(Admitted { run: run.clone(), permit, room, still })),
+            Ok(Some((permit, slot))) => Ok(Some(Admitted { run: run.clone(), permit, slot, still })),
             other => {
                 still.end().await;
                 other.map(|_| None)
@@ -165,7 +165,7 @@ impl CallTask {
             Err(refusal) => Err(refusal),
         };
         match granted {
-            Ok((permit, room)) => Ok(Admitted { run, permit, room, still }),
+            Ok((permit, slot)) => Ok(Admitted { run, permit, slot, still }),
             Err(refusal) => {
                 if self.call.answer().suspended {
                     still.leave();
@@ -243,8 +243,8 @@ impl CallTask {
         still: &mut Standstill,
         times: &mut Times,
     ) -> Result<(Permit, Slot), Refusal> {
-        let room = match self.room_for(run, ticket, still, times).await {
-            Ok(room) => room,
+        let slot = match self.slot_for(run, ticket, still, times).await {
+            Ok(slot) => slot,
             Err(refusal) => {
                 if self.is_left(run) {
                     // Approved at the moment of the stop: the next daemon goes on with it.
@@ -265,7 +265,7 @@ impl CallTask {
             // Void from here on, in a later daemon too.
             self.calls.approvals.cancel(&approval.call_id).await;
         }
-        Ok((spent?, room))
+        Ok((spent?, slot))
     }
 
     /// Returns the slot of a call that was approved.
@@ -273,7 +273,7 @@ impl CallTask {
     /// A frozen run stays frozen until the call is over, so that nothing in the run changes the reviewed files while they are used.
     /// A call to an upstream server freezes nothing: it uses no reviewed files, and a server of the run's tools is frozen with the
     /// rest.
-    async fn room_for(
+    async fn slot_for(
         &self,
         run: &Run,
         ticket: &Ticket,
@@ -285,15 +285,15 @@ impl CallTask {
             still.end().await;
         }
         while let Some(hold) = still.hold().cloned() {
-            if let Some(room) = self.room_within(run, caller, operation).await? {
+            if let Some(slot) = self.slot_within(run, caller, operation).await? {
                 times.queued();
-                return Ok(room);
+                return Ok(slot);
             }
             // The holder of the last slot may be frozen for this very call.
             still.end().await;
-            drop(self.room(run, caller, operation, Turn::Consented, times).await?);
+            drop(self.slot(run, caller, operation, Turn::Consented, times).await?);
             still.again(run, hold).await?;
         }
-        self.room(run, caller, operation, Turn::Consented, times).await
+        self.slot(run, caller, operation, Turn::Consented, times).await
     }
 }

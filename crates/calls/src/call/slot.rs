@@ -5,7 +5,7 @@ use std::sync::Arc;
 use executor::Lanes;
 use futures_util::FutureExt as _;
 use gateway::Caller;
-use gateway::limits::concurrency::{Place, Turn};
+use gateway::limits::concurrency::{Reservation, Turn};
 use ops::{Lane, Operation, Reason};
 use refusal::Refusal;
 use runs::{Readiness, Run};
@@ -17,8 +17,8 @@ use super::record::Times;
 /// The slot of one call, until it is dropped.
 pub(super) struct Slot {
     pub(super) lanes: Arc<Lanes>,
-    /// The place among the running calls of run, principal and daemon.
-    _place: Place,
+    /// The share of the running calls of run, principal and daemon.
+    _reservation: Reservation,
     /// Held by a call that changes files on the host.
     _writing: Option<OwnedRwLockReadGuard<()>>,
     /// Held by an approved call: no other approved call of the run is executed meanwhile.
@@ -26,11 +26,11 @@ pub(super) struct Slot {
 }
 
 impl CallTask {
-    /// Waits until run, principal and daemon have a free place and nothing holds the run.
+    /// Waits until run, principal and daemon are below their caps and nothing holds the run.
     ///
-    /// Keeps no place while the run is paused, so that a paused run does not keep others from running. A call takes its place
+    /// Keeps no slot while the run is paused, so that a paused run does not keep others from running. A call takes its slot
     /// before its files are read for the last time, so that nothing waits after that.
-    pub(super) async fn room(
+    pub(super) async fn slot(
         &self,
         run: &Run,
         caller: &Caller,
@@ -39,11 +39,11 @@ impl CallTask {
         times: &mut Times,
     ) -> Result<Slot, Refusal> {
         let spec = run.spec();
-        let room = async {
+        let slot = async {
             loop {
                 // A call that was admitted before the pause waits, like the calls that had begun.
                 run.resumed_for(operation).await;
-                let place = self.calls.limits.place(caller, &spec.profile, turn).await?;
+                let reservation = self.calls.limits.reserve(caller, &spec.profile, turn).await?;
                 let writing = writing(run, operation).await;
                 let lanes = match run.readiness(operation) {
                     Readiness::Ready(lanes) => lanes,
@@ -52,49 +52,55 @@ impl CallTask {
                     Readiness::Over(refused) => return Err(refused),
                 };
                 self.calls.quotas.check(&run.disk, operation)?;
-                return Ok(Slot { lanes, _place: place, _writing: writing, _alone: None });
+                return Ok(Slot { lanes, _reservation: reservation, _writing: writing, _alone: None });
             }
         };
-        let room = self.unless_over(run, room).await;
+        let slot = self.unless_over(run, slot).await;
         times.queued();
-        room
+        slot
     }
 
     /// Returns the slot of an approved call, in a run that is frozen for it: until the slot is dropped, nothing else happens in
     /// that run.
     ///
-    /// `None`: no place is free now, and the frozen processes may hold one.
-    pub(super) async fn room_within(
+    /// `None`: no slot is free now, and the frozen processes may hold one.
+    pub(super) async fn slot_within(
         &self,
         run: &Run,
         caller: &Caller,
         operation: &Operation,
     ) -> Result<Option<Slot>, Refusal> {
         let spec = run.spec();
-        let room = async {
+        let slot = async {
             loop {
                 run.resumed_but_for_approvals().await;
                 let alone = run.alone.clone().lock_owned().await;
-                let place = self.calls.limits.place(caller, &spec.profile, Turn::Consented).now_or_never();
-                let Some(place) = place.transpose()? else { return Ok(None) };
+                let reservation =
+                    self.calls.limits.reserve(caller, &spec.profile, Turn::Consented).now_or_never();
+                let Some(reservation) = reservation.transpose()? else { return Ok(None) };
                 let writing = writing(run, operation).await;
                 let lanes = run.lanes_for_review()?;
                 if !run.is_held_totally() {
                     self.calls.quotas.check(&run.disk, operation)?;
-                    return Ok(Some(Slot { lanes, _place: place, _writing: writing, _alone: Some(alone) }));
+                    return Ok(Some(Slot {
+                        lanes,
+                        _reservation: reservation,
+                        _writing: writing,
+                        _alone: Some(alone),
+                    }));
                 }
             }
         };
-        self.unless_over(run, room).await
+        self.unless_over(run, slot).await
     }
 
     pub(super) async fn unless_over<T>(
         &self,
         run: &Run,
-        room: impl Future<Output = Result<T, Refusal>>,
+        slot: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
         tokio::select! {
-            room = room => room,
+            slot = slot => slot,
             () = self.call.cancel.cancelled() => Err(Refusal::new(Reason::Cancelled, "the call was cancelled")),
             () = run.ended.cancelled() => Err(not_begun()),
         }

@@ -139,7 +139,7 @@ impl Teller {
             }
             return;
         }
-        if !self.read(kept).await && !self.host_worker_on() {
+        if !self.read(kept).await && !self.show_unkept() {
             if finished { self.end() } else { self.wait().await }
         }
     }
@@ -192,7 +192,7 @@ impl Teller {
     }
 
     /// Sends the next piece that the spool does not keep. Returns true if there is one, even if kept output has to go first.
-    fn host_worker_on(&mut self) -> bool {
+    fn show_unkept(&mut self) -> bool {
         let News::Call { kept, live, .. } = &mut self.news else { return false };
         let Some(Unkept { at, offset, data }) = self.unkept.take().or_else(|| live.try_next()) else {
             return false;

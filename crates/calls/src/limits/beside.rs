@@ -70,7 +70,7 @@ impl Limits {
             let message = "the policy no longer has the profile of this run";
             Refusal::new(Reason::PermissionDenied, message).with("rule", "profile")
         })?;
-        let (_, whole) = self.places.of_all();
+        let (_, whole) = self.reservations.of_all();
         self.beside.enter(caller, [caps.waiting, caps.principal, whole.waiting]).map_err(|(scope, most)| {
             let rule = match scope {
                 "run" => format!("profile {profile}: concurrency.waiting"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gateway::limits::concurrency::{Caps, Count, Places, Together};
+use gateway::limits::concurrency::{Caps, Count, Reservations, Together};
 use gateway::limits::{Agent, Scope, Throttle, Usage};
 use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{Principal, RunId};
@@ -62,12 +62,17 @@ pub fn show(
         profile,
         limits: usages.iter().map(limit).collect(),
         throttles: throttles.map(|(agent, throttle)| throttle_to_wire(agent, throttle)).collect(),
-        concurrency: at_once(&limits.places, run.as_deref(), &owner, &in_force.concurrency),
+        concurrency: at_once(&limits.reservations, run.as_deref(), &owner, &in_force.concurrency),
     })
 }
 
 /// Returns the numbers of calls that run and wait now, with their limits.
-fn at_once(places: &Places, run: Option<&str>, principal: &str, caps: &Caps) -> Vec<v1::ConcurrencyLimit> {
+fn at_once(
+    reservations: &Reservations,
+    run: Option<&str>,
+    principal: &str,
+    caps: &Caps,
+) -> Vec<v1::ConcurrencyLimit> {
     let shown = |scope: Together, Count { running, waiting }, limit, max_waiting| v1::ConcurrencyLimit {
         scope: scope.as_str().to_owned(),
         running,
@@ -76,9 +81,10 @@ fn at_once(places: &Places, run: Option<&str>, principal: &str, caps: &Caps) -> 
         max_waiting,
     };
     let may_wait = |calls: u32| if caps.wait_s == 0 { 0 } else { calls };
-    let (all, whole) = places.of_all();
-    let of_run = run.map(|run| shown(Together::Run, places.of_run(run), caps.run, may_wait(caps.waiting)));
-    let of_principal = places.of_principal(principal);
+    let (all, whole) = reservations.of_all();
+    let of_run =
+        run.map(|run| shown(Together::Run, reservations.of_run(run), caps.run, may_wait(caps.waiting)));
+    let of_principal = reservations.of_principal(principal);
     of_run
         .into_iter()
         .chain([

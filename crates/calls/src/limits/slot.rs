@@ -1,9 +1,9 @@
-//! Gives a call its place among the running calls: at once, after a wait, or not at all.
+//! Gives a call its slot among the running calls: at once, after a wait, or not at all.
 
 use std::time::Duration;
 
 use gateway::Caller;
-use gateway::limits::concurrency::{Busy, Place, Together, Turn, Wake};
+use gateway::limits::concurrency::{Busy, Reservation, Together, Turn, Wake};
 use ops::Reason;
 use refusal::Refusal;
 use tokio::sync::oneshot;
@@ -14,40 +14,45 @@ use super::Limits;
 const CONSENTED: Duration = Duration::from_secs(600);
 
 impl Limits {
-    /// Waits for a place under the profile's caps and the daemon's. Dropping the future gives up the wait.
-    pub(crate) async fn place(&self, caller: &Caller, profile: &str, turn: Turn) -> Result<Place, Refusal> {
+    /// Waits for a slot under the profile's caps and the daemon's. Dropping the future gives up the wait.
+    pub(crate) async fn reserve(
+        &self,
+        caller: &Caller,
+        profile: &str,
+        turn: Turn,
+    ) -> Result<Reservation, Refusal> {
         let policy = self.gateway.policy();
         let Some(caps) = policy.profile(profile).map(|profile| profile.concurrency) else {
             let message = "the policy no longer has the profile of this run";
             return Err(Refusal::new(Reason::PermissionDenied, message).with("rule", "profile"));
         };
         let mut waits = None;
-        let place = self.places.enter(&caller.run_id, &caller.principal, &caps, turn, || {
+        let reservation = self.reservations.enter(&caller.run_id, &caller.principal, &caps, turn, || {
             let (wake, woken) = oneshot::channel();
             waits = Some(woken);
             let wake: Wake = Box::new(move || {
-                // A caller that has given up meanwhile returns the place by dropping it.
+                // A caller that has given up meanwhile returns the slot by dropping it.
                 let _ = wake.send(());
             });
             wake
         });
-        let place = place.map_err(|busy| refusal(&busy, profile))?;
-        let Some(woken) = waits else { return Ok(place) };
+        let reservation = reservation.map_err(|busy| refusal(&busy, profile))?;
+        let Some(woken) = waits else { return Ok(reservation) };
         let wait = match turn {
             Turn::Ordinary => caps.wait(),
             Turn::Consented => CONSENTED,
         };
-        // The queue keeps its end of the channel for as long as the place exists.
+        // The queue keeps its end of the channel for as long as the reservation exists.
         if tokio::time::timeout(wait, woken).await.is_err()
-            && let Some(busy) = place.waits_for()
+            && let Some(busy) = reservation.waits_for()
         {
             return Err(refusal(&busy, profile).with("waited_s", wait.as_secs().to_string()));
         }
-        Ok(place)
+        Ok(reservation)
     }
 }
 
-/// Returns the refusal of a call that gets no place. Its time to come back is an estimate, and says so.
+/// Returns the refusal of a call that gets no slot. Its time to come back is an estimate, and says so.
 fn refusal(busy: &Busy, profile: &str) -> Refusal {
     let rule = match busy.scope {
         Together::Run | Together::Principal => {

@@ -123,11 +123,11 @@ fn probing_leaves_nothing_behind_and_proc_cannot_be_mapped() {
 }
 
 #[test]
-fn files_of_strangers_belong_to_nobody() {
+fn files_of_unmapped_users_belong_to_nobody() {
     let place = place();
-    let strange = place.source.join("strange");
-    fs::write(&strange, "").unwrap();
-    fs::set_permissions(&strange, fs::Permissions::from_mode(0o600)).unwrap();
+    let unmapped = place.source.join("strange");
+    fs::write(&unmapped, "").unwrap();
+    fs::set_permissions(&unmapped, fs::Permissions::from_mode(0o600)).unwrap();
     let path = place.slots.join("w");
     let slot = MountSlot::prepare(opened(&place.source).as_fd(), &path, Some(MAP), Access::ReadWrite)
         .expect(NEEDS_ROOT);

@@ -16,7 +16,7 @@
 //! with its command, its operator's stream, its run, or its time, and nothing that was started in it is left. It runs in
 //! a task of its own, so that an operator who goes away leaves nothing half done.
 
-mod hands;
+mod input_queue;
 mod leftovers;
 mod pause;
 mod record;

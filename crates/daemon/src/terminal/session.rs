@@ -1,7 +1,7 @@
 //! A session from its first byte to its last: the one task that reads both sides, and stops when either ends.
 //!
 //! ```text
-//!  operator ──► checked ──► recorded ──► hands ──► terminal
+//!  operator ──► checked ──► recorded ──► queue ──► terminal
 //!  operator ◄── screen  ◄── recorded ◄── sink  ◄── terminal
 //! ```
 //!
@@ -24,7 +24,7 @@ use tonic::{Code, Status};
 use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, Terminal};
 
-use super::hands::Hands;
+use super::input_queue::InputQueue;
 use super::slots::Limits;
 use super::start::Event;
 
@@ -85,7 +85,7 @@ enum Happening {
     Progress,
 }
 
-/// Hands a terminal's output to its session's task, which takes a piece when the operator has taken the last.
+/// Passes a terminal's output to its session's task, which takes a piece when the operator has taken the last.
 pub(super) struct Sink(mpsc::Sender<Bytes>);
 
 impl Sink {
@@ -117,7 +117,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
     ) -> (Option<Cause>, Result<Finished, LaneError>) {
         let began = Instant::now();
         let mut active = began;
-        let mut hands = Hands::new(terminal.keyboard());
+        let mut queue = InputQueue::new(terminal.keyboard());
         let mut finished = pin!(terminal.finished());
         // Recorded, and not on its way yet.
         let mut pending: Option<Bytes> = None;
@@ -140,8 +140,8 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
                     Happening::Progress
                 }
                 bytes = output.recv(), if more && pending.is_none() => Happening::Output(bytes),
-                request = self.requests.next(), if hands.are_free() => Happening::Said(request),
-                () = hands.work() => Happening::Progress,
+                request = self.requests.next(), if queue.is_free() => Happening::Said(request),
+                () = queue.work() => Happening::Progress,
             };
             // Outside of the select: an event that is being recorded is recorded to its end.
             let done = match happening {
@@ -162,7 +162,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
                 }
                 Happening::Said(request) => {
                     active = Instant::now();
-                    self.said(request, &mut hands).await
+                    self.said(request, &mut queue).await
                 }
                 Happening::Progress => Ok(()),
             };
@@ -204,7 +204,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
     async fn said(
         &mut self,
         request: Option<Result<v1::OpenTerminalRequest, Status>>,
-        hands: &mut Hands,
+        queue: &mut InputQueue,
     ) -> Result<(), Cause> {
         let request = match request {
             Some(Ok(request)) => request,
@@ -221,15 +221,15 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
                 let bytes = Bytes::from(bytes);
                 self.typed += bytes.len() as u64;
                 self.record(Entry::Input(bytes.clone())).await?;
-                hands.input(bytes);
+                queue.input(bytes);
             }
             Event::Resize(size) => {
                 self.record(Entry::Resize(size)).await?;
-                hands.resize(size);
+                queue.resize(size);
             }
             Event::Signal(signal) => {
                 self.record(Entry::Signal(signal)).await?;
-                hands.signal(signal);
+                queue.signal(signal);
             }
         }
         Ok(())

@@ -290,7 +290,7 @@ impl Merged {
             }
         }
         let known: Vec<&str> = self.mcp_servers.keys().map(String::as_str).collect();
-        let stranger = |key: &str| {
+        let unknown_server = |key: &str| {
             let server = names::server_of(key).filter(|server| !known.contains(server))?;
             if self.is_part && known.is_empty() {
                 return None;
@@ -302,7 +302,7 @@ impl Merged {
                 ("operations", profile.operations.keys().collect::<Vec<_>>()),
                 ("risk", profile.risk.keys().collect()),
             ] {
-                for (message, way) in keys.into_iter().filter_map(|key| stranger(key)) {
+                for (message, way) in keys.into_iter().filter_map(|key| unknown_server(key)) {
                     found.push((["profiles".to_owned(), name.clone(), section.to_owned()], message, way));
                 }
             }
@@ -312,7 +312,7 @@ impl Merged {
             .iter()
             .flat_map(|(file, aliases)| aliases.iter().map(move |(alias, tool)| (file, alias, tool)))
         {
-            if let Some((message, suggestion)) = stranger(tool) {
+            if let Some((message, suggestion)) = unknown_server(tool) {
                 let line = line_of(
                     self.texts.get(file).map_or("", String::as_str),
                     &["aliases", alias].map(|key| Step::Key(key.to_owned())),

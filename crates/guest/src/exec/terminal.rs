@@ -135,17 +135,17 @@ fn not_opened(errno: Errno) -> ToolFailure {
         .with("errno", errno.raw_os_error().to_string())
 }
 
-/// Passes on what comes to the input, for as long as it is let.
+/// Forwards input, sizes and signals to a terminal until it is closed.
 pub(super) async fn attend(id: u64, input: Arc<TerminalInput>, keys: pipe::Sender, outbox: Outbox) {
-    host_worker_on(id, input, keys, outbox, |keys, input| obey(keys, input)).await;
+    forward_input(id, input, keys, outbox, |keys, input| obey(keys, input)).await;
 }
 
-/// The same for pipes, which have no size and no foreground.
+/// Forwards input to a pipe, which has no size and no foreground.
 pub(super) async fn pass(id: u64, input: Arc<TerminalInput>, stdin: pipe::Sender, outbox: Outbox) {
-    host_worker_on(id, input, stdin, outbox, |_, input| drop(input.orders())).await;
+    forward_input(id, input, stdin, outbox, |_, input| drop(input.orders())).await;
 }
 
-async fn host_worker_on(
+async fn forward_input(
     id: u64,
     input: Arc<TerminalInput>,
     keys: pipe::Sender,

@@ -15,7 +15,7 @@ const MOST_CHANGES: usize = 10_000;
 /// Most bytes that the paths in a report may have.
 const MOST_PATH_BYTES: usize = 1024 * 1024;
 /// Diffs that did not fit, after which no further one is tried.
-const MISFITS: u32 = 100;
+const MOST_LEFT_OUT: u32 = 100;
 /// Time after which files are only named.
 const TIME: Duration = Duration::from_secs(20);
 
@@ -30,7 +30,7 @@ pub(super) fn report(
         response: DiffRunResponse::default(),
         most: usize::try_from(most).unwrap_or(usize::MAX),
         path_bytes: 0,
-        misfits: 0,
+        left_out: 0,
         began: Instant::now(),
     };
     walk(changes, beneath, since, &mut report)?;
@@ -41,7 +41,7 @@ struct Report {
     response: DiffRunResponse,
     most: usize,
     path_bytes: usize,
-    misfits: u32,
+    left_out: u32,
     began: Instant,
 }
 
@@ -55,7 +55,7 @@ impl Visitor for Report {
             return Ok(true);
         }
         self.response.changes.push(named(change, path));
-        if self.misfits >= MISFITS || self.began.elapsed() > TIME {
+        if self.left_out >= MOST_LEFT_OUT || self.began.elapsed() > TIME {
             self.response.truncated = true;
             return Ok(true);
         }
@@ -65,7 +65,7 @@ impl Visitor for Report {
             self.response.unified_diff.push_str(&text);
         } else {
             self.response.truncated = true;
-            self.misfits += 1;
+            self.left_out += 1;
         }
         Ok(true)
     }

@@ -32,8 +32,8 @@ pub const DEADLINE: Duration = Duration::from_secs(20);
 /// For what must hang until its deadline.
 pub const SHORT: Duration = Duration::from_millis(700);
 
-/// Another place of the program, for a test that runs as another user.
-pub const PROGRAM: &str = "HAND_TEST_PROGRAM";
+/// Variable with another path of the program, for a test that runs as another user.
+pub const PROGRAM: &str = "HOST_WORKER_TEST_PROGRAM";
 
 pub fn launcher() -> Launcher {
     Launcher::of(std::env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_coffer-host-worker").into()))

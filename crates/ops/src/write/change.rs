@@ -21,7 +21,7 @@ pub(super) struct Changed {
 
 /// Reason for which the change does not fit the text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Misfit {
+pub(super) enum Mismatch {
     /// The text to replace does not occur.
     Absent(Nearest),
     /// The text to replace occurs more than once.
@@ -43,7 +43,7 @@ pub(super) fn replace(
     new: &str,
     everywhere: bool,
     most: u64,
-) -> Result<Changed, Misfit> {
+) -> Result<Changed, Mismatch> {
     let newlines = Newlines::of(text);
     let converts = !old.contains('\r') && !new.contains('\r');
     let in_crlf = || (Newlines::Crlf.fit(old), Newlines::Crlf.fit(new));
@@ -55,20 +55,20 @@ pub(super) fn replace(
         count = text.matches(&from).count();
     }
     if count == 0 {
-        return Err(Misfit::Absent(nearest(text, old)));
+        return Err(Mismatch::Absent(nearest(text, old)));
     }
     if !everywhere {
         unique(text, &from, count)?;
     }
     let size = (text.len() - count * from.len()) as u64 + count as u64 * to.len() as u64;
     if size > most {
-        return Err(Misfit::TooLong { size });
+        return Err(Mismatch::TooLong { size });
     }
     Ok(Changed { text: text.replace(&from, &to), replacements: u32::try_from(count).unwrap_or(u32::MAX) })
 }
 
 /// Refuses several matches. Two that overlap are ambiguous as well, although replacing would see only one.
-fn unique(text: &str, from: &str, count: usize) -> Result<(), Misfit> {
+fn unique(text: &str, from: &str, count: usize) -> Result<(), Mismatch> {
     let mut starts: Vec<usize> = text.match_indices(from).map(|(start, _)| start).take(MAX_LINES).collect();
     let mut count = count;
     if let [only] = starts[..] {
@@ -78,15 +78,15 @@ fn unique(text: &str, from: &str, count: usize) -> Result<(), Misfit> {
             count += 1;
         }
     }
-    if count == 1 { Ok(()) } else { Err(Misfit::Ambiguous { count, lines: line_numbers(text, &starts) }) }
+    if count == 1 { Ok(()) } else { Err(Mismatch::Ambiguous { count, lines: line_numbers(text, &starts) }) }
 }
 
 /// Inserts `added` after line `after`, as separate lines.
-pub(super) fn insert(text: &str, after: u64, added: &str, most: u64) -> Result<Changed, Misfit> {
+pub(super) fn insert(text: &str, after: u64, added: &str, most: u64) -> Result<Changed, Mismatch> {
     let newlines = Newlines::of(text);
     let mut added = newlines.fit(added);
     let Some(position) = end_of_line(text, after) else {
-        return Err(Misfit::NoSuchLine { lines: text.split_inclusive('\n').count() as u64 });
+        return Err(Mismatch::NoSuchLine { lines: text.split_inclusive('\n').count() as u64 });
     };
     let (before, behind) = text.split_at(position);
     if !behind.is_empty() && !added.ends_with('\n') {
@@ -97,7 +97,7 @@ pub(super) fn insert(text: &str, after: u64, added: &str, most: u64) -> Result<C
     }
     let size = (text.len() + added.len()) as u64;
     if size > most {
-        return Err(Misfit::TooLong { size });
+        return Err(Mismatch::TooLong { size });
     }
     Ok(Changed { text: [before, &added, behind].concat(), replacements: 1 })
 }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use jail::{Jail, SandboxPath, Then, WriteMode};
 
-use super::change::{Changed, Misfit, insert, replace};
+use super::change::{Changed, Mismatch, insert, replace};
 use super::diff::unified;
 use super::file::as_text;
 use super::location::{Location, most_edited, most_written, within};
@@ -131,7 +131,7 @@ fn change(place: &Location<'_>, edit: &Edit, bounds: &Bounds) -> Result<Changed,
         EditChange::Insert { after_line, text: added } => insert(text, *after_line, added, most),
         EditChange::Create { .. } => return Err(exists(&edit.path)),
     };
-    changed.map_err(|misfit| failure(&edit.path, misfit, bounds))
+    changed.map_err(|mismatch| failure(&edit.path, mismatch, bounds))
 }
 
 fn exists(path: &SandboxPath) -> ToolFailure {
@@ -140,18 +140,18 @@ fn exists(path: &SandboxPath) -> ToolFailure {
     ToolFailure::new(Reason::PreconditionFailed, message)
 }
 
-fn failure(path: &SandboxPath, misfit: Misfit, bounds: &Bounds) -> ToolFailure {
+fn failure(path: &SandboxPath, mismatch: Mismatch, bounds: &Bounds) -> ToolFailure {
     let shown = path.excerpt();
-    match misfit {
-        Misfit::TooLong { size } => within(path, size, most_edited(bounds)).err().unwrap_or_else(|| {
+    match mismatch {
+        Mismatch::TooLong { size } => within(path, size, most_edited(bounds)).err().unwrap_or_else(|| {
             ToolFailure::new(Reason::WriteLimit, format!("{shown} would have {size} bytes"))
         }),
-        Misfit::NoSuchLine { lines } => ToolFailure::new(
+        Mismatch::NoSuchLine { lines } => ToolFailure::new(
             Reason::InvalidArgument,
             format!("{shown} has {lines} lines: insert after line 0 (the beginning) to {lines} (the end)"),
         )
         .with("total_lines", lines.to_string()),
-        Misfit::Ambiguous { count, lines } => {
+        Mismatch::Ambiguous { count, lines } => {
             let more = if lines.len() < count { ", …" } else { "" };
             let lines = join(lines.iter(), ", ");
             ToolFailure::new(
@@ -162,7 +162,7 @@ fn failure(path: &SandboxPath, misfit: Misfit, bounds: &Bounds) -> ToolFailure {
             .with("count", count.to_string())
             .with("lines", lines)
         }
-        Misfit::Absent(nearest) => absent(&shown, &nearest),
+        Mismatch::Absent(nearest) => absent(&shown, &nearest),
     }
 }
 

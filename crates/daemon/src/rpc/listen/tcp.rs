@@ -177,7 +177,7 @@ impl Door {
     }
 
     fn report(&self, address: IpAddr) {
-        let stranger = Principal { address: Some(address), ..Principal::anonymous() };
-        self.escalations.report(&stranger, None, Attempt::BadCertificate, TARGET);
+        let client = Principal { address: Some(address), ..Principal::anonymous() };
+        self.escalations.report(&client, None, Attempt::BadCertificate, TARGET);
     }
 }

@@ -1,19 +1,19 @@
 //! Limits on the calls that run at the same time, for a run, a principal and the whole daemon.
 //!
 //! ```text
-//!  enter ──room everywhere──────────────────────► runs ───┐
-//!    │                                             ▲      │ the place is dropped
-//!    ├──no room, but in the line──► waits ──woken──┘      ▼
+//!  enter ──free everywhere──────────────────────► runs ───┐
+//!    │                                             ▲      │ the slot is dropped
+//!    ├──full, but in the line─────► waits ──woken──┘      ▼
 //!    │                                │ dropped         gone; calls that may now run are woken
 //!    └──none there either──► Busy     └──────► gone
 //! ```
 //!
 //! Invariants:
 //!
-//! - *Never one too many*: a slot is given only if run, principal and daemon have room at that moment, under one lock.
-//! - *No leaks*: the value of [`Places::enter`] is in the table until it is dropped, whether it waits, has been woken,
+//! - *Never one too many*: a slot is given only if run, principal and daemon are below their caps at that moment.
+//! - *No leaks*: the value of [`Reservations::enter`] is in the table until it is dropped, whether it waits, has been woken,
 //!   or runs. It leaves the table in no other way, so none can be forgotten.
-//! - *First come, first served*: among the calls with room, the first one in the line runs. A call whose run or
+//! - *First come, first served*: among the calls below all caps, the first one in the line runs. A call whose run or
 //!   principal is full delays no other call, and no slot stays empty that a waiting call could have.
 //! - *Bounded*: the profile limits the waiting calls of a run. A principal may have as many waiting as running calls,
 //!   and the daemon limits all of them. The caller bounds the time, because this module does not wait. Only a call with
@@ -52,7 +52,7 @@ pub type Wake = Box<dyn FnOnce() + Send>;
 
 /// The calls that run, and those that wait.
 #[derive(Debug)]
-pub struct Places(Arc<Shared>);
+pub struct Reservations(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -62,21 +62,21 @@ struct Shared {
     schedule: Mutex<Schedule>,
 }
 
-/// A call's slot, or its place in the line. Dropping it gives it back.
+/// A call's slot, or its position in the line for one. Dropping it gives it back.
 #[derive(Debug)]
-#[must_use = "a place that is dropped is free again"]
-pub struct Place {
+#[must_use = "a reservation that is dropped is given back"]
+pub struct Reservation {
     call: usize,
     shared: Arc<Shared>,
 }
 
-impl Places {
+impl Reservations {
     /// Makes a table without calls.
     pub fn new(whole: Whole, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Shared { whole, clock, hasher: RandomState::new(), schedule: Mutex::default() }))
     }
 
-    /// Returns a slot for a call of this run and principal, or a place in the line.
+    /// Returns a slot for a call of this run and principal, or a position in the line.
     ///
     /// If the call has to wait, `wait` is called for the callback that wakes it.
     pub fn enter(
@@ -86,11 +86,11 @@ impl Places {
         caps: &Caps,
         turn: Turn,
         wait: impl FnOnce() -> Wake,
-    ) -> Result<Place, Busy> {
+    ) -> Result<Reservation, Busy> {
         let (whole, now) = (self.0.whole, self.0.uptime());
         let names = (self.0.name(run), self.0.name(principal));
         let call = self.0.schedule.lock().enter(names, (caps, turn), whole, now, wait)?;
-        Ok(Place { call, shared: self.0.clone() })
+        Ok(Reservation { call, shared: self.0.clone() })
     }
 
     /// Returns the number of calls of this run.
@@ -114,7 +114,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl Reservation {
     /// Returns the reason why the call still waits, for a caller whose time is over. `None` if it has its slot by now.
     pub fn waits_for(&self) -> Option<Busy> {
         let now = self.shared.uptime();
@@ -122,7 +122,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let Shared { whole, .. } = *self.shared;
         let woken = self.shared.schedule.lock().leave(self.call, whole, || self.shared.uptime());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Caps, Count, Place, Places, Turn, Whole};
+use super::{Caps, Count, Reservation, Reservations, Turn, Whole};
 use crate::testing::TestClock;
 
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ struct Call {
     id: usize,
     run: usize,
     runs: bool,
-    place: Place,
+    reservation: Reservation,
 }
 
 /// The calls that are there, oldest first.
@@ -43,7 +43,7 @@ impl Model {
         [self.count(|of, _| of == name), self.count(|_, of| of == principal), self.count(|_, _| true)]
     }
 
-    fn has_room(&self, run: usize, caps: &Caps, whole: Whole) -> bool {
+    fn is_below_caps(&self, run: usize, caps: &Caps, whole: Whole) -> bool {
         let [of_run, of_principal, all] = self.counts(run).map(|count| count.running);
         of_run < caps.run && of_principal < caps.principal && all < whole.running
     }
@@ -53,7 +53,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn never_one_too_many_never_a_place_left_empty_and_first_come_first_served(
+    fn never_one_too_many_never_a_slot_left_empty_and_first_come_first_served(
         steps in prop::collection::vec(
             prop_oneof![3 => (0_usize..3).prop_map(Step::Enter), 2 => any::<prop::sample::Index>().prop_map(Step::Leave)],
             1..120,
@@ -64,7 +64,7 @@ proptest! {
         let caps = Caps { run, principal, waiting, wait_s: 1 };
         let whole = Whole { running, waiting: in_line };
         let clock = TestClock::new();
-        let places = Places::new(whole, clock.clone());
+        let reservations = Reservations::new(whole, clock.clone());
         let woken = Arc::new(Mutex::new(Vec::new()));
         let mut model = Model::default();
         for (id, step) in steps.into_iter().enumerate() {
@@ -72,21 +72,21 @@ proptest! {
             match step {
                 Step::Enter(run) => {
                     let [of_run, of_principal, all] = model.counts(run);
-                    let has_room = model.has_room(run, &caps, whole);
+                    let is_below_caps = model.is_below_caps(run, &caps, whole);
                     let may_wait = of_run.waiting < caps.waiting
                         && of_principal.waiting < caps.principal
                         && all.waiting < whole.waiting;
                     let (mut waits, later) = (false, woken.clone());
-                    let entered = places.enter(RUNS[run].0, RUNS[run].1, &caps, Turn::Ordinary, || {
+                    let entered = reservations.enter(RUNS[run].0, RUNS[run].1, &caps, Turn::Ordinary, || {
                         waits = true;
                         Box::new(move || later.lock().unwrap().push(id))
                     });
-                    prop_assert_eq!(entered.is_ok(), has_room || may_wait);
+                    prop_assert_eq!(entered.is_ok(), is_below_caps || may_wait);
                     match entered {
-                        Ok(place) => {
-                            prop_assert_eq!(waits, !has_room);
-                            prop_assert_eq!(place.waits_for().is_some(), waits);
-                            model.0.push(Call { id, run, runs: has_room, place });
+                        Ok(reservation) => {
+                            prop_assert_eq!(waits, !is_below_caps);
+                            prop_assert_eq!(reservation.waits_for().is_some(), waits);
+                            model.0.push(Call { id, run, runs: is_below_caps, reservation });
                         }
                         Err(busy) => {
                             prop_assert!(busy.count.running >= busy.limit);
@@ -97,10 +97,10 @@ proptest! {
                 }
                 Step::Leave(which) if !model.0.is_empty() => {
                     let gone = model.0.remove(which.index(model.0.len()));
-                    drop(gone.place);
+                    drop(gone.reservation);
                     let mut expected = Vec::new();
                     for index in 0..model.0.len() {
-                        if !model.0[index].runs && model.has_room(model.0[index].run, &caps, whole) {
+                        if !model.0[index].runs && model.is_below_caps(model.0[index].run, &caps, whole) {
                             model.0[index].runs = true;
                             expected.push(model.0[index].id);
                         }
@@ -111,7 +111,7 @@ proptest! {
             }
             for (run, (name, principal)) in RUNS.into_iter().enumerate() {
                 let expected = model.counts(run);
-                let counts = [places.of_run(name), places.of_principal(principal), places.of_all().0];
+                let counts = [reservations.of_run(name), reservations.of_principal(principal), reservations.of_all().0];
                 prop_assert_eq!(counts, expected);
                 let most = [caps.run, caps.principal, whole.running];
                 prop_assert!(counts.iter().zip(most).all(|(count, most)| count.running <= most));
@@ -119,7 +119,7 @@ proptest! {
             }
         }
         drop(model);
-        prop_assert_eq!(places.of_all().0, Count::default());
-        prop_assert!(places.is_forgotten());
+        prop_assert_eq!(reservations.of_all().0, Count::default());
+        prop_assert!(reservations.is_forgotten());
     }
 }

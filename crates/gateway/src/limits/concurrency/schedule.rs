@@ -1,4 +1,4 @@
-//! The calls that run and those that wait: plain data under the one lock of [`super::Places`].
+//! The calls that run and those that wait: plain data under the one lock of [`super::Reservations`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,7 +60,7 @@ impl fmt::Debug for Waiting {
     }
 }
 
-/// Returns the narrowest scope without room, and its limit.
+/// Returns the narrowest scope that is full, and its limit.
 fn full(
     run: Count,
     principal: Count,
@@ -163,13 +163,13 @@ impl Schedule {
             if let State::Waits(Waiting { wake, .. }) = before {
                 woken.push(wake);
             }
-            // A call that was passed over still has no room.
+            // A call that was passed over still cannot run.
             after = number + 1;
         }
         woken
     }
 
-    /// Returns true if the run and the principal of a waiting call have room for it.
+    /// Returns true if the run and the principal of a waiting call are below their caps.
     fn may_run(&self, call: usize) -> bool {
         let Some(Call { of, state: State::Waits(Waiting { caps, .. }) }) = self.calls.get(call) else {
             return false;

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::{Busy, Caps, Count, Place, Places, Together, Turn, Whole};
+use super::{Busy, Caps, Count, Reservation, Reservations, Together, Turn, Whole};
 use crate::testing::TestClock;
 
 const WIDE: Whole = Whole { running: 1_000, waiting: 1_000 };
@@ -13,13 +13,13 @@ fn caps(run: u32, principal: u32, waiting: u32) -> Caps {
 
 /// A call that does not wait, or is told when it may go on.
 fn enter(
-    places: &Places,
+    reservations: &Reservations,
     run: &str,
     principal: &str,
     caps: &Caps,
-) -> Result<(Place, Option<mpsc::Receiver<()>>), Busy> {
+) -> Result<(Reservation, Option<mpsc::Receiver<()>>), Busy> {
     let mut woken = None;
-    let place = places.enter(run, principal, caps, Turn::Ordinary, || {
+    let reservation = reservations.enter(run, principal, caps, Turn::Ordinary, || {
         let (sender, receiver) = mpsc::channel();
         woken = Some(receiver);
         // Nobody may listen any more.
@@ -27,7 +27,7 @@ fn enter(
             let _ = sender.send(());
         })
     })?;
-    Ok((place, woken))
+    Ok((reservation, woken))
 }
 
 #[test]
@@ -35,18 +35,19 @@ fn sixty_four_callers_at_once_are_never_one_too_many_and_all_get_their_turn() {
     // Of each run, of the principal, and of all: each is the narrowest once.
     for (run, principal, all) in [(5, 64, 64), (64, 7, 64), (64, 64, 9)] {
         let limits = (caps(run, principal, 64), Whole { running: all, waiting: 64 });
-        let places = Places::new(limits.1, TestClock::new());
+        let reservations = Reservations::new(limits.1, TestClock::new());
         let (of_run, of_all) = ([AtomicU32::new(0), AtomicU32::new(0)], AtomicU32::new(0));
         let done = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for caller in 0..64 {
-                let (places, of_run, of_all, done) = (&places, &of_run[caller % 2], &of_all, &done);
+                let (reservations, of_run, of_all, done) =
+                    (&reservations, &of_run[caller % 2], &of_all, &done);
                 let name = format!("run-{}", caller % 2);
                 scope.spawn(move || {
                     for _ in 0..200 {
                         // Of a principal no more wait than may run.
-                        let (place, woken) = loop {
-                            match enter(places, &name, "uid:0", &limits.0) {
+                        let (reservation, woken) = loop {
+                            match enter(reservations, &name, "uid:0", &limits.0) {
                                 Ok(entered) => break entered,
                                 Err(busy) => assert_eq!(busy.scope, Together::Principal),
                             }
@@ -61,57 +62,58 @@ fn sixty_four_callers_at_once_are_never_one_too_many_and_all_get_their_turn() {
                         std::thread::yield_now();
                         of_run.fetch_sub(1, Ordering::SeqCst);
                         of_all.fetch_sub(1, Ordering::SeqCst);
-                        drop(place);
+                        drop(reservation);
                         done.fetch_add(1, Ordering::SeqCst);
                     }
                 });
             }
         });
         assert_eq!(done.into_inner(), 64 * 200);
-        assert!(places.is_forgotten());
+        assert!(reservations.is_forgotten());
     }
 }
 
 #[test]
 fn nothing_leaks_whenever_sixty_four_callers_give_up() {
     let limits = caps(3, 64, 64);
-    let places = Places::new(Whole { running: 3, waiting: 64 }, TestClock::new());
+    let reservations = Reservations::new(Whole { running: 3, waiting: 64 }, TestClock::new());
     let running = AtomicU32::new(0);
     std::thread::scope(|scope| {
         for caller in 0..64_u64 {
-            let (places, running) = (&places, &running);
+            let (reservations, running) = (&reservations, &running);
             scope.spawn(move || {
                 for round in 0..300_u64 {
-                    let (place, woken) = enter(places, "run", "uid:0", &limits).unwrap();
+                    let (reservation, woken) = enter(reservations, "run", "uid:0", &limits).unwrap();
                     // Some leave at once, some in the very moment when they are woken, some wait.
                     let patience = Duration::from_micros((caller * 7 + round * 13) % 40);
                     let gives_up = (caller + round) % 3 != 0;
                     let in_time = woken.is_none_or(|woken| {
                         if gives_up { woken.recv_timeout(patience).is_ok() } else { woken.recv().is_ok() }
                     });
-                    if !in_time && place.waits_for().is_some() {
+                    if !in_time && reservation.waits_for().is_some() {
                         continue;
                     }
                     assert!(running.fetch_add(1, Ordering::SeqCst) < 3);
                     running.fetch_sub(1, Ordering::SeqCst);
-                    drop(place);
+                    drop(reservation);
                 }
             });
         }
     });
-    assert!(places.is_forgotten());
-    let all: Vec<_> = (0..3).map(|_| enter(&places, "run", "uid:0", &limits).unwrap()).collect();
-    assert!(all.iter().all(|(_, woken)| woken.is_none()), "all places are there");
+    assert!(reservations.is_forgotten());
+    let all: Vec<_> = (0..3).map(|_| enter(&reservations, "run", "uid:0", &limits).unwrap()).collect();
+    assert!(all.iter().all(|(_, woken)| woken.is_none()), "all reservations are there");
 }
 
 #[test]
 fn a_refusal_names_what_is_full() {
     let clock = TestClock::new();
-    let places = Places::new(Whole { running: 5, waiting: 1 }, clock.clone());
+    let reservations = Reservations::new(Whole { running: 5, waiting: 1 }, clock.clone());
     let mut held = Vec::new();
-    let mut fill = |run: &str, principal: &str, caps: &Caps| match enter(&places, run, principal, caps) {
-        Ok((place, _)) => {
-            held.push(place);
+    let mut fill = |run: &str, principal: &str, caps: &Caps| match enter(&reservations, run, principal, caps)
+    {
+        Ok((reservation, _)) => {
+            held.push(reservation);
             None
         }
         Err(busy) => Some((busy.scope, busy.count, busy.limit)),
@@ -131,13 +133,13 @@ fn a_refusal_names_what_is_full() {
 
 #[test]
 fn whoever_cannot_go_on_holds_up_nobody_else() {
-    let places = Places::new(Whole { running: 2, waiting: 9 }, TestClock::new());
+    let reservations = Reservations::new(Whole { running: 2, waiting: 9 }, TestClock::new());
     let limits = caps(1, 9, 9);
-    let (first, _) = enter(&places, "a", "p", &limits).unwrap();
-    let (_second, woken) = enter(&places, "b", "p", &limits).unwrap();
+    let (first, _) = enter(&reservations, "a", "p", &limits).unwrap();
+    let (_second, woken) = enter(&reservations, "b", "p", &limits).unwrap();
     assert!(woken.is_none());
-    let (_of_b, of_b) = enter(&places, "b", "p", &limits).unwrap();
-    let (_of_c, of_c) = enter(&places, "c", "p", &limits).unwrap();
+    let (_of_b, of_b) = enter(&reservations, "b", "p", &limits).unwrap();
+    let (_of_c, of_c) = enter(&reservations, "c", "p", &limits).unwrap();
     drop(first);
     assert!(of_b.unwrap().try_recv().is_err(), "its run is full");
     of_c.unwrap().try_recv().expect("there was room for it");
@@ -146,15 +148,15 @@ fn whoever_cannot_go_on_holds_up_nobody_else() {
 #[test]
 fn the_estimate_is_what_is_left_on_average_for_each_in_line() {
     let clock = TestClock::new();
-    let places = Places::new(WIDE, clock.clone());
+    let reservations = Reservations::new(WIDE, clock.clone());
     let limits = caps(2, 9, 3);
-    let mut held = vec![enter(&places, "a", "p", &limits).unwrap().0];
+    let mut held = vec![enter(&reservations, "a", "p", &limits).unwrap().0];
     clock.advance(Duration::from_secs(6));
-    held.push(enter(&places, "a", "p", &limits).unwrap().0);
+    held.push(enter(&reservations, "a", "p", &limits).unwrap().0);
     clock.advance(Duration::from_secs(2));
-    held.extend((0..3).map(|_| enter(&places, "a", "p", &limits).unwrap().0));
+    held.extend((0..3).map(|_| enter(&reservations, "a", "p", &limits).unwrap().0));
     // Eight and two seconds: five on average. Three wait, and this one; two share it.
-    let busy = enter(&places, "a", "p", &limits).unwrap_err();
+    let busy = enter(&reservations, "a", "p", &limits).unwrap_err();
     assert_eq!(busy.retry_after, Duration::from_secs(10));
     assert_eq!(
         busy.to_string(),
@@ -164,19 +166,22 @@ fn the_estimate_is_what_is_left_on_average_for_each_in_line() {
     let last = held.pop().unwrap().waits_for().unwrap();
     assert_eq!((last.count.waiting, last.retry_after), (2, Duration::from_millis(7_500)));
     clock.advance(Duration::from_secs(3_600));
-    assert_eq!(enter(&places, "a", "p", &caps(2, 9, 0)).unwrap_err().retry_after, Duration::from_secs(60));
+    assert_eq!(
+        enter(&reservations, "a", "p", &caps(2, 9, 0)).unwrap_err().retry_after,
+        Duration::from_secs(60)
+    );
 }
 
 #[test]
 fn a_call_that_has_consent_is_not_turned_away() {
-    let places = Places::new(Whole { running: 1, waiting: 0 }, TestClock::new());
+    let reservations = Reservations::new(Whole { running: 1, waiting: 0 }, TestClock::new());
     let nobody = Caps { run: 1, principal: 1, waiting: 0, wait_s: 0 };
-    let (first, _) = enter(&places, "a", "p", &nobody).unwrap();
-    assert!(enter(&places, "a", "p", &nobody).is_err());
+    let (first, _) = enter(&reservations, "a", "p", &nobody).unwrap();
+    assert!(enter(&reservations, "a", "p", &nobody).is_err());
     let (sender, woken) = mpsc::channel();
     let wake = || -> super::Wake { Box::new(move || sender.send(()).unwrap()) };
-    let consented = places.enter("a", "p", &nobody, Turn::Consented, wake).unwrap();
-    assert_eq!(places.of_all().0, Count { running: 1, waiting: 1 });
+    let consented = reservations.enter("a", "p", &nobody, Turn::Consented, wake).unwrap();
+    assert_eq!(reservations.of_all().0, Count { running: 1, waiting: 1 });
     drop(first);
     woken.try_recv().unwrap();
     assert!(consented.waits_for().is_none());

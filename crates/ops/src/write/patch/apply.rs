@@ -34,15 +34,15 @@ pub(super) struct Moved {
 
 /// Hunk that does not fit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Misfit {
+pub(super) struct Mismatch {
     /// Number of the hunk, from 1.
     pub(super) hunk: usize,
-    pub(super) kind: MisfitKind,
+    pub(super) kind: MismatchKind,
 }
 
 /// Reason for which a hunk does not fit. Lines are numbered from 1.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum MisfitKind {
+pub(super) enum MismatchKind {
     /// Its lines do not occur where they may.
     Absent,
     /// Its lines occur in more than one place.
@@ -58,7 +58,7 @@ pub(super) enum MisfitKind {
 }
 
 /// Applies the hunks, in their order.
-pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
+pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Mismatch> {
     let all_lines = || hunks.iter().flat_map(|hunk| &hunk.lines);
     let (mark, content) = match content.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) if !all_lines().any(|line| line.text.as_bytes().starts_with(BYTE_ORDER_MARK)) => {
@@ -85,7 +85,7 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Applied, Misfit> {
     for (number, hunk) in (1..).zip(hunks) {
         let old: Vec<Vec<u8>> = hunk.old().map(|line| file.bytes(line)).collect();
         let needle = file.index.needle(&old);
-        let at = file.place(hunk, &needle, done, grown).map_err(|kind| Misfit { hunk: number, kind })?;
+        let at = file.place(hunk, &needle, done, grown).map_err(|kind| Mismatch { hunk: number, kind })?;
         if let HunkPosition::Stated { old: said, .. } = hunk.place
             && said != 0
             && at + 1 != as_index(said)
@@ -151,7 +151,7 @@ impl<'f> File<'f> {
     }
 
     /// Returns the index of the hunk's first line. Lines before `from` belong to earlier hunks.
-    fn place(&self, hunk: &Hunk, needle: &[u32], from: usize, grown: i64) -> Result<usize, MisfitKind> {
+    fn place(&self, hunk: &Hunk, needle: &[u32], from: usize, grown: i64) -> Result<usize, MismatchKind> {
         match &hunk.place {
             HunkPosition::Stated { old, new } => {
                 let agree = i128::from(*new) - i128::from(*old) == i128::from(grown) - removes_all(hunk);
@@ -169,9 +169,9 @@ impl<'f> File<'f> {
         from: usize,
         old: u64,
         agree: bool,
-    ) -> Result<usize, MisfitKind> {
+    ) -> Result<usize, MismatchKind> {
         if needle.is_empty() {
-            return if self.lines.is_empty() && old == 0 { Ok(0) } else { Err(MisfitKind::NoContext) };
+            return if self.lines.is_empty() && old == 0 { Ok(0) } else { Err(MismatchKind::NoContext) };
         }
         let said = as_index(old).checked_sub(1).filter(|&at| at >= from && self.index.is_at(needle, at));
         if let Some(at) = said.filter(|_| agree) {
@@ -182,14 +182,14 @@ impl<'f> File<'f> {
         self.only(needle, from)
     }
 
-    fn only(&self, needle: &[u32], from: usize) -> Result<usize, MisfitKind> {
+    fn only(&self, needle: &[u32], from: usize) -> Result<usize, MismatchKind> {
         let found = self.index.all(needle, 0);
         // Lines that earlier hunks have used are not available.
         let left = |&at: &usize| at >= from || at + needle.len() <= from;
         match found.iter().copied().filter(left).collect::<Vec<_>>()[..] {
-            [] => Err(MisfitKind::Absent),
+            [] => Err(MismatchKind::Absent),
             [at] if at >= from => Ok(at),
-            [at] => Err(MisfitKind::OutOfOrder(at as u64 + 1)),
+            [at] => Err(MismatchKind::OutOfOrder(at as u64 + 1)),
             ref several => Err(ambiguous(several)),
         }
     }
@@ -200,27 +200,27 @@ impl<'f> File<'f> {
         at_end: bool,
         needle: &[u32],
         from: usize,
-    ) -> Result<usize, MisfitKind> {
+    ) -> Result<usize, MismatchKind> {
         if at_end {
             let anchor = self.behind(anchors, from)?;
             return match self.index.last(needle).filter(|&at| at >= anchor) {
                 Some(at) => Ok(at),
-                None => Err(MisfitKind::Absent),
+                None => Err(MismatchKind::Absent),
             };
         }
         if needle.is_empty() {
             // Directly after the named line.
             return match anchors {
                 [] if self.lines.is_empty() => Ok(0),
-                [] => Err(MisfitKind::NoContext),
+                [] => Err(MismatchKind::NoContext),
                 _ => self.behind(anchors, from).map(|at| at + 1),
             };
         }
         let found = self.index.all(needle, from);
         match (&found[..], anchors) {
             ([], _) => Err(match self.index.all(needle, 0).first() {
-                Some(&at) => MisfitKind::OutOfOrder(at as u64 + 1),
-                None => MisfitKind::Absent,
+                Some(&at) => MismatchKind::OutOfOrder(at as u64 + 1),
+                None => MismatchKind::Absent,
             }),
             (&[at], []) => Ok(at),
             (several, []) => Err(ambiguous(several)),
@@ -228,28 +228,28 @@ impl<'f> File<'f> {
             (&[at], _) if self.first_behind(anchors, from).is_ok_and(|anchor| anchor <= at) => Ok(at),
             (several, _) => {
                 let anchor = self.behind(anchors, from)?;
-                several.iter().copied().find(|&at| at >= anchor).ok_or(MisfitKind::Absent)
+                several.iter().copied().find(|&at| at >= anchor).ok_or(MismatchKind::Absent)
             }
         }
     }
 
     /// Returns the index of the last anchor. The first anchor must occur only once in the file.
-    fn behind(&self, anchors: &[String], from: usize) -> Result<usize, MisfitKind> {
+    fn behind(&self, anchors: &[String], from: usize) -> Result<usize, MismatchKind> {
         if let Some(anchor) = anchors.first() {
             let found: Vec<usize> = self.equal(anchor, from).collect();
             if found.len() > 1 {
-                return Err(MisfitKind::AmbiguousAnchor(anchor.clone(), numbers(&found)));
+                return Err(MismatchKind::AmbiguousAnchor(anchor.clone(), numbers(&found)));
             }
         }
         self.first_behind(anchors, from)
     }
 
     /// Returns the index of the last anchor. Each is the first occurrence after the one before.
-    fn first_behind(&self, anchors: &[String], from: usize) -> Result<usize, MisfitKind> {
+    fn first_behind(&self, anchors: &[String], from: usize) -> Result<usize, MismatchKind> {
         let mut at = from;
         for (number, anchor) in anchors.iter().enumerate() {
             let from = if number == 0 { at } else { at + 1 };
-            at = self.equal(anchor, from).next().ok_or_else(|| MisfitKind::NoAnchor(anchor.clone()))?;
+            at = self.equal(anchor, from).next().ok_or_else(|| MismatchKind::NoAnchor(anchor.clone()))?;
         }
         Ok(at)
     }
@@ -269,8 +269,8 @@ fn ends_in_context(hunk: &Hunk) -> bool {
     hunk.lines.last().is_some_and(|line| line.kind == Kind::Context)
 }
 
-fn ambiguous(found: &[usize]) -> MisfitKind {
-    MisfitKind::Ambiguous(numbers(found))
+fn ambiguous(found: &[usize]) -> MismatchKind {
+    MismatchKind::Ambiguous(numbers(found))
 }
 
 fn numbers(found: &[usize]) -> Vec<u64> {

@@ -10,7 +10,7 @@
 mod apply;
 mod front_matter;
 mod locate;
-mod misfit;
+mod mismatch;
 mod plan;
 mod report;
 

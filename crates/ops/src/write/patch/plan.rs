@@ -3,7 +3,7 @@
 use jail::{Jail, SandboxPath};
 
 use super::apply::{Moved, apply};
-use super::{front_matter, misfit};
+use super::{front_matter, mismatch};
 use crate::patch::{Action, FilePatch, Hunk, HunkPosition};
 use crate::write::file::as_text;
 use crate::write::location::{Before, Location, Most, most_edited, most_written, within};
@@ -101,7 +101,8 @@ fn one<'j>(jail: &'j Jail, file: &'j FilePatch, bounds: &Bounds) -> Result<Plann
                     ),
                 ));
             }
-            let applied = apply(old, hunks).map_err(|misfit| misfit::failure(path, old, hunks, &misfit))?;
+            let applied =
+                apply(old, hunks).map_err(|mismatch| mismatch::failure(path, old, hunks, &mismatch))?;
             let notes = applied.moved.iter().map(|moved| note(path, moved)).collect();
             let moved_to = moved_to.as_ref().map(|to| destination(jail, to, bounds)).transpose()?;
             put(path, place, applied.content, moved_to, notes, most_edited(bounds))

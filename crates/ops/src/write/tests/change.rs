@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::path;
-use crate::write::change::{Changed, Misfit, replace};
+use crate::write::change::{Changed, Mismatch, replace};
 use crate::write::diff::unified;
 
 const MOST: u64 = 1 << 20;
@@ -23,15 +23,15 @@ proptest! {
         let once = replace(&text, &old, &new, false, MOST);
         match starts.len() {
             0 => {
-                prop_assert!(matches!(everywhere, Err(Misfit::Absent(_))));
-                prop_assert!(matches!(once, Err(Misfit::Absent(_))));
+                prop_assert!(matches!(everywhere, Err(Mismatch::Absent(_))));
+                prop_assert!(matches!(once, Err(Mismatch::Absent(_))));
             }
             matches => {
                 prop_assert_eq!(everywhere.unwrap().text, text.replace(&old, &new));
                 if matches == 1 {
                     prop_assert_eq!(once, Ok(Changed { text: text.replacen(&old, &new, 1), replacements: 1 }));
                 } else {
-                    let ambiguous = matches!(once, Err(Misfit::Ambiguous { count, .. }) if count > 1);
+                    let ambiguous = matches!(once, Err(Mismatch::Ambiguous { count, .. }) if count > 1);
                     prop_assert!(ambiguous);
                 }
             }
@@ -83,7 +83,7 @@ fn two_matches_that_overlap_are_ambiguous() {
     assert_eq!(replace("\naba\nba", "aba", "x", false, MOST).unwrap().text, "\nx\nba");
     assert_eq!(
         replace("\nababa", "aba", "x", false, MOST),
-        Err(Misfit::Ambiguous { count: 2, lines: vec![2, 2] })
+        Err(Mismatch::Ambiguous { count: 2, lines: vec![2, 2] })
     );
 }
 
@@ -94,6 +94,6 @@ fn the_search_for_what_is_near_is_linear() {
         (text, "\n".repeat(size / 20) + &"a\n".repeat(size / 50) + "c")
     };
     effort::assert_linear(1 << 20, input, |(text, old)| {
-        assert!(matches!(replace(text, old, "", false, MOST), Err(Misfit::Absent(_))));
+        assert!(matches!(replace(text, old, "", false, MOST), Err(Mismatch::Absent(_))));
     });
 }

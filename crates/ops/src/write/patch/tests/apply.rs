@@ -1,6 +1,6 @@
 //! Hunks and one file's bytes.
 
-use super::super::apply::{Misfit, MisfitKind, Moved, apply};
+use super::super::apply::{Mismatch, MismatchKind, Moved, apply};
 use crate::patch::{Action, Hunk};
 use crate::{Patch, PatchChange};
 
@@ -11,19 +11,19 @@ fn hunks(patch: &Patch) -> &[Hunk] {
     }
 }
 
-fn unified(file: &str, body: &str) -> Result<(String, Vec<Moved>), Misfit> {
+fn unified(file: &str, body: &str) -> Result<(String, Vec<Moved>), Mismatch> {
     let text = format!("--- a/f\n+++ b/f\n{body}");
     let patch = Patch::new(PatchChange::Unified(text)).unwrap();
     apply(file.as_bytes(), hunks(&patch))
         .map(|applied| (String::from_utf8(applied.content).unwrap(), applied.moved))
 }
 
-fn envelope(file: &str, body: &str) -> Result<String, MisfitKind> {
+fn envelope(file: &str, body: &str) -> Result<String, MismatchKind> {
     let text = format!("*** Begin Patch\n*** Update File: f\n{body}*** End Patch\n");
     let patch = Patch::new(PatchChange::Envelope(text)).unwrap();
     apply(file.as_bytes(), hunks(&patch))
         .map(|applied| String::from_utf8(applied.content).unwrap())
-        .map_err(|misfit| misfit.kind)
+        .map_err(|mismatch| mismatch.kind)
 }
 
 #[test]
@@ -36,14 +36,17 @@ fn at_the_line_that_it_says_or_at_the_only_other_one() {
     );
     let twice = "a\nx\nb\na\nx\nb\n";
     assert_eq!(unified(twice, "@@ -4,3 +4,3 @@\n a\n-x\n+y\n b\n").unwrap().0, "a\nx\nb\na\ny\nb\n");
-    let ambiguous = |misfit: Misfit| misfit.kind == MisfitKind::Ambiguous(vec![1, 4]);
+    let ambiguous = |mismatch: Mismatch| mismatch.kind == MismatchKind::Ambiguous(vec![1, 4]);
     assert!(unified(twice, "@@ -2,3 +2,3 @@\n a\n-x\n+y\n b\n").is_err_and(ambiguous));
     // The two numbers name different lines, and both would do.
     assert!(unified(twice, "@@ -1,3 +4,3 @@\n a\n-x\n+y\n b\n").is_err_and(ambiguous));
     assert!(
-        unified(file, "@@ -2,2 +2,2 @@\n b\n-x\n+y\n").is_err_and(|misfit| misfit.kind == MisfitKind::Absent)
+        unified(file, "@@ -2,2 +2,2 @@\n b\n-x\n+y\n")
+            .is_err_and(|mismatch| mismatch.kind == MismatchKind::Absent)
     );
-    assert!(unified(file, "@@ -2,0 +3 @@\n+y\n").is_err_and(|misfit| misfit.kind == MisfitKind::NoContext));
+    assert!(
+        unified(file, "@@ -2,0 +3 @@\n+y\n").is_err_and(|mismatch| mismatch.kind == MismatchKind::NoContext)
+    );
 }
 
 #[test]
@@ -62,7 +65,7 @@ fn several_hunks_go_in_order() {
         .fold(String::new(), |text, n| text + &n + "\n");
     assert_eq!((changed, moved), (expected, vec![]));
     let turned = "@@ -10,3 +10,2 @@\n 10\n-11\n 12\n@@ -1,2 +1,3 @@\n 1\n+x\n 2\n";
-    assert_eq!(unified(&file, turned), Err(Misfit { hunk: 2, kind: MisfitKind::OutOfOrder(1) }));
+    assert_eq!(unified(&file, turned), Err(Mismatch { hunk: 2, kind: MismatchKind::OutOfOrder(1) }));
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn a_line_without_its_newline_is_the_last() {
     let moved = |said, found| vec![Moved { hunk: 1, said, found }];
     assert_eq!(unified("q\nx\nx", &hunk(2)), Ok(("q\nx\ny\n".into(), moved(2, 3))));
     assert_eq!(unified("q\nx\nx", &hunk(3)), Ok(("q\nx\ny\n".into(), vec![])));
-    assert!(unified("q\nx\nz", &hunk(2)).is_err_and(|misfit| misfit.kind == MisfitKind::Absent));
+    assert!(unified("q\nx\nz", &hunk(2)).is_err_and(|mismatch| mismatch.kind == MismatchKind::Absent));
 }
 
 #[test]
@@ -107,28 +110,28 @@ fn the_envelope_finds_its_place_by_context_and_anchors() {
         lines[line - 1] = "        x = 2";
         Ok(lines.join("\n") + "\n")
     };
-    assert_eq!(envelope(file, change), Err(MisfitKind::Ambiguous(vec![3, 5, 8])));
+    assert_eq!(envelope(file, change), Err(MismatchKind::Ambiguous(vec![3, 5, 8])));
     assert_eq!(envelope(file, &format!("@@ def g():\n{change}")), at(5));
     assert_eq!(envelope(file, &format!("@@ class B:\n@@     def f():\n{change}")), at(8));
     assert_eq!(envelope(file, &format!("@@ class A:\n{change}")), at(3));
     assert_eq!(
         envelope(file, &format!("@@ def f():\n{change}")),
-        Err(MisfitKind::AmbiguousAnchor("def f():".into(), vec![2, 7]))
+        Err(MismatchKind::AmbiguousAnchor("def f():".into(), vec![2, 7]))
     );
     assert_eq!(
         envelope(file, &format!("@@ def h():\n{change}")),
-        Err(MisfitKind::NoAnchor("def h():".into()))
+        Err(MismatchKind::NoAnchor("def h():".into()))
     );
     assert_eq!(envelope(file, &format!("     def g():\n{change}")), at(5));
     assert_eq!(envelope(file, &format!("{change}*** End of File\n")), at(8));
-    assert_eq!(envelope(file, " class A:\n-    def f():\n*** End of File\n"), Err(MisfitKind::Absent));
-    assert_eq!(envelope(file, "+x\n"), Err(MisfitKind::NoContext));
+    assert_eq!(envelope(file, " class A:\n-    def f():\n*** End of File\n"), Err(MismatchKind::Absent));
+    assert_eq!(envelope(file, "+x\n"), Err(MismatchKind::NoContext));
     assert_eq!(envelope("a\nb\n", "@@ a\n+x\n").unwrap(), "a\nx\nb\n");
     assert_eq!(envelope("a\n", "+x\n*** End of File\n").unwrap(), "a\nx\n");
     assert_eq!(envelope("", "+x\n").unwrap(), "x\n");
     assert_eq!(
         envelope("a\nb\nc\n", "@@ -1,1 +1,1 @@\n-c\n+d\n@@\n-a\n+b\n"),
-        Err(MisfitKind::OutOfOrder(1))
+        Err(MismatchKind::OutOfOrder(1))
     );
 }
 
@@ -144,7 +147,7 @@ fn the_envelope_leaves_the_last_newline_as_it_is() {
 fn a_search_in_a_long_file_of_equal_lines_ends() {
     let input = |size: usize| ("\n".repeat(size), " \n".repeat(size / 400));
     effort::assert_linear(2_000_000, input, |(file, context)| {
-        assert_eq!(envelope(file, &format!("{context}-x\n")), Err(MisfitKind::Absent));
-        assert!(matches!(envelope(file, &format!("{context}+x\n")), Err(MisfitKind::Ambiguous(_))));
+        assert_eq!(envelope(file, &format!("{context}-x\n")), Err(MismatchKind::Absent));
+        assert!(matches!(envelope(file, &format!("{context}+x\n")), Err(MismatchKind::Ambiguous(_))));
     });
 }

@@ -1,4 +1,4 @@
-//! What is on its way to a terminal: input in its order, and beside it what must not wait behind input that nobody takes.
+//! Input on its way to a terminal, in order. New sizes and signals overtake input that the terminal does not read.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -13,8 +13,8 @@ const WAITING: usize = 4;
 
 type Doing = BoxFuture<'static, Result<(), SessionOver>>;
 
-/// The operator's hands.
-pub(super) struct Hands {
+/// Input, sizes and signals that the operator sent.
+pub(super) struct InputQueue {
     keyboard: Keyboard,
     waiting: VecDeque<Bytes>,
     typing: Option<Doing>,
@@ -22,13 +22,13 @@ pub(super) struct Hands {
     urgent: Option<Doing>,
 }
 
-impl Hands {
+impl InputQueue {
     pub(super) fn new(keyboard: Keyboard) -> Self {
         Self { keyboard, waiting: VecDeque::new(), typing: None, urgent: None }
     }
 
-    /// Whether something more may be asked of them.
-    pub(super) fn are_free(&self) -> bool {
+    /// Returns whether the queue takes another request.
+    pub(super) fn is_free(&self) -> bool {
         self.urgent.is_none() && self.waiting.len() < WAITING
     }
 
@@ -46,7 +46,7 @@ impl Hands {
         self.urgent = Some(async move { keyboard.signal(signal).await }.boxed());
     }
 
-    /// Goes on with what there is to do; returns when a part of it is done. May be dropped at any time.
+    /// Sends what waits, and returns after each part of it. May be dropped at any time.
     pub(super) async fn work(&mut self) {
         if self.typing.is_none()
             && let Some(bytes) = self.waiting.pop_front()
@@ -58,7 +58,7 @@ impl Hands {
             done = finish(&mut self.urgent) => done,
             done = finish(&mut self.typing) => done,
         };
-        // There is nothing to type at any more; the end of the session is on its way.
+        // The terminal is gone, and the end of the session is on its way.
         if done.is_err() {
             self.waiting.clear();
         }

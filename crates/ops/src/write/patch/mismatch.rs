@@ -2,7 +2,7 @@
 
 use jail::{SandboxPath, excerpt};
 
-use super::apply::{Misfit, MisfitKind};
+use super::apply::{Mismatch, MismatchKind};
 use crate::patch::{Hunk, HunkPosition};
 use crate::write::nearest::{Candidate, Nearest, nearest};
 use crate::{Reason, ToolFailure};
@@ -11,17 +11,22 @@ use crate::{Reason, ToolFailure};
 const MAX_EXPECTED: usize = 2_000;
 
 /// Returns the failure. `content` is the file.
-pub(super) fn failure(path: &SandboxPath, content: &[u8], hunks: &[Hunk], misfit: &Misfit) -> ToolFailure {
+pub(super) fn failure(
+    path: &SandboxPath,
+    content: &[u8],
+    hunks: &[Hunk],
+    mismatch: &Mismatch,
+) -> ToolFailure {
     let shown = path.excerpt();
-    let number = misfit.hunk;
+    let number = mismatch.hunk;
     let Some(hunk) = hunks.get(number - 1) else {
         return ToolFailure::new(Reason::Internal, format!("{shown}: a hunk was lost"));
     };
     let expected = Hunk::text(hunk.old());
     let mut details = Vec::new();
-    let what = match &misfit.kind {
-        MisfitKind::Absent => absent(hunk, content, &expected, &mut details),
-        MisfitKind::Ambiguous(lines) => {
+    let what = match &mismatch.kind {
+        MismatchKind::Absent => absent(hunk, content, &expected, &mut details),
+        MismatchKind::Ambiguous(lines) => {
             let lines = join(lines);
             details.push(("lines", lines.clone()));
             let remedy = match hunk.place {
@@ -30,17 +35,17 @@ pub(super) fn failure(path: &SandboxPath, content: &[u8], hunks: &[Hunk], misfit
             };
             format!("its lines are in several places (lines {lines}): add context lines, or {remedy}")
         }
-        MisfitKind::OutOfOrder(line) => format!(
+        MismatchKind::OutOfOrder(line) => format!(
             "its lines are at line {line}, before an earlier hunk's: put the hunks into the order of the file"
         ),
-        MisfitKind::NoContext => {
+        MismatchKind::NoContext => {
             "it only adds, and nothing says where: give the lines before and after as context".to_owned()
         }
-        MisfitKind::NoAnchor(anchor) => format!(
+        MismatchKind::NoAnchor(anchor) => format!(
             "no line behind the one before reads `{}`: an `@@` line repeats a whole line of the file",
             excerpt(anchor)
         ),
-        MisfitKind::AmbiguousAnchor(anchor, lines) => {
+        MismatchKind::AmbiguousAnchor(anchor, lines) => {
             let lines = join(lines);
             details.push(("lines", lines.clone()));
             format!(
