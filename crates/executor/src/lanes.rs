@@ -17,12 +17,12 @@ use crate::limits::{self, Evidence};
 use crate::placement::LeafPlacement;
 use crate::prefork::Ready;
 
-/// For operations that do not name a timeout of their own.
+/// Time limit of operations that name no timeout themselves.
 const FILE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// For uploads, which the host lane only copies.
+/// Time limit of uploads, which the host lane only copies.
 const UPLOAD_DEADLINE: Duration = Duration::from_secs(600);
-/// For downloads, which last as long as their clients take.
+/// Time limit of downloads, which last as long as their clients take.
 const DOWNLOAD_DEADLINE: Duration = Duration::from_secs(3_600);
 
 /// The two lanes of a run.
@@ -44,14 +44,16 @@ impl Lanes {
         &self.host_worker
     }
 
-    /// Finds what an earlier daemon kept under this name. `None` if no cgroup is visible.
+    /// Finds the processes that an earlier daemon kept under this name. Returns `None` if no cgroup is visible.
     pub fn find_left(&self, name: &str, processes: u32) -> Option<Left> {
         let (cgroup, _) = self.guest.cgroup()?;
         Some(Left::find(cgroup, name, processes))
     }
 
-    /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes, or a
-    /// download reads, goes to `output` meanwhile. Returns with it what the command left running and the profile keeps.
+    /// Executes the operation that the permit allows.
+    ///
+    /// `limit` shortens the operation's time limit if it is less. While the operation runs, `output` receives the output of a command or
+    /// the content of a download. The second value is the set of processes that the command left running, if its profile keeps them.
     pub async fn execute(
         &self,
         permit: Permit,
@@ -76,10 +78,10 @@ impl Lanes {
         }
         let mut left = None;
         let finished = match parts.operation.lane() {
-            // Not to be repeated: its reader has what was sent.
+            // A download is not repeated, because its reader already has the part that was sent.
             Lane::Container if downloads => self.guest.call(spec, None, cancel).await,
             Lane::Container if !parts.operation.has_effect() => self.guest.look(spec, cancel).await,
-            // A file outside of the mounts.
+            // A write of a file outside the mounts.
             Lane::Container if !is_command => match self.stage(spec, &cancel).await {
                 Ok(()) => self.guest.call(spec, None, cancel).await,
                 Err(failure) => Err(failure),
@@ -90,7 +92,7 @@ impl Lanes {
                 let mut finished = ended.unwrap_or_else(failed);
                 let (events, metered, forced) =
                     leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered(), leaf.forced()));
-                // Of a command whose worker was lost, too.
+                // Applies also to a command whose worker was lost.
                 metered.settle(&mut finished);
                 if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {
                     let evidence = Evidence {
@@ -116,7 +118,7 @@ impl Lanes {
         (finished, left)
     }
 
-    /// As [`Self::execute`] for the host lane, with an effect only after `go`. What can be prepared is prepared meanwhile.
+    /// Executes an operation of the host lane like [`Self::execute`], but has no effect before `go`. The host worker prepares it meanwhile.
     pub async fn execute_after(
         &self,
         permit: Permit,
@@ -139,7 +141,7 @@ impl Lanes {
         finished.unwrap_or_else(failed)
     }
 
-    /// Puts what was uploaded where the container's lane finds it.
+    /// Copies an uploaded file to the place where the container lane finds it.
     async fn stage(&self, spec: CallSpec<'_>, cancel: &CancellationToken) -> Result<(), ToolFailure> {
         let Operation::Write(write) = spec.operation else { return Ok(()) };
         let Some(staging) = write.staging() else { return Ok(()) };
@@ -150,14 +152,14 @@ impl Lanes {
         staged.outcome.map(drop)
     }
 
-    /// Runs a command: in the process that waits for one, or in one of its own.
+    /// Runs a command in a process that waits for one, or in a new process.
     async fn run(
         &self,
         call: &str,
         spec: CallSpec<'_>,
         cancel: CancellationToken,
     ) -> (Result<Finished, ToolFailure>, Option<Arc<LeafPlacement>>) {
-        // What a reviewer has consented to goes on while other commands stand still, among which those are that wait.
+        // A command to which a reviewer consented runs while all other commands are frozen. The waiting processes are frozen with them.
         let alone = spec.bounds.held_to.is_some();
         if let Some((serving, Ready { prepared, leaf })) = (!alone).then(|| self.guest.prefork()).flatten() {
             leaf.begin();
@@ -179,13 +181,14 @@ impl Lanes {
         }
     }
 
-    /// A command has been answered: nobody waits while the process for the next one is made.
+    /// Starts to make processes for the next commands. Called after a command was answered, so that no client waits for it.
     pub fn answered(&self) {
         self.guest.refill();
     }
 
-    /// What the call would do, for its reviewer, and what it would use. Changes nothing. Of most that is done in the container
-    /// nothing is told beforehand.
+    /// Returns the effect that the call would have and the objects that it would use, for its reviewer. Changes nothing.
+    ///
+    /// Returns `None` for most operations of the container lane, because their effect is not known in advance.
     pub async fn preview(
         &self,
         operation: &Operation,
@@ -206,7 +209,7 @@ impl Lanes {
         Ok(Some(Preview { result: outcome?, bound }))
     }
 
-    /// SHA-256 of a regular file as it is now.
+    /// Returns the SHA-256 of a regular file in its present state.
     pub async fn hash(&self, path: &jail::SandboxPath) -> Result<String, ToolFailure> {
         let operation = Operation::Read(ops::Read {
             path: path.clone(),
@@ -229,7 +232,7 @@ impl Lanes {
         }
     }
 
-    /// Every command of the container that is of this group. None where the engine's cgroups are not this host's.
+    /// Returns all commands of the container that are in this group, or `None` if the engine's cgroups are not this host's.
     pub fn commands(&self, group: Group) -> Option<Commands> {
         self.guest.cgroup().map(|(cgroup, _)| cgroup.commands(group))
     }
@@ -239,7 +242,7 @@ impl Lanes {
     }
 }
 
-/// How long its lane has.
+/// Returns the time limit of an operation in its lane.
 fn deadline(operation: &Operation, limit: Option<Duration>) -> Duration {
     let own =
         operation.command_timeout().unwrap_or(match (operation.is_download(), operation.is_transfer()) {
