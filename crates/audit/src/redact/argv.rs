@@ -1,10 +1,10 @@
-//! Secrets in argument lists, where a flag and its value are two strings: `--token X`, `curl -u user:X`, `mysql -pX`.
+//! Finds secrets in argument lists, where a flag and its value are two strings: `--token X`, `curl -u user:X`, `mysql -pX`.
 
 use serde_json::Value;
 
 use super::{MARK_OPEN, keys, mark};
 
-/// Hides what follows a flag that is named like a secret. `command` is the program if it is not the first item.
+/// Hides the value after each flag with the name of a secret. `command` is the program if it is not the first item.
 pub(super) fn hide<'a>(items: impl Iterator<Item = &'a mut Value>, command: Option<&str>) -> usize {
     let mut program = command.map(str::to_owned);
     let mut expected = Expected::Anything;
@@ -30,7 +30,7 @@ pub(super) fn hide<'a>(items: impl Iterator<Item = &'a mut Value>, command: Opti
 enum Expected {
     Anything,
     Secret,
-    /// `user:password`, of which the user may stay.
+    /// `user:password`, of which the user is not hidden.
     UserAndPassword,
 }
 

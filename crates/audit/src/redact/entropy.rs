@@ -1,18 +1,18 @@
-//! Random text without a name: long, of all kinds of characters, and changing between them as words and paths never do.
+//! Finds random text without a name. It is long, has all kinds of characters, and changes between them more often than words and paths do.
 //!
-//! Hashes in hex, UUIDs, identifiers and paths must stay: an audit record is of no use without them.
+//! Hashes in hex, UUIDs, identifiers and paths must remain, because an audit record is of no use without them.
 
 use super::Finding;
 use crate::bound::floor;
 
-/// Shorter texts are too often innocent.
+/// Length of the shortest text that is examined, in bytes. Shorter ones are too often harmless.
 const SHORTEST: usize = 20;
-/// Bits for each character; random base64 of 20 characters has about 4.1.
+/// Least entropy in bits for each character. Random base64 of 20 characters has about 4.1.
 const ENTROPY: f64 = 3.7;
-/// Share of neighbours of different kinds; random base62 has 0.62, `camelCaseNames` less than 0.35.
+/// Least share of neighbours of different kinds. Random base62 has 0.62, and `camelCaseNames` have less than 0.35.
 const CHANGES: f64 = 0.42;
 
-/// Ids that others give to things, random but public.
+/// Prefixes of ids that other programs assign, which are random but public.
 const PUBLIC: [&str; 12] = [
     "sha1-",
     "sha256-",
@@ -27,7 +27,7 @@ const PUBLIC: [&str; 12] = [
     "run_",
     "AAAA",
 ];
-/// The prefix of a fingerprint in base64.
+/// Prefixes of fingerprints in base64.
 const BEFORE_HASH: [&str; 4] = ["h1:", "SHA256:", "sha256:", "sha512:"];
 
 pub(super) fn find(text: &str) -> Vec<Finding> {
@@ -51,7 +51,7 @@ pub(super) fn find(text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Whether what follows is a picture or a typeface in a data URI.
+/// Returns true if the next text is a picture, a font, audio or video in a data URI.
 fn is_picture(before: &str) -> bool {
     let Some(head) = before.strip_suffix(";base64,") else { return false };
     let near = &head[floor(head, head.len().saturating_sub(48))..];
@@ -64,7 +64,7 @@ fn is_random(run: &str) -> bool {
     if run.len() < SHORTEST || PUBLIC.iter().any(|known| run.starts_with(known)) {
         return false;
     }
-    // `KEY=value`: the name must not hide how random the value is.
+    // In `KEY=value`, the name must not hide how random the value is.
     let value = run.trim_end_matches('=');
     let value = value.rsplit_once('=').map_or(value, |(_, value)| value);
     value.len() >= SHORTEST
@@ -73,7 +73,7 @@ fn is_random(run: &str) -> bool {
         && (changes(value) >= CHANGES || !has_words(value))
 }
 
-/// Whether small letters come together as in words, or hardly occur.
+/// Returns true if lower-case letters form groups as in words, or hardly occur.
 fn has_words(run: &str) -> bool {
     let lower = |b: &u8| b.is_ascii_lowercase();
     let longest = run.as_bytes().split(|b| !lower(b)).map(<[u8]>::len).max().unwrap_or_default();

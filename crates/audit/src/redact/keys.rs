@@ -1,4 +1,4 @@
-//! Names that announce a secret: `password`, `GITHUB_TOKEN`, `apiKey`, `--client-secret`, `Authorization:`.
+//! Finds secrets by their names: `password`, `GITHUB_TOKEN`, `apiKey`, `--client-secret`, `Authorization:`.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use regex::Regex;
 use super::Finding;
 use crate::bound::floor;
 
-/// Words that are a secret by themselves.
+/// Words that name a secret by themselves.
 const SECRET: [&str; 25] = [
     "password",
     "passwords",
@@ -36,7 +36,7 @@ const SECRET: [&str; 25] = [
     "psk",
     "pgpassword",
 ];
-/// Words that make a secret of a `key` after them.
+/// Words after which `key` names a secret.
 const OF_A_KEY: [&str; 25] = [
     "admin",
     "api",
@@ -64,7 +64,7 @@ const OF_A_KEY: [&str; 25] = [
     "jwt",
     "token",
 ];
-/// Ends of words that were written together.
+/// Ends of words that were joined without a separator.
 const ENDS: [&str; 16] = [
     "password",
     "passwd",
@@ -83,7 +83,7 @@ const ENDS: [&str; 16] = [
     "credentials",
     "authorization",
 ];
-/// A last word that turns a secret's name into the name of something about it.
+/// Last words that turn a secret's name into the name of a property of it.
 const ABOUT: [&str; 59] = [
     "age",
     "count",
@@ -146,7 +146,7 @@ const ABOUT: [&str; 59] = [
     "method",
 ];
 
-/// Whether what a key of this name holds must be hidden. Decided on its words, however they are joined.
+/// Returns true if the value of a key with this name must be hidden. It compares the words of the name, in any style of joining them.
 pub(super) fn is_secret(key: &str) -> bool {
     if key.len() > 256 {
         return false;
@@ -157,11 +157,11 @@ pub(super) fn is_secret(key: &str) -> bool {
             || (word == "key" || word == "keys") && at > 0 && OF_A_KEY.contains(&words[at - 1].as_str())
             || ENDS.iter().any(|end| word.len() > end.len() && word.ends_with(end))
     });
-    // `token_count`, `password-file`; but `TOKEN_1`, `password_old`.
+    // A name such as `token_count` or `password-file` is harmless, but `TOKEN_1` and `password_old` are not.
     secret && !words.last().is_some_and(|last| words.len() > 1 && ABOUT.contains(&last.as_str()))
 }
 
-/// `githubApiToken`, `GITHUB_API_TOKEN` and `github-api-token` alike: github, api, token.
+/// Splits a name into its words: `githubApiToken`, `GITHUB_API_TOKEN` and `github-api-token` all become github, api, token.
 fn words(key: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -182,7 +182,7 @@ fn words(key: &str) -> Vec<String> {
         before = c;
     }
     words.retain(|word| !word.is_empty());
-    // `token2`, `PASSWORD1`.
+    // Removes digits at the end, as in `token2` and `PASSWORD1`.
     for word in &mut words {
         let letters = word.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         if letters > 0 {
@@ -194,7 +194,7 @@ fn words(key: &str) -> Vec<String> {
 
 #[expect(clippy::expect_used, reason = "the pattern is a constant that every test compiles")]
 static NAMED: LazyLock<Regex> = LazyLock::new(|| {
-    // A name and what joins it to its value: `name=`, `name: `, `"name": "`, `\"name\":`, `name => `, or `--name `.
+    // A name and its connection to a value: `name=`, `name: `, `"name": "`, `\"name\":`, `name => `, or `--name `.
     Regex::new(
         r#"(?x) (?:name|key)=["'](?P<attribute>[A-Za-z_][A-Za-z0-9_.\-]{1,63})["'][\ \t]{1,4}value=
          |      (?P<key>[A-Za-z0-9_][A-Za-z0-9_.\-]{1,63}) (?: \\{0,4}["']?[\ \t]{0,4}(?:=>|:=|[=:]) | ["']\] [\ \t]{0,4}= )
@@ -205,12 +205,12 @@ static NAMED: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a valid pattern")
 });
 
-/// The values in `text` that follow the name of a secret.
+/// Finds the values in `text` that follow the name of a secret.
 pub(super) fn find(text: &str) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     let mut covered = 0;
     for captures in NAMED.captures_iter(text) {
-        // Names inside a value that is hidden anyway: skipping them keeps `token=token=token=…` linear.
+        // Skips names inside a value that is hidden anyway, which keeps `token=token=token=…` linear.
         let Some(whole) = captures.get(0).filter(|whole| whole.start() >= covered) else { continue };
         let flag = captures.name("flag");
         let names = ["key", "flag", "env", "tag", "attribute"];
@@ -235,13 +235,13 @@ pub(super) fn find(text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Headers whose value has spaces in it.
+/// Returns true for headers whose value may contain spaces.
 fn is_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.ends_with("authorization") || name.ends_with("cookie")
 }
 
-/// The value that begins at `from`: up to the closing quote, or a space, or for a header the line's end.
+/// Returns the range of the value that begins at `from`. It ends at the closing quote, at a space, or for a header at the line's end.
 fn value(text: &str, from: usize, header: bool) -> Range<usize> {
     let rest = &text[from..];
     let start = rest.len() - rest.trim_start_matches([' ', '\t', '\\']).len();
@@ -259,16 +259,16 @@ fn value(text: &str, from: usize, header: bool) -> Range<usize> {
     from + start..from + start + end.unwrap_or(rest.len())
 }
 
-/// The content of an XML element that begins at `from`.
+/// Returns the range of the content of an XML element that begins at `from`.
 fn element(text: &str, from: usize) -> Range<usize> {
     let rest = &text[from..];
     from..from + rest.find(['<', '\n']).unwrap_or(rest.len())
 }
 
-/// In bytes. A bound at all is what keeps the search linear.
+/// Length of the longest harmless value, in bytes. A limit is necessary to keep the search linear.
 const LONGEST_HARMLESS: usize = 100;
 
-/// Text in the place of a secret that is none: a reference, a placeholder, a type, a call in source code.
+/// Returns true if the text in the place of a secret is a reference, a placeholder, a type, or a call in source code.
 fn is_harmless(value: &str) -> bool {
     if value.len() > LONGEST_HARMLESS {
         return false;
@@ -283,7 +283,7 @@ fn is_harmless(value: &str) -> bool {
         || bare.chars().all(|c| matches!(c, '*' | '.' | '…' | 'x' | 'X' | '=' | '>' | '|' | '&'))
 }
 
-/// `<your password>`, spaces and all.
+/// Returns true for a placeholder such as `<your password>`, which may contain spaces.
 fn is_placeholder(rest: &str) -> bool {
     let rest = &rest[..floor(rest, LONGEST_HARMLESS)];
     let Some((inner, behind)) = rest.strip_prefix('<').and_then(|inner| inner.split_once('>')) else {
@@ -293,7 +293,7 @@ fn is_placeholder(rest: &str) -> bool {
     inner.chars().all(word) && !behind.starts_with(char::is_alphanumeric)
 }
 
-/// `$TOKEN`, `${TOKEN}`, `$(cat …)`, `{{ token }}`, `%TOKEN%`.
+/// Returns true for `$TOKEN`, `${TOKEN}`, `$(cat …)`, `{{ token }}` and `%TOKEN%`.
 fn is_reference(bare: &str, value: &str) -> bool {
     let variable = |name: &str| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
@@ -342,13 +342,13 @@ fn is_type_or_nothing(bare: &str) -> bool {
     TYPES.contains(&inner.trim_end_matches('>').to_ascii_lowercase().as_str())
 }
 
-/// `next_token()`, `lexer.next(0);`: an expression of a program, not a value.
+/// Returns true for an expression of a program, such as `next_token()` or `lexer.next(0);`.
 fn is_call(value: &str) -> bool {
     let Some((function, rest)) = value.split_once('(') else { return false };
     let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':');
     let identifier =
         function.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && function.chars().all(name);
-    // `request.headers.get(`, with a quote behind it.
+    // The value was cut at a quote, as in `request.headers.get("…")`.
     let cut = rest.is_empty() && function.contains(['.', ':']);
     identifier && (cut || rest.trim_end_matches([';', ',', '?', '{', '.']).ends_with(')'))
 }

@@ -1,5 +1,6 @@
-//! Values that the daemon was given as secrets: they are hidden by what they are, however they look and wherever they stand. Each
-//! owner's are hidden in what is about that owner alone, so that nobody can blot out another's records.
+//! Finds values that the daemon was given as secrets. They are hidden because of their content, in any form and any place.
+//!
+//! The values of an owner are hidden only in records of that owner, so that no client can blot out the records of another.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,14 +10,14 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::Finding;
 
-/// Bytes; a shorter value is in too many words that say nothing.
+/// Length of the shortest value that is hidden, in bytes. Shorter ones occur in too many harmless words.
 const SHORTEST: usize = 8;
 
-/// The values of one owner. `Debug` shows nothing of them.
+/// The values of one owner. `Debug` shows none of them.
 #[derive(Clone)]
 pub(super) struct Values(Arc<AhoCorasick>);
 
-/// What is known, by owner. Clones share it.
+/// The known values by owner, which all clones share.
 #[derive(Clone, Default)]
 pub(super) struct Known(Arc<RwLock<BTreeMap<String, Values>>>);
 
@@ -35,7 +36,7 @@ impl fmt::Debug for Known {
 impl Known {
     pub(super) fn learn<'v>(&self, owner: &str, values: impl Iterator<Item = &'v str>) {
         let values: Vec<_> = values.filter(|value| value.len() >= SHORTEST).collect();
-        // The longest wins, so that of a value that begins with another nothing is left.
+        // The longest match wins, so that no part remains of a value that begins with another one.
         let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values);
         // Fails beyond 2^32 states, which is far more than an owner may have.
         if let (Ok(any), false) = (built, values.is_empty()) {

@@ -1,13 +1,13 @@
 //! Hides secrets before anything is written.
 //!
-//! Four nets, each for what the others miss:
+//! It has four methods, each for secrets that the others miss:
 //! * *known*: values that the daemon was given as secrets (`known.rs`);
 //! * *names*: the value of a key, flag or variable with the name of a secret (`keys.rs`);
-//! * *shapes*: tokens that are known by how they look (`shapes.rs`);
+//! * *shapes*: tokens that can be recognised by their form (`shapes.rs`);
 //! * *entropy*: long random text without a name (`entropy.rs`).
 //!
-//! A false alarm hides a harmless word, a miss publishes a secret for ever: in doubt it is hidden. Time is linear in the
-//! text, and a text longer than [`MAX_TEXT`] is cut first, so that a hostile one costs no more than a long one.
+//! A false alarm hides a harmless word, but a miss publishes a secret for ever. So doubtful text is hidden. The time is linear in the
+//! length of the text. A text longer than [`MAX_TEXT`] is cut first, which limits the cost of a hostile one.
 
 mod argv;
 mod entropy;
@@ -25,25 +25,25 @@ use crate::event::Event;
 use known::{Known, Values};
 use shapes::Shapes;
 
-/// The longest text that is looked at, in bytes; the rest is dropped, and its size said.
+/// Length of the longest text that is examined, in bytes. The rest is dropped, and replaced by its size.
 const MAX_TEXT: usize = 64 * 1024;
-/// How deep a value is followed; deeper values are hidden as a whole.
+/// Levels of nesting that are examined. Deeper values are hidden as a whole.
 const MAX_DEPTH: usize = 128;
 const MARK_OPEN: &str = "[redacted:";
 
-/// A secret in a text, and what it looks like.
+/// A secret in a text, and its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     at: Range<usize>,
     name: &'static str,
 }
 
-/// Finds and hides secrets. Making one compiles its patterns: make it once and share it.
+/// Finds and hides secrets. Its creation is expensive, because it compiles patterns: create it once and share it.
 #[derive(Debug, Clone)]
 pub struct Redactor {
     shapes: Shapes,
     known: Known,
-    /// Values that are hidden beside what looks like a secret.
+    /// Values of one owner that are hidden besides texts that look like secrets.
     values: Option<Values>,
 }
 
@@ -54,13 +54,14 @@ impl Default for Redactor {
 }
 
 impl Redactor {
-    /// Knows these values of an owner from now on, until [`Self::forget`]. Shorter ones than eight bytes are in too many
-    /// harmless words. Clones share what they know.
+    /// Adds the known values of an owner, which remain until [`Self::forget`]. Clones share the known values.
+    ///
+    /// Values of less than eight bytes are ignored, because they occur in too many harmless words.
     pub fn learn<'v>(&self, owner: &str, values: impl Iterator<Item = &'v str>) {
         self.known.learn(owner, values);
     }
 
-    /// One that hides the values of `owner`, too: for what is about that owner.
+    /// Returns a redactor that also hides the values of `owner`, for records of that owner.
     pub fn of(&self, owner: &str) -> Cow<'_, Self> {
         match self.known.of(owner) {
             None => Cow::Borrowed(self),
@@ -68,12 +69,12 @@ impl Redactor {
         }
     }
 
-    /// No longer knows the values of `owner`.
+    /// Removes the known values of `owner`.
     pub fn forget(&self, owner: &str) {
         self.known.forget(owner);
     }
 
-    /// `text` with every secret replaced by `[redacted:WHAT]`, and how many were.
+    /// Returns `text` with every secret replaced by `[redacted:WHAT]`, and the number of secrets.
     pub fn text(&self, text: &str) -> (String, usize) {
         let (kept, dropped) = cut(text);
         let (mut clean, count) = self.whole(kept);
@@ -83,8 +84,8 @@ impl Redactor {
         (clean, count)
     }
 
-    /// The same of a text of any length, none of which is dropped: for what somebody bounded already. Takes time in
-    /// proportion to it.
+    /// Redacts a text like [`Self::text`] but without a limit of its length. The caller must have limited the length, because the time
+    /// grows with it.
     pub fn whole(&self, kept: &str) -> (String, usize) {
         let mut findings = self.shapes.find(kept);
         findings.extend(keys::find(kept));
@@ -95,7 +96,7 @@ impl Redactor {
         replace(kept, findings)
     }
 
-    /// Hides every secret in `value`, keys of objects included, and says how many there were.
+    /// Hides every secret in `value`, including keys of objects, and returns the number of secrets.
     pub fn value(&self, value: &mut Value) -> usize {
         self.walk(value, MAX_DEPTH)
     }
@@ -127,7 +128,7 @@ impl Redactor {
         if let Some(Value::Array(items)) = map.get_mut("args") {
             hidden += argv::hide(items.iter_mut(), command.as_deref());
         }
-        // `{"name": "DB_PASSWORD", "value": "…"}`, as environments are often written.
+        // `{"name": "DB_PASSWORD", "value": "…"}`, a common form of environment variables.
         let named =
             ["name", "key"].iter().find_map(|key| map.get(*key)?.as_str()).is_some_and(keys::is_secret);
         for (key, value) in map.iter_mut() {
@@ -149,8 +150,9 @@ impl Redactor {
 }
 
 impl Event {
-    /// Hides secrets in everything that an agent, a command or a policy author can fill with free text, those of the event's
-    /// run among them, and notes how many there were. The caller that hands the event to the writer calls it once.
+    /// Hides secrets in all fields that an agent, a command or a policy author can fill with free text, and counts them in the event.
+    ///
+    /// The known secrets of the event's run are hidden as well. The caller that passes the event to the writer calls this once.
     pub fn redact(&mut self, redactor: &Redactor) {
         let redactor = &*redactor.of(self.run_id.as_deref().unwrap_or_default());
         let mut hidden = 0;
@@ -178,14 +180,15 @@ impl Event {
     }
 }
 
-/// Hides every leaf of a value whose name says that it is secret. Flags and absences stay: they are no secrets.
+/// Hides a value whose name says that it is secret, and returns the number of secrets. Flags and nulls remain, because they are not
+/// secrets.
 fn hide(value: &mut Value, name: &'static str) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 0,
         Value::String(text) if text.is_empty() || text.starts_with(MARK_OPEN) => 0,
         Value::Array(items) if items.is_empty() => 0,
         Value::Object(map) if map.is_empty() => 0,
-        // Whatever the shape below, one mark says enough; it also ends the walk of a hostile depth.
+        // One mark suffices for a value of any shape. It also avoids a walk of hostile depth.
         Value::String(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             *value = Value::String(mark(name));
             1
@@ -193,7 +196,7 @@ fn hide(value: &mut Value, name: &'static str) -> usize {
     }
 }
 
-/// Where secrets were hidden before.
+/// Returns the ranges where secrets were hidden earlier.
 fn marks(text: &str) -> Vec<Range<usize>> {
     let mark = |(start, _): (usize, &str)| {
         let name = &text[start + MARK_OPEN.len()..];
@@ -203,7 +206,7 @@ fn marks(text: &str) -> Vec<Range<usize>> {
     text.match_indices(MARK_OPEN).filter_map(mark).collect()
 }
 
-/// Whether nothing is left to hide: what is not inside a mark is punctuation around it.
+/// Returns true if the range contains only marks and punctuation around them, so that there is no text to hide.
 fn is_hidden(text: &str, at: &Range<usize>, marks: &[Range<usize>]) -> bool {
     let first = marks.partition_point(|mark| mark.end <= at.start);
     let mut rest = at.start;
@@ -223,8 +226,9 @@ fn mark(name: &str) -> String {
     format!("{MARK_OPEN}{name}]")
 }
 
-/// The part that is looked at and how many bytes are dropped. A cut must not leave a beginning of a token that is too
-/// short to be known, so the cut is after a space if there is one near.
+/// Returns the part that is examined, and the number of bytes that are dropped.
+///
+/// A cut must not leave the beginning of a token that is too short to be recognised. So the cut is at a space if there is one near.
 fn cut(text: &str) -> (&str, usize) {
     if text.len() <= MAX_TEXT {
         return (text, 0);

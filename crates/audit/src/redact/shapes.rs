@@ -1,5 +1,5 @@
-//! Tokens that are known by their shape. One pass over the text finds which of them can be there at all (a literal that
-//! each must contain); only those patterns run.
+//! Finds tokens by their shape. One pass over the text finds the shapes that can occur in it, by a literal that each must contain. Only
+//! their patterns are run.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -10,13 +10,13 @@ use regex::bytes::{Regex, RegexBuilder};
 use super::Finding;
 use crate::bound::floor;
 
-/// A kind of token. The group `s` is the secret; without it the whole match is.
+/// A kind of token. The group `s` of the pattern is the secret, or the whole match if there is no such group.
 struct Shape {
     name: &'static str,
-    /// Every match contains one of these, in any case.
+    /// Literals of which every match contains one, in upper or lower case.
     anchors: &'static [&'static str],
     pattern: &'static str,
-    /// What a regular expression cannot say.
+    /// Further condition that a regular expression cannot express.
     accepts: fn(&str) -> bool,
 }
 
@@ -244,7 +244,7 @@ const SHAPES: &[Shape] = &[
     ),
 ];
 
-/// No variable of a shell.
+/// Returns true if the text is not a shell variable.
 fn is_literal(text: &str) -> bool {
     !text.starts_with('$')
 }
@@ -253,7 +253,9 @@ fn has_digit(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
 }
 
-/// No plain word or name: digits in it, or capitals amid small letters, or longer than words are.
+/// Returns true if the text is not a plain word or name.
+///
+/// Such a text has digits, or capitals among lower-case letters, or is longer than words are.
 fn is_mixed(text: &str) -> bool {
     let inner_capital =
         text.as_bytes().windows(2).filter(|w| w[0].is_ascii_lowercase() && w[1].is_ascii_uppercase());
@@ -263,14 +265,16 @@ fn is_mixed(text: &str) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct Shapes {
     anchors: AhoCorasick,
-    /// Which shape each anchor belongs to.
+    /// Index of the shape of each anchor.
     owners: Arc<[usize]>,
-    /// Compiled when the first text has its anchor. Most never are, and all together take megabytes.
+    /// Patterns, which are compiled when the first text contains their anchor. Most never are, and all together need megabytes.
     patterns: Arc<[OnceLock<Regex>]>,
 }
 
-/// Over bytes: classes of Unicode multiply the states of a bounded repetition, and what is looked for is ASCII. A repetition of what
-/// may be any character allows for four bytes each.
+/// Creates the builder of a pattern that matches bytes.
+///
+/// Unicode classes multiply the states of a bounded repetition, and the tokens are ASCII. A repetition of arbitrary characters allows for
+/// four bytes each.
 fn builder(shape: &Shape) -> RegexBuilder {
     let mut builder = RegexBuilder::new(shape.pattern);
     builder.unicode(false);
@@ -296,7 +300,7 @@ impl Shapes {
         Self { anchors, owners, patterns }
     }
 
-    /// Every token of a known shape in `text`.
+    /// Returns every token of a known shape in `text`.
     pub(super) fn find(&self, text: &str) -> Vec<Finding> {
         let mut possible = [false; SHAPES.len()];
         for found in self.anchors.find_overlapping_iter(text) {
@@ -319,12 +323,12 @@ fn matches<'a>(
     pattern
         .captures_iter(text.as_bytes())
         .filter_map(|captures| captures.name("s").or_else(|| captures.get(0)).map(|found| found.range()))
-        // A class of bytes can end amid a character.
+        // A class of bytes can end within a character.
         .map(|at| whole_characters(text, at))
         .filter(|at| (shape.accepts)(&text[at.clone()]))
 }
 
-/// The smallest range of whole characters that contains `at`.
+/// Returns the smallest range of whole characters that contains `at`.
 fn whole_characters(text: &str, at: Range<usize>) -> Range<usize> {
     let start = floor(text, at.start);
     let end = (at.end..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
