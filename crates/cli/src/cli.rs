@@ -46,7 +46,7 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Args, Debug)]
 pub(crate) struct Globals {
     /// Where the daemon listens, such as https://cofferd.example.org:7443. Default: COFFERDAM_ENDPOINT, or
@@ -130,7 +130,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what the command line asks for.
+    /// Executes the command line.
     pub(crate) async fn run(self, ui: Ui) -> Ended {
         let Globals { endpoint, token, tls, .. } = self.globals;
         let token = token.or_else(|| variable("COFFERDAM_TOKEN"));
@@ -168,8 +168,9 @@ impl Cli {
     }
 }
 
-/// A variable of the environment that says something. Not clap's business: it would show options that were set by
-/// variables in the usage line of every error.
+/// Returns an environment variable that is not empty.
+///
+/// Clap could read it, but would then list options that variables set in the usage line of every error.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

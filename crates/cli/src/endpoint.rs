@@ -1,4 +1,4 @@
-//! How to get to the daemon: what the command line says of it, and what is said when it is not there.
+//! Access to the daemon: the options that name it, and the messages if it cannot be reached.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use cofferdam_client::{ConnectError, Tls, Unreachable};
 
 use crate::failure::Failure;
 
-/// Files that prove who the daemon and its client are, for https.
+/// Files that authenticate the daemon and its client, for https.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Files {
     /// For https: a directory with ca.pem, cert.pem and key.pem, as `coffer tls init` makes one for each client.
@@ -41,7 +41,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// As named on the command line, or else the directory that `variable` names.
+    /// Returns the files that the command line names, or else those in the directory that `variable` names.
     pub(crate) fn or(self, variable: Option<String>) -> Tls {
         let directory = match self.directory {
             None if self == Self::default() => variable.map(PathBuf::from),

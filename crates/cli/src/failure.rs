@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked: one sentence, what to do next, and the exit code.
+//! Failures of commands: one sentence, a hint, and the exit code.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -12,18 +12,18 @@ use tonic_types::StatusExt;
 use crate::exit::Exit;
 use crate::time;
 
-/// Reasons that mean "refused" whatever the gRPC code is.
+/// Reasons that mean "refused" for every gRPC code.
 const REFUSALS: [&str; 5] =
     ["PERMISSION_DENIED", "COMMAND_NOT_ALLOWED", "RATE_LIMITED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"];
 
-/// A command that failed.
+/// Failure of a command.
 #[derive(Debug, Serialize)]
 pub(crate) struct Failure {
     #[serde(skip)]
     exit: Exit,
     #[serde(skip)]
     reader_left: bool,
-    /// The stable reason, where the daemon gave one.
+    /// Stable reason, if the daemon gave one.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     message: String,
@@ -33,7 +33,7 @@ pub(crate) struct Failure {
     metadata: BTreeMap<String, String>,
 }
 
-/// How a command ended, or why it did not do what was asked.
+/// Result of a command: its exit code, or its failure.
 pub(crate) type Ended = Result<Exit, Failure>;
 
 impl Failure {
@@ -48,12 +48,12 @@ impl Failure {
         }
     }
 
-    /// The command line or what it names is wrong.
+    /// Creates the failure that the command line, or an object that it names, is wrong.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// It was tried and did not work.
+    /// Creates the failure that an attempt did not succeed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, message)
     }
@@ -62,18 +62,18 @@ impl Failure {
         Self::new(Exit::Unreachable, message)
     }
 
-    /// This user may not ask the daemon.
+    /// Creates the failure that this user may not use the daemon.
     pub(crate) fn not_permitted(message: impl Into<String>) -> Self {
         Self::new(Exit::Denied, message)
     }
 
-    /// Says what to do next.
+    /// Sets the hint, which says what to do next.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// Says what else to do.
+    /// Adds another hint.
     pub(crate) fn and_hint(mut self, hint: &str) -> Self {
         if !hint.is_empty() && !self.hint.is_empty() {
             self.hint.push_str("; ");
@@ -91,7 +91,7 @@ impl Failure {
         self.exit
     }
 
-    /// The reader of standard output has gone, as with `| head`: nothing to complain about.
+    /// Returns true if the reader of standard output has gone, as with `| head`. This is not reported as an error.
     pub(crate) fn reader_left(&self) -> bool {
         self.reader_left
     }
@@ -156,7 +156,7 @@ fn exit_of(status: &Status, reason: &str) -> Exit {
     match status.code() {
         Code::PermissionDenied | Code::Unauthenticated => Exit::Denied,
         Code::InvalidArgument => Exit::Usage,
-        // With a cause, or without a reason, it is the transport that speaks, not the daemon.
+        // A status with a cause, or without a reason, comes from the transport and not from the daemon.
         _ if status.source().is_some() => Exit::Unreachable,
         Code::Unavailable | Code::DeadlineExceeded if reason.is_empty() => Exit::Unreachable,
         Code::Cancelled if status.message() == "Timeout expired" => Exit::Unreachable,
@@ -172,7 +172,7 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
         ("AWAITING_APPROVAL", _) => {
             "`coffer approval list` shows what waits; `coffer approval approve ID` decides".into()
         }
-        // The API refuses, not a run's policy: the message names the roles.
+        // The API refuses, and not the policy of a run. The message names the roles.
         ("PERMISSION_DENIED", _) if metadata.contains_key("roles") => String::new(),
         ("NOT_FOUND", _) if resource == Some("run") => {
             "`coffer run list` shows yours; those of other users only operators see".into()

@@ -1,4 +1,4 @@
-//! `coffer limits`: what was used of the rate limits, and what is left; and `coffer throttle`.
+//! `coffer limits`: the use of the rate limits; and `coffer throttle`.
 
 use clap::Args;
 use wire::v1::rate_limit::Scope;

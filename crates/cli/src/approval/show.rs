@@ -1,4 +1,4 @@
-//! `coffer approval show`: everything that a reviewer needs, and nothing that could deceive one.
+//! `coffer approval show`: all facts that a reviewer needs, in a form that cannot deceive the reviewer.
 
 use clap::Args;
 use wire::v1::approval::{Remember, State};

@@ -15,7 +15,7 @@ use crate::failure::{Ended, Failure};
 use crate::output::Output;
 use crate::{ids, time};
 
-/// Most records that --last keeps.
+/// Largest number of records that --last accepts.
 const MOST: u64 = 100_000;
 
 /// Print records, one per line; with --follow also new ones.
@@ -62,7 +62,7 @@ impl Tail {
     }
 }
 
-/// The last records that match, kept in constant memory while the log goes by.
+/// Returns the last matching records. It reads the whole log, and needs memory only for these records.
 async fn newest(
     client: &Client,
     request: &StreamEventsRequest,

@@ -1,4 +1,4 @@
-//! `coffer audit verify`: by the daemon, or offline from the files alone.
+//! `coffer audit verify`: verification by the daemon, or offline from the files alone.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +48,7 @@ impl Verify {
         if !verdict.intact {
             return Exit::Failed;
         }
-        // Whoever gives a key expects its signatures.
+        // A user who gives a key expects signatures of that key.
         if self.keys.is_empty() || verdict.unvouched.is_empty() { Exit::Ok } else { Exit::Unvouched }
     }
 

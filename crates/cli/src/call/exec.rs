@@ -53,7 +53,7 @@ impl Exec {
             env: self.surroundings.env.into_iter().collect(),
             only_reads: false,
         };
-        // The command's own timeout gives a result with the output so far; the call's would not.
+        // The command's own timeout gives a result with the output so far. The call's timeout would not.
         Ok((self.target, self.live, CallOptions { timeout: None, ..self.options }, operation))
     }
 }

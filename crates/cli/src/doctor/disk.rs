@@ -1,4 +1,4 @@
-//! The disk of the daemon's state directory, as the daemon sees it: how much room it has, and which runs hold it.
+//! Examines the disk of the daemon's state directory, as the daemon reports it: its free space, and the runs that use it.
 
 use doctor::Finding;
 use wire::v1::state_disk::State;
@@ -7,10 +7,10 @@ use wire::v1::{ListRunsResponse, Run, StateDisk};
 use crate::ids;
 use crate::quantity::bytes;
 
-/// How many runs a finding names.
+/// Number of runs that a finding names.
 const NAMED: usize = 3;
 
-/// From a list of all runs. Whoever may not see the disk has no finding.
+/// Examines a list of all runs. There is no finding for users who may not see the disk.
 pub(super) fn examine(listed: &ListRunsResponse) -> Option<Finding> {
     listed.state_disk.as_ref().map(|disk| finding(disk, &listed.runs))
 }
@@ -32,7 +32,7 @@ fn finding(disk: &StateDisk, runs: &[Run]) -> Finding {
     Finding::limited(TOPIC, found, format!("{follows}: {}", holders(runs)))
 }
 
-/// Which runs hold most of it, and what to do.
+/// Names the runs that use most of the disk, and the remedy.
 fn holders(runs: &[Run]) -> String {
     let mut held: Vec<(u64, &Run)> =
         runs.iter().filter_map(|run| Some((run.disk.as_ref()?.used_bytes, run))).collect();

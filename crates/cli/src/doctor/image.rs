@@ -1,8 +1,8 @@
-//! The daemon's default image, as its last start has recorded it.
+//! Examines the daemon's default image, as its last start recorded it.
 
 use doctor::Finding;
 use serde_json::Value;
-/// From the record of the last start.
+/// Examines the record of the last start.
 pub(super) fn examine(records: &[Value]) -> Option<Finding> {
     finding(&records.first()?["details"])
 }

@@ -1,8 +1,7 @@
-//! `coffer doctor`: what the daemon's host can and cannot do, and what follows.
+//! `coffer doctor`: examines the capabilities and limitations of the daemon's host.
 //!
-//! The daemon judges its own host, which need not be the one, nor the container, that this runs in. Only where no daemon
-//! answers this looks at the host that it is on. Nothing is changed and nothing is started. Only findings that are
-//! [`Verdict::Missing`] keep a daemon from running.
+//! The daemon examines its own host, which may be another host or container than this one. Only if no daemon answers, `coffer` examines the
+//! host where it runs. It changes nothing and starts nothing. Only findings that are [`Verdict::Missing`] prevent a daemon from running.
 
 mod alerts;
 mod disk;
@@ -26,11 +25,11 @@ use crate::failure::{Ended, Failure};
 use crate::output::{Output, Style};
 use crate::quantity::count;
 
-/// Runs that are looked at.
+/// Number of runs that are examined.
 const NEWEST: u32 = 1_000;
-/// Records of the disk's room that are looked at: those of runs are among them.
+/// Number of records about the disk that are examined, including those of runs.
 const NEWEST_OF_DISK: u32 = 200;
-/// Which host the findings are about.
+/// Topic of the finding that names the examined host.
 const HOST: &str = "host";
 
 /// Examine the daemon's host and report what it can and cannot do.
@@ -80,7 +79,7 @@ impl Doctor {
                 findings.extend(told(&client).await);
                 findings
             }
-            // A daemon that answers like this says nothing of its host, which need not be this one.
+            // A daemon that answers with an error reports nothing about its host, which may be another one.
             Err(failure) if failure.exit() != Exit::Unreachable => vec![limited("daemon", &failure)],
             Err(failure) => {
                 let mut findings = vec![
@@ -101,7 +100,7 @@ async fn daemon(context: &Context) -> Result<(Client, ListRunsResponse), Failure
     Ok((client, listed))
 }
 
-/// The newest records of these kinds, newest first; none for whoever may not see them.
+/// Returns the newest records of these kinds, newest first, or none if the user may not see them.
 async fn records(client: &Client, kinds: &[&str], most: u32) -> Vec<Value> {
     let kinds = kinds.iter().copied().map(str::to_owned).collect();
     let request = QueryEventsRequest {
@@ -115,7 +114,7 @@ async fn records(client: &Client, kinds: &[&str], most: u32) -> Vec<Value> {
     events.iter().filter_map(|event| serde_json::from_str(&event.record_json).ok()).collect()
 }
 
-/// What the daemon finds on its host.
+/// Returns the daemon's findings about its host.
 async fn told(client: &Client) -> Vec<Finding> {
     match client.host().examine_host(quick(ExamineHostRequest {})).await {
         Ok(answer) => {
@@ -124,7 +123,7 @@ async fn told(client: &Client) -> Vec<Finding> {
                 .chain(findings)
                 .collect()
         }
-        // Not this host instead: it may be another one.
+        // Does not examine this host instead, because the daemon's host may be another one.
         Err(status) => vec![limited(HOST, &status.into())],
     }
 }

@@ -1,9 +1,9 @@
-//! Whether the daemon stores the output of commands, as it has recorded it last.
+//! Examines whether the daemon stores the output of commands, according to its newest record.
 
 use doctor::Finding;
 use serde_json::Value;
 
-/// Newest first. A daemon whose spool has never been off has none to tell.
+/// Returns the finding of records that are sorted newest first, or `None` if this daemon's spool was never off.
 pub(super) fn finding(records: &[Value]) -> Option<Finding> {
     const TOPIC: &str = "spool";
     let state = |record: &Value| record["details"]["state"].as_str().unwrap_or_default().to_owned();

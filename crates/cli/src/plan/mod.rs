@@ -21,7 +21,7 @@ use crate::output::Output;
 use crate::quantity;
 
 const MIB: u64 = 1 << 20;
-/// `limits.runs` of a daemon whose configuration does not say.
+/// Default of `limits.runs` in the daemon's configuration.
 const RUNS_OF_A_DAEMON: u64 = 256;
 
 /// Tell how many runs a host holds, and how many hosts a number of runs needs.
@@ -64,12 +64,12 @@ struct Report<'r> {
     costs: &'r Costs,
 }
 
-/// One of the two.
+/// Result for idle runs, or for busy runs.
 #[derive(Serialize)]
 struct Load {
     #[serde(flatten)]
     fit: Fit,
-    /// Hosts for all runs. `None`: a host holds none.
+    /// Number of hosts for all runs. `None` if a host has no room for a single run.
     hosts: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ impl Plan {
     }
 }
 
-/// What a profile of this policy lets a run take.
+/// Returns the resources that a profile of this policy allows a run.
 fn limits(policy: &str, profile: &str) -> Result<Amounts, Failure> {
     let policy = Policy::from_part("policy", policy).map_err(|problems| {
         Failure::failed(format!("the daemon's policy is not one of this release: {problems}"))
@@ -148,7 +148,7 @@ fn render(report: &Report<'_>, page: &mut Output) {
     page.own("\n").facts(&facts);
 }
 
-/// `5 runs on a host, where memory binds; 1000 runs need 200 hosts`
+/// Describes a result, such as `5 runs on a host, where memory binds; 1000 runs need 200 hosts`.
 fn told(load: &Load, asked: u64) -> String {
     let asked = quantity::count(asked, "run needs", "runs need");
     let (Some(runs), Some(binds)) = (load.fit.runs, load.fit.binds) else {
@@ -188,7 +188,7 @@ fn amount(resource: Resource, amount: u64) -> String {
     }
 }
 
-/// `2 cores`, `0.0004 cores`: an idle run takes little.
+/// Formats a number of cores, such as `2 cores`, or `0.0004 cores` for an idle run.
 fn cores(micros: u64) -> String {
     let parts = micros.div_ceil(100);
     let text = format!("{}.{:04}", parts / 10_000, parts % 10_000);

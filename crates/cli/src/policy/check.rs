@@ -1,4 +1,4 @@
-//! `coffer policy check`: without a daemon, by the code that the daemon loads its policy with.
+//! `coffer policy check`: checks a policy without a daemon, by the same code that the daemon uses to load it.
 
 use std::path::{Path, PathBuf};
 
@@ -32,14 +32,14 @@ struct Report<'r> {
     /// Profiles whose deny list is off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     deny_list_off: Vec<&'r str>,
-    /// Profiles under which files outside of the mounts may be named.
+    /// Profiles that allow paths outside of the mounts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     container_paths: Vec<&'r str>,
     problems: &'r [Problem],
 }
 
 impl Check {
-    #[allow(clippy::unused_async)] // as every verb
+    #[allow(clippy::unused_async)] // like every other verb
     pub(super) async fn run(self, context: &Context) -> Ended {
         let checked = load(&self.path)?;
         let report = match &checked {

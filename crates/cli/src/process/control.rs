@@ -14,7 +14,7 @@ use crate::failure::Ended;
 use crate::ids::Named;
 use crate::run::RunRef;
 
-/// Most that the daemon waits at once.
+/// Longest time that the daemon waits at once.
 const ONCE: Duration = Duration::from_secs(600);
 
 /// Send a signal to a process.
@@ -105,7 +105,7 @@ impl Wait {
     }
 }
 
-/// Returns the exit code of `wait`. A process that was cut short has not succeeded, whatever it exited with.
+/// Returns the exit code of `wait`. A process that was ended early has not succeeded, even if it exited with 0.
 fn exit(process: &Process, over: bool, code: Option<u8>) -> Exit {
     match (over, process.ended_by.as_str(), code) {
         (false, ..) | (true, "timeout", _) => Exit::Command(TIMED_OUT),

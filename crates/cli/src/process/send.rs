@@ -12,9 +12,9 @@ use crate::failure::{Ended, Failure};
 use crate::ids::Named;
 use crate::run::RunRef;
 
-/// Bytes of one request.
+/// Size of one request, in bytes.
 const PIECE: usize = 256 * 1024;
-/// Bytes of a text that `coffer` reads at once.
+/// Length of the longest input that `coffer` reads, in bytes.
 const MOST: u64 = 64 << 20;
 
 /// Give a process something to read.
@@ -53,7 +53,7 @@ impl Send {
                 data
             }
         };
-        // Where the process is, so that what this sends comes after what others have sent.
+        // Gets the present position of the process's input, so that this text comes after the texts of others.
         let listed = ListProcessesRequest { run_id: run_id.clone(), tag: String::new() };
         let listed = client.processes().list_processes(quick(listed)).await?.into_inner().processes;
         let known = listed.into_iter().find(|process| process.process_id == process_id);

@@ -2,7 +2,7 @@
 
 use wire::v1::signal_process_request::Signal;
 
-/// Names of the signals, as messages list them.
+/// Names of the signals in messages.
 const NAMES: &str = "HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP, TSTP";
 
 /// Returns the signal of a name in any case, with or without `SIG`, or of a number.

@@ -1,4 +1,4 @@
-//! `coffer run diff`, `accept` and `discard`: what becomes of the changes of an overlay.
+//! `coffer run diff`, `accept` and `discard`: show, apply and delete the changes of an overlay.
 
 use clap::Args;
 use wire::v1::{
@@ -12,7 +12,7 @@ use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::quantity;
 
-/// Bytes of a diff that are asked for: the daemon's most.
+/// Size of the diff that is requested, in bytes. It is the daemon's maximum.
 const MOST: u32 = 1024 * 1024;
 
 /// Show what a run on an overlay has changed.
@@ -106,7 +106,7 @@ fn names(changes: &[FileChange], page: &mut Output) {
     }
 }
 
-/// What the diff itself does not tell.
+/// Prints the facts that are not in the diff itself.
 fn remarks(response: &DiffRunResponse, talk: &mut Output) {
     talk.word(&quantity::count(response.total, "path is different", "paths are different")).end_line();
     for change in &response.changes {

@@ -74,7 +74,7 @@ pub(crate) struct Create {
     request_id: Option<String>,
 }
 
-/// What becomes /workspace.
+/// Source of /workspace.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct SourceArgs {
@@ -121,7 +121,7 @@ impl Create {
 
     fn request(self) -> Result<CreateRunRequest, Failure> {
         let revision = self.revision.unwrap_or_default();
-        // One of them, or `--managed`.
+        // Exactly one of these options or `--managed` was given.
         let SourceArgs { bind, clone, overlay, workspace, managed: _ } = self.source;
         let source = if let Some(path) = bind {
             Source::Bind(BindWorkspace { path: absolute(&path)? })
@@ -161,9 +161,9 @@ impl Create {
     }
 }
 
-/// The daemon wants absolute paths without `.`, `..` or links in them; people do not type such.
+/// Returns the path in the form that the daemon requires: absolute, and without `.`, `..` and links.
 fn absolute(path: &Path) -> Result<String, Failure> {
-    // Where the client may not look, or shares no file system with the daemon, the daemon judges the path itself.
+    // If the client has no access to the path, or shares no file system with the daemon, the daemon checks the path itself.
     let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path))?;
     path.into_os_string()
         .into_string()

@@ -76,7 +76,7 @@ fn render(run: &Run, page: &mut Output) {
     }
 }
 
-/// When it ended, and why if nobody stopped it.
+/// Describes when the run ended, and why if it was not stopped by a request.
 fn ended(run: &Run) -> String {
     let when = time::known(run.ended_at.as_ref());
     match run.end_cause() {
@@ -98,7 +98,7 @@ fn lease(run: &Run) -> String {
     }
 }
 
-/// When the daemon that answers found the run, and how many daemons the run has outlived.
+/// Describes when the present daemon adopted the run, and how many restarts of the daemon the run survived.
 fn adopted(run: &Run) -> String {
     match (&run.adopted_at, run.restarts) {
         (None, _) => String::new(),

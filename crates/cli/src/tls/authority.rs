@@ -1,4 +1,4 @@
-//! Who signs, and what it signs. ECDSA with P-256, which every TLS library takes.
+//! The certificate authority and the certificates that it signs. The keys are ECDSA with P-256, which every TLS library supports.
 
 use jiff::ToSpan as _;
 use jiff::civil::Date;
@@ -9,7 +9,7 @@ use rcgen::{
 
 use crate::failure::Failure;
 
-/// Days that an authority lasts: longer than what it signs.
+/// Number of days for which an authority is valid. It is also the longest validity of a certificate.
 const AUTHORITY_DAYS: u32 = 3_650;
 
 /// A certificate and its key, in PEM.
@@ -18,18 +18,18 @@ pub(super) struct Pair {
     pub(super) key: String,
 }
 
-/// What a certificate is for.
+/// Purpose of a certificate.
 pub(super) enum For<'a> {
-    /// The daemon under these names and addresses.
+    /// The daemon with these names and addresses.
     Server(&'a [String]),
     Client(&'a str),
 }
 
-/// Signs.
+/// A certificate authority.
 pub(super) struct Authority(Issuer<'static, KeyPair>);
 
 impl Authority {
-    /// A new one, and what to keep of it.
+    /// Makes a new authority. Returns it with its certificate and key to store.
     pub(super) fn make() -> Result<(Self, Pair), Failure> {
         let key = KeyPair::generate().map_err(failed)?;
         let mut params = params()?;
@@ -39,13 +39,13 @@ impl Authority {
         Ok((Self(Issuer::new(params, key)), pair))
     }
 
-    /// The one that was made with this key.
+    /// Returns the authority that was made with this key.
     pub(super) fn of(key: &str) -> Result<Self, Failure> {
         let key = KeyPair::from_pem(key).map_err(failed)?;
         Ok(Self(Issuer::new(params()?, key)))
     }
 
-    /// A new key, and a certificate for it.
+    /// Makes a new key and signs a certificate for it.
     pub(super) fn sign(&self, what: &For<'_>, days: u32) -> Result<Pair, Failure> {
         let (names, name, purpose) = match what {
             For::Server(hosts) => {
@@ -66,7 +66,7 @@ impl Authority {
     }
 }
 
-/// The same for every authority of ours, so that its key is all that it takes to sign.
+/// Returns the parameters of every authority. They are constant, so that the key suffices to sign.
 fn params() -> Result<CertificateParams, Failure> {
     let mut params = CertificateParams::new([]).map_err(failed)?;
     params.distinguished_name = named("Cofferdam");
@@ -81,7 +81,7 @@ fn named(name: &str) -> DistinguishedName {
     names
 }
 
-/// From yesterday on, because clocks differ.
+/// Sets the validity of a certificate. It begins yesterday, because clocks differ.
 fn last(params: &mut CertificateParams, days: u32) -> Result<(), Failure> {
     let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let at = |days: i64| today.checked_add(days.days()).map_err(|error| Failure::usage(error.to_string()));
@@ -92,7 +92,7 @@ fn last(params: &mut CertificateParams, days: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-#[allow(clippy::needless_pass_by_value)] // as `map_err` passes it
+#[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value
 fn failed(error: rcgen::Error) -> Failure {
     Failure::failed(format!("the certificate cannot be made: {error}"))
 }

@@ -27,7 +27,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    #[allow(clippy::unused_async)] // as every verb
+    #[allow(clippy::unused_async)] // like every other verb
     pub(super) async fn run(self, context: &Context) -> Ended {
         let directory = Directory::open(&self.directory)?;
         directory.issue_client(&self.name, self.days)?;

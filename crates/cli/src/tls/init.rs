@@ -38,7 +38,7 @@ struct Made {
 }
 
 impl Init {
-    #[allow(clippy::unused_async)] // as every verb
+    #[allow(clippy::unused_async)] // like every other verb
     pub(super) async fn run(self, context: &Context) -> Ended {
         let mut hosts = self.hosts;
         if hosts.is_empty() {

@@ -24,7 +24,7 @@ pub(crate) struct Rotate {
 }
 
 impl Rotate {
-    #[allow(clippy::unused_async)] // as every verb
+    #[allow(clippy::unused_async)] // like every other verb
     pub(super) async fn run(self, context: &Context) -> Ended {
         let directory = Directory::open(&self.directory)?;
         directory.issue_server(&directory.hosts()?, self.days)?;
