@@ -27,11 +27,11 @@ use crate::loss::{Cause, Loss, Losses};
 use crate::prefork::{Prefork, Ready};
 use crate::relay::{self, Relayed};
 
-/// Time that a lost worker has to be gone after SIGKILL, and the processes that it started.
+/// Time within which a lost worker and the processes that it started must be gone after SIGKILL.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Time that all processes of a container have to be gone after its first one was killed.
+/// Time within which all processes of a container must be gone after its first one was killed.
 const ALL_GONE: Duration = Duration::from_secs(2);
-/// Time that the engine has to report how a worker ended whose stream is closed.
+/// Time that the engine has to report how a worker ended after its stream was closed.
 const AUTOPSY: Duration = Duration::from_secs(10);
 /// Pid of a container's first process inside the container.
 const FIRST: u32 = 1;
