@@ -230,7 +230,7 @@ impl CallTask {
         self.end(made.ok(), &form, journal, times).await;
     }
 
-    /// Returns the limits of the run's profile. A run that is gone has the defaults: it gets no further call anyway.
+    /// Returns the limits of the run's profile. A run that is gone has the defaults, because it gets no further call.
     fn limits(&self) -> Limits {
         let run = self.calls.runs.living_run(self.call.run);
         let policy = self.calls.gateway.policy();
@@ -317,7 +317,7 @@ impl CallTask {
         let run = match self.calls.runs.living_run(self.call.run) {
             Ok(run) => run,
             Err(gone) => {
-                // A run that has ended still has its owner on record.
+                // The record of an ended run still has its owner.
                 if let Ok(ended) = self.calls.runs.get(self.call.run) {
                     journal.caller(&self.caller(&ended.spec));
                 }
@@ -336,7 +336,7 @@ impl CallTask {
         let operation = decoded.operation?;
         self.check_agent(&decoded.agent_id, &spec)?;
         self.calls.runs.check_deny_list(&spec, self.calls.gateway.policy().profile(&spec.profile))?;
-        // While a reviewer decides on one call, further calls may ask as well.
+        // Calls that wait for a reviewer do not keep further calls from asking. Any other hold on the run does.
         run.check_asking()?;
         // Checked here, since the container has this directory even without a package.
         if spec.pkg_path.is_none() && operation.paths().iter().any(|path| path.mount() == Mount::Pkg) {
@@ -541,7 +541,7 @@ impl CallTask {
         if let Some(command) = command
             && let Some(left) = ops::not_ended(command)
         {
-            // No process may run on unobserved: a command that cannot be ended costs the run its container.
+            // No process may continue unseen. If a command's processes cannot be ended, the run fails and its container is ended.
             run.fail(format!("{left} processes of a command could not be ended")).await;
         }
         Close::Executed(Box::new(finished))

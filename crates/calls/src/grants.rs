@@ -1,8 +1,8 @@
-//! Changes the permissions that operators give and take: records a change, keeps it, puts it into force, in this order.
+//! Changes the permissions that operators give and take: records a change, stores it, puts it into force, in this order.
 //!
-//! A change is on record before it counts, and it counts before the operator gets the answer. A change that cannot be kept takes
-//! the stricter way. A grant is withdrawn, on record as well, so that the log says which permissions hold. A revocation is in
-//! force, and the daemon retries until it is kept.
+//! A change is recorded before it counts, and it counts before the operator gets the answer. If a change cannot be stored, the
+//! stricter state holds. A grant is withdrawn, and that is recorded as well, so that the log says which permissions hold. A
+//! revocation is in force, and the daemon retries until it is stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub struct Grants {
     store: Store,
     audit: Arc<AuditLog>,
     gateway: Arc<Gateway>,
-    /// One change at a time: the last one on record is the one in force. Holds revocations that are in force and could not be kept
-    /// yet.
+    /// Allows one change at a time, so that the last one on record is the one in force. Holds revocations that are in force and
+    /// could not be stored yet.
     changing: Mutex<Vec<Permission>>,
 }
 

@@ -7,7 +7,7 @@
 //! A crash loses at most the calls that the log itself can lose: those of the last 10 ms that only read. On the other side, a call
 //! that was under way when the copy was made may be counted twice.
 //!
-//! Throttles are in the same copy. Each is on record before it is in force, so that a start finds those after the copy, too.
+//! Throttles are in the same copy. Each is recorded before it is in force, so a start finds those after the copy, too.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own counters")]
 
@@ -116,7 +116,7 @@ impl Limits {
         self.gateway.limits()
     }
 
-    /// Throttles an agent: on record first, then in force. `cause` is the reason, such as an alert and its id.
+    /// Throttles an agent: records the throttle, then puts it into force. `cause` is the reason, such as an alert and its id.
     pub(crate) async fn throttle(
         &self,
         agent: &Agent,
@@ -211,7 +211,7 @@ fn moment(time: audit::Time) -> UnixMillis {
     UnixMillis(seconds.saturating_mul(1_000).saturating_add(u64::from(time.subsecond_nanos() / 1_000_000)))
 }
 
-/// Repeats the change of a throttle that a record of the time `at` describes.
+/// Applies the change of a throttle again, from a record of the time `at`.
 fn again(counters: &Counters, event: &Event, at: UnixMillis) {
     let (Some(id), Some(details)) = (&event.agent_id, &event.details) else { return };
     let Some(principal) = details.get("agent_principal").and_then(serde_json::Value::as_str) else { return };

@@ -318,7 +318,7 @@ impl CallTable {
             }
             table.finish(call.id, response.encoded_len());
         }
-        // A refused call is on record under its id, too.
+        // A refused call is recorded under its id, too.
         let refusal = refusal.map(|refusal| refusal.with("call_id", call.id.to_string()));
         call.state.send_replace(Answer { response, refusal, finished: true, suspended: false });
         if let Some(later) = later {
@@ -336,7 +336,7 @@ impl CallTable {
         }
     }
 
-    /// Stores calls. Their receipts are in the audit log already: if this fails, a client that comes back later finds no outcome.
+    /// Stores calls. Their receipts are in the audit log already. If this fails, a client that returns later finds no outcome.
     async fn keep(
         &self,
         calls: Vec<StoredCall>,
@@ -354,7 +354,7 @@ impl CallTable {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the finished calls of a run that was deleted, as the store does: what its commands printed is in their answers.
+    /// Forgets the finished calls of a deleted run, as the store does, because their answers contain the output of its commands.
     pub fn forget_run(&self, run: RunId) {
         let mut table = self.table();
         let finished = std::mem::take(&mut table.finished);

@@ -118,7 +118,7 @@ async fn plain(
     })
 }
 
-/// Makes the block's call. A malformed block is a call, too: it is refused, answered and on record.
+/// Makes the block's call. A malformed block is a call, too: it is refused, answered and recorded.
 async fn call(
     calls: &Arc<Calls>,
     principal: &Arc<Principal>,
@@ -153,7 +153,7 @@ async fn call(
     })
 }
 
-/// Returns the request id of a step's call, which session and request determine and no other step has.
+/// Returns the request id of a step's call. Session and request determine it, and no other step has it.
 fn call_id(request: &StepTranscriptRequest) -> String {
     if request.request_id.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! Connects runs with their upstream MCP servers, through the crate `mcp-upstream`, which speaks with the servers.
+//! Connects runs with their upstream MCP servers. The crate `mcp-upstream` speaks with the servers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -36,7 +36,7 @@ struct OfRun<'c> {
 }
 
 impl Upstreams {
-    /// Starts and reaches no server.
+    /// Returns an instance that has started or reached no server yet.
     pub fn new(audit: Arc<AuditLog>) -> Self {
         Self { audit, tls: OnceLock::new(), runs: Arc::default() }
     }

@@ -1,4 +1,4 @@
-//! The daemon, put together: start in order, serve, stop in order.
+//! Starts the parts of the daemon in order, serves requests, and stops the parts in order.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,13 +40,13 @@ use crate::terminal::{self, Sessions, Terminals};
 use crate::tokens::Tokens;
 use crate::{mcp, memory, startup};
 
-/// Longest that an orderly stop may take.
+/// Longest time that an orderly stop may take.
 const STOP: Duration = Duration::from_secs(60);
 
-/// For clients that do not hang up when the daemon stops.
+/// Time that clients and background tasks have to finish at the end of a stop.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until it receives SIGTERM or SIGINT.
 pub(crate) async fn run(
     config: Config,
     file: PathBuf,
@@ -89,7 +89,7 @@ pub(crate) async fn run(
         .map_err(broken_store)?;
     let runs = Arc::new(runs);
     let (settings, former_processes) = startup::processes(&store, &config)?;
-    // Nobody is let in before this is over: whoever asks for a run finds it as it is.
+    // No client can connect before this is done, so a client that asks for a run finds its current state.
     let taken = runs.take_over(former, &policy, &open.used, former_processes.names()).await?;
     open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
     let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
@@ -124,7 +124,8 @@ pub(crate) async fn run(
         stop: stopping,
     });
     calls.processes.reattach(former_processes).await;
-    // The runs' lanes work, and no client has come in between: whoever asks for a call that waits finds it.
+    // The lanes of the runs work by now, and no client has connected yet. A client that asks for a waiting call finds
+    // it.
     calls::resume(&calls, waiting).await;
 
     let socket =
@@ -148,13 +149,13 @@ pub(crate) async fn run(
 
     wait_for_signal(&loader, certificates.as_ref(), &config, &file).await?;
     stop_in_time(&calls, &cursor).await;
-    // Streams have ended and calls are answered: what is left are clients that do not hang up.
+    // Streams have ended and calls are answered. Only clients that do not hang up are left.
     let _ = tokio::time::timeout(GOODBYE, server).await;
-    // Nothing waits any more, and it must not wait for a disk that fails.
+    // No call depends on these tasks any longer. They are aborted, because a stop must not wait for a disk that fails.
     end(watches.into_iter().chain([marking]), &anomalies).await;
     let patience = if calls.audit.is_available() { GOODBYE } else { LAST_WAIT + GOODBYE };
     drop((calls, loader, cursor));
-    // Everything up to the record of the stop is on disk. The writer ends when the last such client has gone.
+    // Everything up to the record of the stop is on disk. The writer ends when the last of those clients has gone.
     let joined = tokio::task::spawn_blocking(move || writer.join());
     let _ = tokio::time::timeout(patience, joined).await;
     let _ = tokio::time::timeout(GOODBYE, async { tokio::join!(executions, hooks) }).await;
@@ -162,7 +163,9 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// The daemon's certificates, which are taken again when their files change.
+/// Loads the daemon's TLS certificates, if the configuration names any.
+///
+/// [`listen_elsewhere`] starts the task that reloads them when their files change.
 fn certificates(tcp: Option<&Tcp>) -> anyhow::Result<Option<Arc<Certificates>>> {
     let Some((tcp, files)) = tcp.and_then(|tcp| Some((tcp, tcp.tls.clone()?))) else { return Ok(None) };
     let loaded = Certificates::load(files, tcp.settings.takes_tokens)
@@ -191,7 +194,7 @@ fn tokens(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Tokens>> {
     tokens.map(Arc::new).map_err(broken_store)
 }
 
-/// The issuers whose tokens count, with keys that are kept fresh.
+/// Opens the issuers whose tokens the daemon accepts, and keeps their keys fresh.
 fn issuers(config: &Config, calls: &Calls) -> anyhow::Result<Arc<Issuers>> {
     if config.oidc.is_empty() {
         return Ok(Arc::default());
@@ -220,7 +223,7 @@ fn broken_store(error: StoreError) -> anyhow::Error {
     anyhow::anyhow!("the store: {}", chain(&error))
 }
 
-/// The log's word of the start, and of the policy that is in force.
+/// Stores the policy, and records the start of the daemon and the policy in force.
 async fn record_start(
     audit: &AuditLog,
     store: &Store,
@@ -250,9 +253,11 @@ async fn record_start(
     Ok(())
 }
 
-/// Starts what watches until the daemon stops: the state disk, the runs' quotas and the spool; the bounds of what is kept of calls;
-/// the approvals' clock, and the end of what is remembered for a run; the copies of the rate limits' counters; and what is owed to
-/// the store.
+/// Starts the tasks that watch and tidy until the daemon stops.
+///
+/// In the order of the array, they watch the free space of the state disk, return freed memory to the kernel, watch the
+/// spool, bound the stored calls, watch the runs' disk quotas, store grants that could not be stored before, let
+/// approvals expire, end the consents of runs that end, and copy the counters of the rate limits to disk.
 fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk, workers: usize) -> [JoinHandle<()>; 9] {
     let Calls { audit, limits, approvals, runs, spool, quotas, store, stop, .. } = &**calls;
     let disk_watch = DiskWatch { quotas: quotas.clone(), runs: runs.clone(), audit: audit.clone() };
@@ -271,7 +276,7 @@ fn watches(calls: &Arc<Calls>, grants: Arc<Grants>, disk: StateDisk, workers: us
     ]
 }
 
-/// The services of the API, each with what it uses.
+/// Builds the services of the API from the parts that each uses.
 fn services(
     calls: &Arc<Calls>,
     config: &Config,
@@ -347,13 +352,15 @@ fn services(
     })
 }
 
-/// Has the log signed and tidied. What a start needs is not removed.
+/// Starts the task that signs, compresses and removes segments of the audit log.
+///
+/// Segments that the next start has to read are not removed.
 fn keep_log(calls: &Calls, maintenance: Maintenance, cursor: Arc<RecoveryCursor>) {
     let released = move || cursor.clone().look_released();
     tokio::spawn(maintenance.run(calls.audit.clone(), released, calls.stop.clone()));
 }
 
-/// The log has it when nothing can be kept of what commands write, and when it can again.
+/// Watches the spool, and records when command output can no longer be stored and when it can again.
 async fn watch_spool(spool: Arc<Spool>, audit: Arc<AuditLog>, stop: CancellationToken) {
     let record = |event| {
         let audit = audit.clone();
@@ -364,7 +371,7 @@ async fn watch_spool(spool: Arc<Spool>, audit: Arc<AuditLog>, stop: Cancellation
     spool.watch(record, stop).await;
 }
 
-/// Ends what only watches.
+/// Ends the tasks that only watch.
 async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &TaskTracker) {
     for watch in watches {
         watch.abort();
@@ -373,7 +380,7 @@ async fn end(watches: impl IntoIterator<Item = JoinHandle<()>>, anomalies: &Task
     let _ = tokio::time::timeout(GOODBYE, anomalies.wait()).await;
 }
 
-/// Stops within [`STOP`]; the next start cleans up what is left.
+/// Stops the daemon within [`STOP`]. The next start cleans up anything that is left.
 async fn stop_in_time(calls: &Calls, cursor: &RecoveryCursor) {
     tracing::info!(runs = calls.on_stop.name(), "stopping: no new calls");
     let stopped = tokio::time::timeout(STOP, stop(calls, cursor)).await;
@@ -382,7 +389,7 @@ async fn stop_in_time(calls: &Calls, cursor: &RecoveryCursor) {
     }
 }
 
-/// Refuse, end, flush.
+/// Refuses new calls, shuts the runs down, waits for the tasks, and flushes the audit log.
 async fn stop(calls: &Calls, cursor: &RecoveryCursor) {
     calls.stop.cancel();
     calls.runs.shutdown(calls.on_stop).await;
@@ -396,11 +403,14 @@ async fn stop(calls: &Calls, cursor: &RecoveryCursor) {
     }
     calls.limits.copy().await;
     cursor.finish().await;
-    // Signed, so that nothing can be cut off while no daemon looks. What goes wrong is said by the thread.
+    // Signs the log, so that no record can be cut off unnoticed while no daemon runs. The signing thread logs its
+    // errors.
     let _ = calls.audit.checkpoint().await;
 }
 
-/// Waits for SIGTERM or SIGINT. SIGHUP loads the policy and the TLS certificates again.
+/// Waits for SIGTERM or SIGINT.
+///
+/// On SIGHUP, reloads the policy and the TLS certificates, and logs the keys of the configuration that need a restart.
 async fn wait_for_signal(
     loader: &Arc<Loader>,
     certificates: Option<&Arc<Certificates>>,
@@ -420,9 +430,9 @@ async fn wait_for_signal(
                 }
                 config::tell_what_waits(config, file);
                 let loader = loader.clone();
-                // By itself: it waits for the audit log, and a stop must not.
+                // In a separate task: a reload waits for the audit log, and a stop must not wait for a reload.
                 tokio::spawn(async move {
-                    // What is wrong with it is in the log already.
+                    // The loader logs the problems of a policy itself.
                     let _ = loader.reload("signal:SIGHUP").await;
                 });
             }

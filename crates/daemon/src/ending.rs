@@ -1,4 +1,4 @@
-//! When what opened a stream ends: a token by its time or before it, a certificate by its time.
+//! Ends a stream when the credential that opened it expires, is revoked or is replaced.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// The longest that a timer is set for.
+/// Longest time that a timer is set for.
 const MAX_TIMER: Duration = Duration::from_secs(366 * 86_400);
 
-/// Comes once.
+/// Future that completes when the credential ends.
 pub(crate) struct End(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl End {
@@ -21,7 +21,7 @@ impl End {
         Self(Box::pin(tokio::time::sleep(left.min(MAX_TIMER))))
     }
 
-    /// After a time, or before it when this comes.
+    /// Completes after `left`, or when `other` completes before that.
     pub(crate) fn first(left: Duration, other: impl Future<Output = ()> + Send + 'static) -> Self {
         let timer = tokio::time::sleep(left.min(MAX_TIMER));
         Self(Box::pin(async move {
@@ -32,7 +32,7 @@ impl End {
         }))
     }
 
-    /// After a time, or before it when somebody ends it.
+    /// Completes after `left`, or when `ended` is cancelled before that.
     pub(crate) fn after_or(left: Duration, ended: CancellationToken) -> Self {
         let timer = tokio::time::sleep(left.min(MAX_TIMER));
         Self(Box::pin(async move {

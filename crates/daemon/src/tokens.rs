@@ -1,7 +1,8 @@
-//! API tokens of this daemon: made, kept, shown, ended.
+//! Creates, stores, lists and revokes the API tokens of this daemon.
 //!
-//! A change is on record before it counts. A token that cannot be kept is never told, so that it opens nothing. An end is in force
-//! at once, also where it cannot be kept; then the answer says so, and asking again tries again.
+//! A change is recorded before it takes effect. A token that cannot be stored is never returned to its client, so it
+//! opens nothing. A revocation takes effect at once, even if it cannot be stored. The answer then reports the error,
+//! and another request tries again.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ending::End;
 
-/// Tokens that may be in force at the same time.
+/// Maximum number of tokens in force.
 const MAX_IN_FORCE: usize = 1_000;
-/// Tokens that are known, with those that are over.
+/// Maximum number of known tokens, ended ones included.
 const MAX_KNOWN: usize = 10_000;
 
-/// A token, and the end of what it has opened.
+/// A token, and the signal that ends the streams that it opened.
 pub(crate) struct Held {
     pub(crate) token: ApiToken,
     ended: CancellationToken,
@@ -38,7 +39,7 @@ impl Held {
         Arc::new(Self { token, ended: CancellationToken::new() })
     }
 
-    /// Comes when the token is revoked or expires.
+    /// Returns a future that completes when the token is revoked or expires.
     pub(crate) fn end(&self) -> End {
         let left = self.token.expires_at.0.saturating_sub(now().0);
         End::after_or(Duration::from_millis(left), self.ended.clone())
@@ -51,7 +52,7 @@ pub(crate) struct Tokens {
     audit: Arc<AuditLog>,
     max_lifetime: Duration,
     held: RwLock<BTreeMap<TokenId, Arc<Held>>>,
-    /// One change at a time.
+    /// Allows one change at a time.
     changing: Mutex<()>,
 }
 
@@ -60,7 +61,7 @@ pub(crate) fn now() -> UnixMillis {
 }
 
 impl Tokens {
-    /// With those that the store has. None made from now on lasts longer than `max_lifetime`.
+    /// Opens the tokens in the store. A new token lasts at most `max_lifetime`.
     pub(crate) fn open_store(
         store: Store,
         audit: Arc<AuditLog>,
@@ -74,7 +75,9 @@ impl Tokens {
         self.max_lifetime
     }
 
-    /// The token that was shown at an address, or by the Unix socket; or what that is an attempt at, and what its caller is told.
+    /// Returns the token that a client has presented, from an address or over the Unix socket.
+    ///
+    /// If it is not valid, returns the kind of the attempt and a message for the client.
     pub(crate) fn open(
         &self,
         shown: &str,
@@ -93,7 +96,7 @@ impl Tokens {
         Ok(held)
     }
 
-    /// From then on the token counts.
+    /// Records and stores a new token. It is valid from then on.
     pub(crate) async fn create(&self, token: ApiToken) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
         let in_force = self.all().iter().filter(|held| held.token.is_in_force(now())).count();
@@ -107,7 +110,7 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Ends a token, and with it the streams that it has opened. One that has ended already is no error.
+    /// Ends a token and the streams that it opened. It is no error if the token has ended already.
     pub(crate) async fn revoke(&self, id: TokenId, by: &str) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
         let held = self.get(id).ok_or_else(|| {
@@ -124,7 +127,7 @@ impl Tokens {
         Ok(token)
     }
 
-    /// All of them, newest first; those that are over only if that is wanted.
+    /// Returns all tokens, newest first. Ended ones are included only on request.
     pub(crate) fn list(&self, include_ended: bool) -> Vec<ApiToken> {
         let now = now();
         let shown = |held: &Arc<Held>| include_ended || held.token.is_in_force(now);

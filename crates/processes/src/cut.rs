@@ -1,5 +1,6 @@
-//! Cuts the request that is kept after the start: a profile may allow 2 MiB of arguments, a run has 320 processes, and one answer
-//! lists all of them.
+//! Cuts the request that is kept after the start.
+//!
+//! A profile may allow 2 MiB of arguments, a run has 320 processes, and one answer lists all of them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ const MOST: usize = 4 << 10;
 /// Bytes of an argument's frame in a message.
 const FRAME: usize = 3;
 
-/// Returns the request as clients see it, and true if a part of it is missing. Never with its environment.
+/// Returns the request as clients see it, without its environment, and true if a part of it is missing.
 pub(crate) fn cut(request: &v1::ProcessRequest) -> (v1::ProcessRequest, bool) {
     let mut rest = Rest { bytes: MOST, is_cut: false };
     let (command, script) = (rest.take(&request.command), rest.take(&request.script));

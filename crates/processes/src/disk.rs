@@ -17,7 +17,8 @@ use crate::cut::cut;
 
 /// Most bytes of a process's record.
 ///
-/// A record has a hundredth of that. Earlier daemons kept the arguments whole and wrote up to 10 MiB, four bytes for each byte.
+/// A record needs a hundredth of that. Earlier daemons stored the arguments whole and wrote up to 10 MiB, four bytes for each
+/// byte.
 const MOST: u64 = 12 << 20;
 
 /// The record of a process.
@@ -74,7 +75,7 @@ pub(crate) struct Place {
     directory: PathBuf,
 }
 
-/// The two records of a process: while it lives, and after its end. Neither is written twice under one part of the key.
+/// The two records of a process: while it lives, and after its end. Each is written only once under its part of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edition {
     Living,

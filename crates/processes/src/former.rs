@@ -1,4 +1,5 @@
-//! Reads the processes that a former daemon has left, before its runs are taken over, so that this does not end them.
+//! Reads the processes that a former daemon has left. This happens before its runs are taken over, so that the takeover does not
+//! end them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +15,7 @@ use crate::disk::{self, Edition, Known, Place};
 #[derive(Default)]
 pub struct Former {
     known: Vec<(Place, Edition, Known)>,
-    /// Processes that may still live, and whose records cannot be read. They are ended once that is on record.
+    /// Processes that may still live, and whose records cannot be read. They are ended once that is recorded.
     unreadable: Vec<Place>,
 }
 
@@ -29,7 +30,7 @@ impl Former {
                     tracing::error!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process cannot be read: it is ended");
                     former.unreadable.push(place);
                 }
-                // A process that was never begun, or whose end is on record, has nothing that must survive.
+                // A process that was never begun, or whose end is recorded, has nothing that must survive.
                 Err(error) => {
                     tracing::warn!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process is removed");
                     place.remove()?;

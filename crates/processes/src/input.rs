@@ -42,7 +42,7 @@ pub(crate) struct Input {
 pub(crate) struct Unrecorded {
     /// Signals that were sent all the same.
     pub(crate) signals: u64,
-    /// Bytes that were refused, and so not given. Bytes that a client sends again count again.
+    /// Bytes that were refused, and so not given to the process. Bytes that a client sends again count again.
     pub(crate) refused_bytes: u64,
 }
 
@@ -185,7 +185,7 @@ impl Input {
         match recorder.add(entry).await {
             Ok(()) => true,
             Err(error) => {
-                // Once: the client may retry forever.
+                // Logged only once, because the client may retry forever.
                 if !std::mem::replace(&mut self.is_told, true) {
                     tracing::warn!(error = %chain(&error), "the input of a process can no longer be recorded");
                 }

@@ -5,8 +5,8 @@
 //!     └────── the daemon stops and leaves its runs, or dies ─────► stays, for the next daemon
 //! ```
 //!
-//! The keeper ends last. If the daemon dies before the end is on record and on the disk, the next daemon still learns the end from
-//! the keeper.
+//! The keeper ends last. If the daemon dies before the end is recorded and stored, the next daemon still learns the end from the
+//! keeper.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,7 +148,7 @@ impl Owner {
                 order = ends.orders.recv() => Happening::Ordered(order),
                 given = ends.input.recv(), if self.input.is_free() => Happening::Given(given),
                 () = at(patience) => Happening::Impatient,
-                // Last: a flood of output delays neither orders nor input.
+                // Last, so that a flood of output delays neither orders nor input.
                 said = self.link.next() => Happening::Said(said),
             };
             // Outside of the select: a step that has begun is finished.

@@ -1,4 +1,4 @@
-//! A process, as all but its owner see it.
+//! A process, as every part but its owner sees it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const MAX_INPUT: usize = 1 << 20;
 pub struct Process {
     pub(crate) run: RunId,
     pub(crate) id: CallId,
-    /// The status as clients see it, but for the sizes of the streams.
+    /// The status as clients see it, except for the sizes of the streams.
     pub(crate) status: watch::Receiver<v1::Process>,
     pub(crate) output: Arc<Output>,
     pub(crate) readers: Arc<Semaphore>,

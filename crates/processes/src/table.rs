@@ -154,7 +154,7 @@ impl Processes {
         let takes_input = process.stdin_open;
         let (made, key, written) = (place.clone(), self.0.shared.key.clone(), known.clone());
         let (min_free, most) = (self.0.shared.min_free, known.most);
-        // On disk before the process is made: the next daemon has to know where to look.
+        // Written to disk before the process is made, because the next daemon has to know where to look.
         let prepared = tokio::task::spawn_blocking(move || {
             made.make()?;
             made.write(&key, Edition::Living, &written)?;
@@ -294,7 +294,7 @@ impl Processes {
         most: u64,
         ends: Option<[u64; 2]>,
     ) -> std::io::Result<Arc<Output>> {
-        // A run that has ended keeps nothing more.
+        // A run that has ended stores nothing further.
         let living = self.0.shared.runs.living_run(place.run).ok();
         let allowance = living.map_or_else(|| Allowance::new(0), |run| run.allowance.clone());
         let (place, key, min_free) = (place.clone(), self.0.shared.key.clone(), self.0.shared.min_free);

@@ -1,8 +1,8 @@
 //! Talks with a session: opens it, gives it a command or input, waits for the result, interrupts it.
 //!
-//! While a caller waits, the daemon asks the shell for the mark again and again, at growing intervals. It does so by a line that is
-//! given only if the shell has read all others. The shell reads such a line when it is back from a command, however the command
-//! ended. So an interrupt, an error that breaks off the line, and a restart of the daemon need no special treatment.
+//! While a caller waits, the daemon asks the shell for the mark again and again, at growing intervals. The question is a line
+//! that is sent only if the shell has read all others. The shell reads such a line when it is back from a command, however the
+//! command ended. So an interrupt, an error that breaks off the line, and a restart of the daemon need no special treatment.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::session::{Expect, Session, no_session};
 
 /// Time that the shell has to take its first command.
 const OPENING: Duration = Duration::from_secs(20);
-/// Time for a killed program to be gone, and for its shell to report that.
+/// Time for a killed program to disappear, and for its shell to report that.
 const KILLED: Duration = Duration::from_secs(5);
 /// Time that a call waits for its turn: the previous client may have left the session a moment ago.
 const TURN: Duration = Duration::from_secs(2);
@@ -199,7 +199,7 @@ impl Process {
         let mut asks = Instant::now() + pause;
         loop {
             changed.borrow_and_update();
-            // Before the look: a process that has ended shows no further output.
+            // Before the look, because a process that has ended shows no further output.
             let has_ended = status.borrow_and_update().state() != State::Running;
             if let Some(found) = look() {
                 return Ok(found);
@@ -220,7 +220,7 @@ impl Process {
                     pause = longest.min(pause * 2);
                     asks = Instant::now() + pause;
                 }
-                // Last: endless output delays no question.
+                // Last, so that endless output delays no question.
                 _ = changed.changed() => {}
             }
         }

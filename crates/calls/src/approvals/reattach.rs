@@ -1,7 +1,7 @@
 //! Reattaches the approvals that waited when the last daemon ended.
 //!
-//! It reads the calls from the store, and later decisions from the audit log, which is the truth about decisions. A decision that
-//! is on record and was not yet in force comes into force now; one that was in force is on record.
+//! It reads the calls from the store, and later decisions from the audit log, which is authoritative for decisions. A recorded
+//! decision that was not yet in force comes into force now. No decision is in force without a record.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -262,7 +262,7 @@ impl CallTask {
         };
         times.decided();
         if spent.is_err() {
-            // Void from here on, in a later daemon too.
+            // The consent is void from here on, in a later daemon too.
             self.calls.approvals.cancel(&approval.call_id).await;
         }
         Ok((spent?, slot))

@@ -81,7 +81,7 @@ pub(super) struct Journal {
     asked: bool,
     decision: Option<Decision>,
     opened: bool,
-    /// The write of an intent that the effect waits for, and that may not have begun yet. Without it, an opened intent is on disk.
+    /// The write of an intent that the effect waits for, and that may not have begun yet. `None` if an opened intent is on disk.
     intent: Option<Intent>,
     /// Bytes of the command's output that the spool has.
     kept: [u64; 2],
@@ -102,7 +102,7 @@ impl Journal {
         }
         if principal.run.is_some() {
             details["via"] = "run_token".into();
-            // In the receipt, too: the receipt of a call which outlived its daemon is far from its intent.
+            // In the receipt, too, because the receipt of a call that outlived its daemon is far from its intent.
             common.details = Some(json!({ "via": "run_token" }));
         }
         Self {
@@ -322,7 +322,7 @@ fn accessed(view: &ProcessView) -> Outcome {
     })
 }
 
-/// Returns the outcome of a command. A command that failed is a tool that ran: the record has its output.
+/// Returns the outcome of a command. A command that failed is a tool that ran, so the record has its output.
 fn of_command(command: &ExecResult, mut facts: Value, kept: [u64; 2]) -> Outcome {
     let failure = ops::unfinished(command);
     let done = failure.is_none() && command.exit_code == Some(0);

@@ -71,7 +71,8 @@ async fn look(lanes: &Lanes, ticket: &Ticket) -> Result<(Bound, Option<OpResult>
             if ticket.operation().binds_words() { vec![WORDS_ALONE.to_owned()] } else { Vec::new() };
         return Ok((Bound { remarks, ..Bound::default() }, None));
     };
-    // The preview bound its files already. Files hashed after it are either as they will be, or the call is refused.
+    // The preview has bound its files already. The other files are hashed after it. If one of them changes later, the call is
+    // refused.
     bound.files.extend(files(lanes, ticket.operation()).await?);
     Ok((bound, Some(result)))
 }

@@ -1,4 +1,6 @@
-//! Reading the log for a bundle: once, from front to back. The run's records go to a file, every hash into the proof.
+//! Reads the audit log once for a bundle, from the first record to the last.
+//!
+//! The run's records go to a file, and the hash of every record goes into the proof.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -12,12 +14,12 @@ use refusal::{Refusal, chain};
 use super::location::Location;
 use super::summary::Summary;
 
-/// Records between two looks at whether anybody waits, and whether there is room.
+/// Records between two checks that the client still waits and that the disk has space.
 const LOOK: u64 = 4_096;
-/// Bytes of an archive beside its members' contents, more than enough.
+/// Generous estimate of the bytes that an archive needs besides its members' contents.
 const OVERHEAD: u64 = 256 * 1024;
 
-/// Why there is no bundle.
+/// Reason why a bundle cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CollectError {
     #[error("the audit log cannot be read")]
@@ -53,14 +55,14 @@ impl From<CollectError> for Refusal {
     }
 }
 
-/// What the log has of a run.
+/// The run's records and their summary, and the log to read on from.
 pub(super) struct Collected {
     pub(super) log: Log,
     pub(super) records: Member,
     pub(super) summary: Summary,
 }
 
-/// The log, read so far.
+/// The audit log, read up to some record.
 pub(super) struct Log {
     reader: Reader,
     prover: Prover,
@@ -68,7 +70,10 @@ pub(super) struct Log {
     id: LogId,
 }
 
-/// Reads the log in `directory` up to the record `head`. `tell` hears how far that is, and says whether anybody waits.
+/// Reads the log in `directory` up to the record `head`, and collects the run's records.
+///
+/// Calls `tell` with the sequence number that the reading has reached. `tell` returns false if the client no longer
+/// waits.
 pub(super) fn read(
     directory: &Path,
     run_id: &str,
@@ -81,7 +86,7 @@ pub(super) fn read(
     let mut log = Opened { reader, prover };
     let mut records = MemberWriter::new(place.file()?);
     let mut summary = Summary::default();
-    // Found in the bytes first: most records are another run's.
+    // Searches the bytes before it parses the line, because most records belong to other runs.
     let needle = memchr::memmem::Finder::new(run_id);
     let mut id = None;
     while log.prover.size() < head {
@@ -123,7 +128,7 @@ struct Opened {
 }
 
 impl Log {
-    /// Records up to this one were removed; 0: none.
+    /// Returns the sequence number up to which records were removed from the log; 0 if none was removed.
     pub(super) fn removed(&self) -> u64 {
         self.removed
     }
@@ -132,7 +137,9 @@ impl Log {
         self.id
     }
 
-    /// Reads on to what the checkpoint speaks of: the line of the bundle's record, and the proof of it and the run's.
+    /// Reads on to the last record that the checkpoint covers.
+    ///
+    /// Returns the line of the record `seal`, and the proof of that record and of the run's records.
     pub(super) fn prove(
         &mut self,
         seal: u64,
@@ -159,7 +166,7 @@ impl Log {
     }
 }
 
-/// The archive, in a file.
+/// Writes the archive to a file.
 pub(super) fn archive(
     place: &Location,
     manifest: &[u8],
@@ -179,7 +186,7 @@ pub(super) fn archive(
     Ok(archive.finish()?)
 }
 
-/// The hash that a proved line ends in: `"hash":"…"}`.
+/// Returns the hash at the end of a record's line: `"hash":"…"}`.
 fn hash_of(line: &str) -> Option<Hash> {
     line.strip_suffix("\"}")?.get(line.len() - 66..)?.parse().ok()
 }

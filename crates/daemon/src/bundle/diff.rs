@@ -1,5 +1,7 @@
-//! What the run has changed, as far as anybody can say: the layer of an overlay, or what git says of a run that lives.
-//! For whoever may use the run alone, since it holds contents; and secrets are hidden in it, as in the record.
+//! Adds the diff of the run's workspace to a bundle.
+//!
+//! The diff is the overlay layer of the run, or git's diff while the run is alive. It holds contents of files, so only
+//! principals that may use the run receive it. Secrets in it are redacted, as in the audit log.
 
 use audit::Redactor;
 use identity::Principal;
@@ -10,16 +12,16 @@ use store::run::Record;
 
 use super::Bundles;
 
-/// Most bytes of a diff.
+/// Maximum size of a diff, bytes.
 const LARGEST: u32 = 1024 * 1024;
 
-/// The members that tell of it.
+/// Members of a bundle that hold the diff.
 #[derive(Default)]
 pub(super) struct Diff {
     pub(super) members: Vec<(String, Vec<u8>)>,
-    /// Secrets that were hidden.
+    /// Number of secrets that were redacted.
     pub(super) redacted: usize,
-    /// Why there are none.
+    /// Reason why there is no diff.
     pub(super) why_not: Option<String>,
 }
 
@@ -39,7 +41,7 @@ impl Diff {
     }
 }
 
-/// The diff of a run, if there is one and this principal may have it.
+/// Returns the diff of the run, or the reason why the bundle has none.
 pub(super) async fn of(
     bundles: &Bundles,
     principal: &Principal,
@@ -91,7 +93,9 @@ async fn of_layer(bundles: &Bundles, record: &Record, redactor: &Redactor) -> Re
     Ok(diff)
 }
 
-/// Hides secrets file by file: a piece that is longer than what is looked at is cut, and says so.
+/// Redacts secrets in each piece of a diff, and returns the text and the number of secrets.
+///
+/// A piece that is longer than the redactor examines is cut, and its text says so.
 fn redacted(redactor: &Redactor, diff: &str) -> (String, usize) {
     let (mut clean, mut hidden) = (String::with_capacity(diff.len()), 0);
     for piece in pieces(diff) {
@@ -105,7 +109,7 @@ fn redacted(redactor: &Redactor, diff: &str) -> (String, usize) {
     (clean, hidden)
 }
 
-/// The parts of a diff, each beginning with a file's header.
+/// Splits a diff before the header lines of its files.
 fn pieces(diff: &str) -> impl Iterator<Item = &str> {
     let mut starts = vec![0];
     let mut at = 0;

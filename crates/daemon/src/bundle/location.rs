@@ -1,4 +1,4 @@
-//! Where bundles are made: files without a name, which are gone with whoever holds them.
+//! Creates the temporary files of a bundle. They have no name, so the kernel frees them when they are closed.
 
 #![expect(clippy::disallowed_methods, reason = "a directory of the daemon's own")]
 
@@ -7,7 +7,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// A directory of the daemon's own. Empty, but for the moment between a file's making and the removal of its name.
+/// Private directory for the files of bundles.
+///
+/// It is empty except for the moment between the creation of a file and the removal of its name.
 #[derive(Debug, Clone)]
 pub(super) struct Location {
     directory: PathBuf,
@@ -16,7 +18,7 @@ pub(super) struct Location {
 
 impl Location {
     pub(super) fn open(directory: &Path, min_free: u64) -> io::Result<Self> {
-        // A former daemon may have died in that moment.
+        // A previous daemon may have died in that moment.
         match std::fs::remove_dir_all(directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -25,7 +27,7 @@ impl Location {
         Ok(Self { directory: directory.to_owned(), min_free })
     }
 
-    /// A new file, for writing and reading.
+    /// Creates a file without a name, open for reading and writing.
     pub(super) fn file(&self) -> io::Result<File> {
         let path = self.directory.join(uuid::Uuid::new_v4().to_string());
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
@@ -33,7 +35,8 @@ impl Location {
         Ok(file)
     }
 
-    /// Whether so many bytes more leave enough for others, above all for the audit log.
+    /// Returns true if the file system keeps its minimum of free space after `bytes` more. The audit log needs that
+    /// space most.
     pub(super) fn has_room(&self, bytes: u64) -> io::Result<bool> {
         let stat = rustix::fs::statvfs(&self.directory)?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);

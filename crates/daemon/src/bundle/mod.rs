@@ -1,4 +1,4 @@
-//! Run bundles: what there is to know of one run, in a file that anyone can verify (`audit/FORMAT.md`).
+//! Makes run bundles: everything known about one run, in a file that anyone can verify (`audit/FORMAT.md`).
 //!
 //! ```text
 //!  the run, its policies, its diff ─┐
@@ -7,9 +7,9 @@
 //!                                                                   └─► archive (a file) ─► the client, at its pace
 //! ```
 //!
-//! Long things lie in files without a name while a bundle is made, so that one takes little memory, and its client's pace
-//! costs nothing but a file. A few are made at the same time, each is bounded, and the space that the audit log needs stays
-//! free.
+//! While a bundle is made, its large parts are in files without a name. A bundle therefore needs little memory, and a
+//! slow client costs only a file. At most [`AT_ONCE`] bundles are made at the same time, the size of each is bounded,
+//! and the space that the audit log needs stays free.
 
 mod collect;
 mod diff;
@@ -41,12 +41,12 @@ use location::Location;
 
 pub(crate) use send::Events;
 
-/// Bundles that are made or sent at the same time.
+/// Maximum number of bundles that are made or sent at the same time.
 const AT_ONCE: usize = 2;
-/// For a client to take a bundle that is made.
+/// Time that a client has to download a finished bundle.
 const SENDING: Duration = Duration::from_secs(900);
 
-/// Makes bundles, a few at a time.
+/// Makes bundles, at most [`AT_ONCE`] at a time.
 pub(crate) struct Bundles {
     place: Location,
     turns: Semaphore,
@@ -56,7 +56,7 @@ pub(crate) struct Bundles {
 }
 
 impl Bundles {
-    /// In a directory of the state directory, of whose file system `min_free` bytes stay free.
+    /// Opens the directory for bundles in the state directory. `min_free` bytes of its file system stay free.
     pub(crate) fn open(
         state_dir: &Path,
         min_free: u64,
@@ -69,7 +69,7 @@ impl Bundles {
         Ok(Self { place, turns: Semaphore::new(AT_ONCE), runs, audit, store })
     }
 
-    /// Makes a bundle and sends it.
+    /// Makes a bundle and sends it to the client.
     pub(crate) async fn create(
         &self,
         principal: &Principal,
@@ -90,7 +90,7 @@ impl Bundles {
     }
 }
 
-/// What is asked for.
+/// A client's request for a bundle.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) run: RunId,
@@ -108,7 +108,10 @@ impl Wanted {
     }
 }
 
-/// Operators and auditors may have a bundle of any run, others of their own; of one that is deleted only the former.
+/// Checks that the principal may have a bundle of the run. `record` is `None` if the run was deleted.
+///
+/// Operators and auditors may have bundles of any run, also of deleted ones. Other principals may have bundles of runs
+/// that they may use. A principal with the token of a run may have none.
 fn may_have(principal: &Principal, record: Option<&Record>) -> Result<(), Refusal> {
     let any = [Role::Operator, Role::Auditor].into_iter().any(|role| principal.roles.has(role));
     let own = record.is_some_and(|record| principal.may_use(&record.spec.principal));
@@ -119,7 +122,7 @@ fn no_run() -> Refusal {
     Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run")
 }
 
-/// A bundle that waits to be sent.
+/// A finished bundle that has yet to be sent.
 pub(crate) struct Made {
     archive: Member,
     summary: v1::BundleMade,
@@ -136,7 +139,7 @@ async fn make(
     let diff = diff::of(bundles, principal, record, wanted.with_diff).await?;
 
     bundles.audit.settle().await;
-    // Nothing is compressed or removed while the log is read.
+    // Keeps segments from being compressed or removed while the log is read.
     let _held = bundles.audit.hold_segments().await;
     let head = bundles.audit.head().map_or(0, |head| head.sequence);
     let log = bundles.audit.directory().to_owned();
@@ -200,7 +203,7 @@ async fn make(
     Ok(Made { archive, summary })
 }
 
-/// What is said when the beginning of the run's records is gone.
+/// Refuses a bundle whose first records are no longer in the log.
 fn incomplete(summary: &summary::Summary, removed: u64) -> Refusal {
     if summary.records() == 0 && removed == 0 {
         return no_run();

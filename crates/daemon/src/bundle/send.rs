@@ -1,4 +1,4 @@
-//! The way of a bundle to its client.
+//! Sends a bundle and its progress to the client.
 
 use std::sync::Arc;
 
@@ -10,32 +10,34 @@ use wire::v1::{BundleProgress, CreateBundleResponse};
 
 use super::Made;
 
-/// Bytes of one message.
+/// Maximum number of bytes in one message.
 const CHUNK: usize = 64 * 1024;
-/// Bytes that are read at once.
+/// Number of bytes that are read from the file at once.
 const PIECE: usize = 16 * CHUNK;
-/// Messages that may wait for the client.
+/// Maximum number of messages that wait for the client.
 const WAITING: usize = 4;
 
-/// What the client is told.
+/// Sender of the messages to the client.
 #[derive(Clone)]
 pub(crate) struct Events(mpsc::Sender<Result<CreateBundleResponse, Status>>);
 
 impl Events {
-    /// And where it is read.
+    /// Returns the sender, and the receiver from which the client's stream reads.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Result<CreateBundleResponse, Status>>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self(sender), receiver)
     }
 
-    /// Says how far the log is read. False: nobody waits any more. News that the client is too slow for is left out.
+    /// Reports how far the log is read. Returns false if the client no longer waits.
+    ///
+    /// Drops the report if the client is too slow for it.
     pub(super) fn progress(&self, records_read: u64, head_sequence: u64) -> bool {
         let progress = BundleProgress { records_read, head_sequence };
         let sent = self.0.try_send(Ok(response(Event::Progress(progress))));
         !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))
     }
 
-    /// Sends the archive, and what there is to say of it.
+    /// Sends the archive in chunks, followed by its summary.
     pub(super) async fn send_all(&self, made: Made) -> Result<(), Refusal> {
         let Made { archive, summary } = made;
         let failed = |error: &dyn std::fmt::Display| Refusal::internal("sending a bundle", error);
@@ -60,7 +62,7 @@ impl Events {
         Ok(())
     }
 
-    /// Says why there is no bundle.
+    /// Ends the stream with the reason why there is no bundle.
     pub(crate) async fn fail(self, refusal: Refusal) {
         let _ = self.0.send(Err(refusal.into())).await;
     }

@@ -1,4 +1,4 @@
-//! `summary.json`: what a bundle holds, for people; and what is not in it, and why.
+//! Writes `summary.json`, which tells people what a bundle holds, what is missing, and why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use store::run::Record;
 
 use super::diff::Diff;
 
-/// Approvals that are told; the records have all of them.
+/// Maximum number of approvals in the summary. The records hold all of them.
 const MOST_APPROVALS: usize = 10_000;
-/// Policies and images that are named.
+/// Maximum number of policies, and of images, in the summary.
 const MOST_NAMES: usize = 64;
 
-/// What the run's records say, put together while they go by.
+/// Summary of the run's records, built while they are read.
 #[derive(Default)]
 pub(super) struct Summary {
     records: u64,
     is_whole: bool,
-    /// First and last record, and when they were written.
+    /// Sequence number and time of the first and of the last record.
     range: Option<[(u64, String); 2]>,
     policies: BTreeSet<String>,
     images: BTreeSet<String>,
@@ -29,7 +29,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// One record more.
+    /// Adds one record.
     pub(super) fn take(&mut self, record: AuditRecord) {
         let AuditRecord { sequence, time, event, .. } = record;
         let here = (sequence, time.to_string());
@@ -85,17 +85,17 @@ impl Summary {
         self.records
     }
 
-    /// The first of them tells of the run's making: none is missing before it.
+    /// Returns true if the first record is the creation of the run, so that no earlier one is missing.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Digests of the policies that the run's calls were decided by.
+    /// Returns the digests of the policies that decided the run's calls.
     pub(super) fn policies(&self) -> impl Iterator<Item = &str> {
         self.policies.iter().map(String::as_str)
     }
 
-    /// What whoever has the bundle should know is not in it.
+    /// Returns notes on everything that is missing from the bundle.
     pub(super) fn notes(&self, missing_policies: &[&str], diff: &Diff, removed: u64) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.is_whole {
@@ -113,7 +113,7 @@ impl Summary {
         notes
     }
 
-    /// The member.
+    /// Returns the content of `summary.json`.
     pub(super) fn text(
         &self,
         principal: &Principal,
@@ -139,12 +139,12 @@ impl Summary {
             "approvals": self.approvals.values().collect::<Vec<_>>(),
             "diff": { "members": diff.names(), "redacted": diff.redacted, "why_not": diff.why_not },
         });
-        // A value of texts and numbers: this cannot fail.
+        // JSON values of texts and numbers always serialise.
         serde_json::to_vec_pretty(&summary).unwrap_or_default()
     }
 }
 
-/// `run.json`: the run as the API shows it, secrets hidden.
+/// Returns `run.json`: the run as the API shows it, with secrets redacted.
 pub(super) fn run(record: &Record, redactor: &Redactor) -> Result<Vec<u8>, Refusal> {
     let text = serde_json::to_value(record.to_wire()).and_then(|mut run| {
         redactor.value(&mut run);

@@ -1,9 +1,9 @@
-//! `access`: roles of uids, and of those whom certificates name.
+//! Reads `access`: the roles of uids and of certificate subjects.
 
 use document::{At, Fields};
 use identity::{Certified, Role, Roles};
 
-/// Roles of uids, and of those whom certificates name.
+/// Reads the roles of uids, and of the subjects that client certificates name.
 pub(super) fn read(top: &Fields<'_>) -> (Vec<(u32, Roles)>, Vec<Certified>) {
     let mut granted: Vec<(u32, Roles)> = Vec::new();
     let mut certified: Vec<Certified> = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn roles(entry: &Fields<'_>) -> Roles {
     named.iter().filter_map(|at| at.one_of(&Role::ALL)).fold(Roles::none(), Roles::with)
 }
 
-/// Whose files somebody elsewhere may use.
+/// Reads the uid and gid whose files a remote principal may use.
 pub(super) fn user(at: &At<'_>) -> Option<(u32, u32)> {
     let fields = at.fields(&["uid", "gid"]);
     let (uid, gid) = (fields.required("uid").and_then(number), fields.required("gid").and_then(number));

@@ -1,4 +1,4 @@
-//! `alerts`: who is told.
+//! Reads `alerts`: the webhooks that receive alerts.
 
 use document::{At, Fields};
 use gateway::Severity;
@@ -14,28 +14,28 @@ const SEVERITIES: [(&str, Severity); 4] = [
     ("critical", Severity::Critical),
 ];
 
-/// Webhooks that there may be: each has a task, and each alert a delivery for each.
+/// Maximum number of webhooks. Each has a task, and each alert is delivered to each webhook.
 const MAX_WEBHOOKS: usize = 16;
 
-/// A webhook.
+/// A webhook that receives alerts.
 #[derive(Debug, Clone)]
 pub(crate) struct Webhook {
-    /// Names it in alerts and logs.
+    /// Name of the webhook in alerts and logs.
     pub(crate) name: String,
-    /// Where it is.
+    /// Endpoint to which alerts are posted.
     pub(crate) endpoint: Endpoint,
-    /// It is told of alerts that matter as much as this, or more.
+    /// Lowest severity of the alerts that the webhook receives.
     pub(crate) min_severity: Severity,
 }
 
 impl Webhook {
-    /// With its secret read.
+    /// Reads the secret and returns the webhook, ready for use.
     pub(super) fn open(&self) -> Result<anomaly::Webhook, String> {
         let endpoint = self.endpoint.open(&self.name)?;
         Ok(anomaly::Webhook { endpoint, min_severity: self.min_severity })
     }
 
-    /// For the printed configuration.
+    /// Returns the webhook in the form of the configuration file.
     pub(super) fn shown(&self) -> Value {
         let mut shown = self.endpoint.shown();
         shown["name"] = self.name.as_str().into();

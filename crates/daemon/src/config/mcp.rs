@@ -1,4 +1,4 @@
-//! `mcp`: the tools of runs for clients of the Model Context Protocol, over HTTP.
+//! Reads `mcp`: the endpoint that offers the tools of runs to clients of the Model Context Protocol, over HTTP.
 
 use std::net::SocketAddr;
 
@@ -10,19 +10,19 @@ use super::values::{number_or, time_or};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7464";
 
-/// The endpoint, where there is to be one.
+/// The MCP endpoint over HTTP.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
-    /// Where it listens.
+    /// Address that it listens on.
     pub(crate) address: SocketAddr,
-    /// Tokens do not go over a network in the clear: something does TLS before they reach this address.
+    /// Confirms that a proxy does TLS in front of this address. Tokens must not cross a network in the clear.
     behind_tls_proxy: bool,
-    /// How it serves.
+    /// Settings of the server.
     pub(crate) settings: Settings,
 }
 
 impl Http {
-    /// For the printed configuration.
+    /// Returns the section in the form of the configuration file.
     pub(super) fn shown(&self) -> Value {
         json!({ "http": {
             "listen": self.address.to_string(),
@@ -73,7 +73,7 @@ pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
     let connections = number_or(&fields, "connections", 1..=4_096, 512) as usize;
     let sessions_per_run = number_or(&fields, "sessions_per_run", 1..=64, 8) as usize;
     let address = address?;
-    // What this host is called by its own clients, when they are the only ones.
+    // If only clients of this host can connect, the default is the names that they use.
     if hosts.is_empty() {
         hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         hosts.extend(Some(address.ip().to_string()).filter(|ip| ip != "127.0.0.1" && ip != "::1"));
@@ -106,7 +106,7 @@ fn host(at: &At<'_>) -> Option<String> {
 fn origin(at: &At<'_>) -> Option<String> {
     let origin = at.text()?;
     let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-    // Without a port any would do, which nobody expects.
+    // An origin without a port would match every port, which operators do not expect.
     let has_port = rest.is_some_and(|rest| {
         let (host, port) = rest.rsplit_once(':').unwrap_or_default();
         !host.is_empty() && !rest.contains('/') && (port == "*" || port.parse::<u16>().is_ok())

@@ -1,4 +1,4 @@
-//! `oidc`: issuers whose tokens count, and what their claims are worth.
+//! Reads `oidc`: the issuers whose tokens are accepted, and the roles that their claims grant.
 
 use document::{At, Fields};
 use oidc::{Grant, Issuer, Issuers, Source};
@@ -8,16 +8,17 @@ use super::access::{roles, user};
 use super::seconds;
 use super::values::{name, path, time_or};
 
-/// Issuers, audiences of each, and grants of each.
+/// Maximum number of issuers, and of audiences of an issuer.
 const MOST: usize = 16;
+/// Maximum number of grants of an issuer.
 const MOST_GRANTS: usize = 256;
-/// Bytes of a claim's name, or of its value.
+/// Maximum length of a text in this section, bytes.
 const MAX_TEXT: usize = 512;
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 86_400;
 
-/// For the printed configuration.
+/// Returns an issuer in the form of the configuration file.
 pub(super) fn shown(issuer: &Issuer) -> Value {
     let keys = match &issuer.keys {
         Source::File(file) => json!({ "file": file }),

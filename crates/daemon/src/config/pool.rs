@@ -1,4 +1,4 @@
-//! `pool`: the containers that wait for runs.
+//! Reads `pool`: the containers that wait for runs.
 
 use containers::ImageReference;
 use document::{At, Fields};
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::values::number_or;
 
-/// Each is looked at every few seconds.
+/// Maximum number of entries. The daemon checks each of them every few seconds.
 const MAX_ENTRIES: usize = 32;
-/// Containers that may wait, of all entries together.
+/// Maximum number of waiting containers, of all entries together.
 const MAX_WARM: usize = 1_000;
 
-/// Reads the section: one entry for each profile, or a list of entries.
+/// Reads the section: one entry that holds for each profile, or a list of entries.
 pub(super) fn read(top: &Fields<'_>) -> Vec<PoolEntry> {
     let Some(at) = top.get("pool") else { return Vec::new() };
     let listed = at.is_list();
@@ -30,7 +30,7 @@ pub(super) fn read(top: &Fields<'_>) -> Vec<PoolEntry> {
         if entries.iter().any(same) {
             item.problem("there is an entry for this profile and image already");
         }
-        // Nothing ever waits.
+        // An entry with `max: 0` never has a waiting container.
         if read.max > 0 {
             entries.push(read);
         }
@@ -57,7 +57,7 @@ fn entry(at: &At<'_>, listed: bool) -> Option<PoolEntry> {
     Some(PoolEntry { profile, image, min: min as usize, max: max as usize })
 }
 
-/// For the printed configuration.
+/// Returns the entries in the form of the configuration file.
 pub(super) fn shown(entries: &[PoolEntry]) -> Value {
     let one = |entry: &PoolEntry| {
         let mut shown = json!({ "min": entry.min, "max": entry.max });
@@ -76,7 +76,9 @@ pub(super) fn shown(entries: &[PoolEntry]) -> Value {
     }
 }
 
-/// What of the pool this policy makes impossible. A policy that is loaded later only leaves such entries empty.
+/// Checks that the policy permits each entry of the pool.
+///
+/// A policy that is loaded later is not checked: an entry that it does not permit stays empty.
 pub(crate) fn check(entries: &[PoolEntry], policy: &Policy) -> anyhow::Result<()> {
     for (index, entry) in entries.iter().enumerate() {
         let Some(name) = &entry.profile else { continue };

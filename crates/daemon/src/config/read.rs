@@ -1,5 +1,6 @@
-//! The configuration's document → [`Config`]. What is wrong is told by each value's place; a key that is missing has its
-//! default.
+//! Turns the document of the configuration into a [`Config`].
+//!
+//! Each problem is reported with the place of its value. A missing key has its default.
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,10 +23,10 @@ use super::{Config, access, alerts, audit, mcp, oidc, pool, tcp};
 use crate::images::ImageBounds;
 use crate::terminal::Limits;
 
-/// A Unix socket's path has to fit into `sockaddr_un`, unix(7).
+/// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
 const MAX_SOCKET_PATH: usize = 107;
 
-/// Seconds.
+/// Seconds of a day.
 const DAY: u64 = 86_400;
 
 const KEYS: [&str; 23] = [
@@ -54,7 +55,7 @@ const KEYS: [&str; 23] = [
     "log",
 ];
 
-/// Everything, or what stands for it where something is wrong.
+/// Reads the whole configuration. A value with a problem is replaced by its default or left out.
 pub(super) fn config(top: &At<'_>) -> Config {
     let top = top.fields(&KEYS);
     let listen = top.section("listen", &["unix", "tcp"]);
@@ -247,7 +248,7 @@ fn sessions(top: &Fields<'_>) -> Limits {
         max_length: time_or(&fields, "max_length", (1, DAY), 8 * 3_600),
         idle_timeout: time_or(&fields, "idle_timeout", (1, DAY), 1_800),
         max_recording: size_or(&fields, "max_recording", 64 << 10, 64 << 20),
-        // A worker has room for eight.
+        // A worker has slots for eight sessions.
         per_run: number_or(&fields, "per_run", 1..=8, 4) as usize,
     }
 }

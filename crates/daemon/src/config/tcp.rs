@@ -1,4 +1,4 @@
-//! `listen.tcp`: the API for clients elsewhere.
+//! Reads `listen.tcp`: the API for remote clients.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,26 +15,27 @@ use crate::rpc::{Certificates, Files, TcpSettings};
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7443";
 const DAY: u64 = 86_400;
 
-/// The TCP listener, where there is to be one.
+/// The TCP listener.
 #[derive(Debug, Clone)]
 pub(crate) struct Tcp {
-    /// `None`: plain, on this host alone, as the configuration says by name.
+    /// Files of the TLS certificates; `None` for plaintext, which is accepted only on a loopback address.
     pub(crate) tls: Option<Files>,
     pub(crate) settings: TcpSettings,
     pub(crate) streams: ShareLimits,
-    /// The longest that a token may last.
+    /// Longest lifetime of a token.
     pub(crate) max_token_lifetime: Duration,
 }
 
-/// Requests at the same time, and a token's lifetime, where the configuration says nothing.
+/// Default of the maximum number of requests at the same time.
 pub(crate) const DEFAULT_STREAMS: ShareLimits =
     ShareLimits { per_principal: PER_PRINCIPAL as usize, per_address: PER_ADDRESS as usize };
 const PER_PRINCIPAL: u32 = 256;
 const PER_ADDRESS: u32 = 1_024;
+/// Default of the longest lifetime of a token.
 pub(crate) const DEFAULT_LIFETIME: Duration = Duration::from_secs(365 * DAY);
 
 impl Tcp {
-    /// For the printed configuration.
+    /// Returns the section in the form of the configuration file.
     pub(super) fn shown(&self) -> Value {
         let settings = &self.settings;
         let mut shown = json!({
@@ -65,7 +66,7 @@ impl Tcp {
     }
 }
 
-/// Reads the section of `listen`.
+/// Reads the section `tcp` of `listen`.
 pub(super) fn read(listen: &Fields<'_>) -> Option<Tcp> {
     let fields = listen.get("tcp")?.fields(&[
         "address",
@@ -136,7 +137,7 @@ fn address(fields: &Fields<'_>) -> Option<SocketAddr> {
     address
 }
 
-/// The files, which must be fit for use.
+/// Reads the paths of the TLS files, and checks that the files can be used.
 fn files(at: &At<'_>, takes_tokens: bool) -> Option<Files> {
     let fields = at.fields(&["certificate", "key", "client_ca", "revoked"]);
     let certificate = fields.required("certificate").and_then(path);

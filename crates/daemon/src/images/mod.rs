@@ -1,11 +1,11 @@
-//! Images that operators import and build. The daemon never pulls one.
+//! Imports and builds images for operators. The daemon never pulls an image.
 //!
 //! ```text
 //!  client ─► pieces ─► meter: length, SHA-256 ─► looked through while it passes ─► engine ─► named, on record
 //! ```
 //!
-//! What begins is on record before the engine hears of it: a build runs programs with the network that the engine gives
-//! it. How it ended is on record, too, with the digest of the image.
+//! The beginning of an import or a build is recorded before the engine receives anything, because a build runs programs
+//! with the network that the engine gives it. The end is recorded too, with the digest of the image.
 
 mod passage;
 
@@ -34,21 +34,21 @@ use wire::v1::import_image_header::Form;
 pub(crate) use passage::Pieces;
 use passage::{Passage, Passed};
 
-/// Imports and builds at the same time.
+/// Maximum number of imports and builds at the same time.
 const AT_ONCE: usize = 2;
-/// Images that are listed.
+/// Maximum number of images in a list.
 const LISTED: usize = 1_000;
-/// Images that are looked at at the same time.
+/// Number of images that are inspected at the same time for a list.
 const LOOKS: usize = 8;
-/// For the tar's end to be seen once the engine is done, and for the engine once its time is over.
+/// Time that the check of a tar has to finish after the engine has, and that the engine has to report a timeout.
 const SETTLING: Duration = Duration::from_secs(5);
-/// Names under this are the daemon's own.
+/// Prefix of the names that only the daemon gives.
 const OWN: &str = "cofferdam/";
 
-/// What the import and the build of an image may take.
+/// Limits for the import and the build of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImageBounds {
-    /// Bytes of a tar.
+    /// Maximum size of a tar, bytes.
     pub(crate) max_bytes: u64,
     pub(crate) timeout: Duration,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Images {
     slots: Semaphore,
 }
 
-/// Whether an image may take a name that another one has.
+/// Rule for a name that another image already has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Naming {
     New,
@@ -78,7 +78,7 @@ impl Images {
         Self { launcher, audit, gateway, bounds, slots: Semaphore::new(AT_ONCE) }
     }
 
-    /// Makes an image of a tar.
+    /// Imports an image from a tar.
     pub(crate) async fn import(
         &self,
         principal: &Principal,
@@ -119,7 +119,7 @@ impl Images {
         Ok(v1::ImportImageResponse { image: Some(self.shown(&reference).await?), tar_sha256: passed.sha256 })
     }
 
-    /// Has the engine build an image, and tells what the build prints.
+    /// Lets the engine build an image, and sends the output of the build to `output`.
     pub(crate) async fn build(
         &self,
         principal: &Principal,
@@ -171,7 +171,7 @@ impl Images {
         self.shown(reference).await
     }
 
-    /// The images that have a name, and whether there are more.
+    /// Returns the images that have a name, and true if there are more than one list holds.
     pub(crate) async fn list(&self) -> Result<(Vec<v1::Image>, bool), Refusal> {
         let mut found = self.launcher.engine.images().await.map_err(engine_refusal)?;
         let truncated = found.len() > LISTED;
@@ -210,7 +210,7 @@ impl Images {
         Ok(())
     }
 
-    /// Puts on record how it ended: with the image's digest, or why there is none.
+    /// Records the end of an import or a build: the digest of the image, or the reason why there is none.
     async fn recorded(
         &self,
         event: impl Fn() -> Event,
@@ -249,7 +249,7 @@ impl Images {
         let listing = listing.ok_or_else(gone)?;
         let facts = self.launcher.engine.image(reference).await.map_err(engine_refusal)?;
         if let Some(Ok(image)) = facts.map(|facts| facts.usable()) {
-            // A refusal is in what is shown.
+            // The launcher remembers a refusal, and `described` shows it.
             let _ = self.launcher.check_image(&image, reference).await;
         }
         self.described(listing).await
@@ -292,10 +292,10 @@ fn event(kind: Kind, principal: &Principal, reference: &ImageReference) -> Event
     Event::new(kind).principal(&principal.name).input(json!({ "reference": reference.as_str() }))
 }
 
-/// A name that an operator may give.
+/// Parses a name that an operator may give to an image.
 fn own_name(name: &str) -> Result<ImageReference, Refusal> {
     let reference = ImageReference::parse(name).map_err(|error| Refusal::invalid("reference", error))?;
-    // A digest is what an image is, not what it is called.
+    // A digest identifies the content of an image. It cannot be given as a name.
     if name.contains('@') || name.starts_with("sha256:") {
         return Err(Refusal::invalid("reference", "is a digest: give a name and a tag, such as tools:1"));
     }
@@ -310,7 +310,7 @@ fn own_name(name: &str) -> Result<ImageReference, Refusal> {
     Ok(reference)
 }
 
-/// A path in the directory of the build.
+/// Checks the path of a Dockerfile, which is relative to the directory of the build.
 fn dockerfile(path: String) -> Result<String, Refusal> {
     if path.is_empty() {
         return Ok("Dockerfile".to_owned());
@@ -322,7 +322,9 @@ fn dockerfile(path: String) -> Result<String, Refusal> {
     if plain { Ok(path) } else { Err(Refusal::invalid("dockerfile", "is not a path within the directory")) }
 }
 
-/// Ends what a client that says nothing, or that is gone, would hold open.
+/// Ends an import or a build after its time limit, or when it is cancelled.
+///
+/// Otherwise a client that sends nothing, or that is gone, would keep it open.
 async fn in_time(
     made: impl Future<Output = Result<Passed, Refusal>>,
     limit: Duration,
@@ -341,7 +343,10 @@ async fn in_time(
     }
 }
 
-/// A tar that is bad is why the engine failed. Where the engine left first, its words say why.
+/// Combines the engine's result with the check of the tar.
+///
+/// A bad tar explains an error of the engine, so it is reported first. The engine's message is reported if it failed
+/// before the tar was checked.
 async fn settled(
     given: Result<(), EngineError>,
     passed: impl Future<Output = Result<Passed, BadTar>>,
@@ -356,7 +361,7 @@ async fn settled(
     }
 }
 
-/// The engine's own words: only operators get here, and a build is of no use without them.
+/// Returns the engine's message. Only operators see it, and they need it to correct a build.
 fn refused(error: EngineError) -> Refusal {
     match error {
         EngineError::Api { attempt, status: 200 | 400 | 500, message } => {

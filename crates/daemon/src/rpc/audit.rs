@@ -1,4 +1,4 @@
-//! `AuditService`.
+//! Serves `AuditService`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,10 +20,9 @@ use crate::bundle::{self, Bundles, Wanted};
 
 use super::{portion, principal};
 
-/// Most records of a page.
+/// Maximum number of records on a page.
 const MOST_EVENTS: u32 = 1_000;
 
-/// `AuditService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) audit: Arc<AuditLog>,
@@ -171,7 +170,7 @@ impl AuditService for Service {
         let wanted = Wanted::from_wire(request.get_ref())?;
         let (events, receiver) = bundle::Events::new();
         let bundles = self.bundles.clone();
-        // Ends soon after its client has left.
+        // The task ends soon after the client has left.
         self.tasks.spawn(async move {
             if let Err(refusal) = bundles.create(&principal, wanted, events.clone()).await {
                 events.fail(refusal).await;

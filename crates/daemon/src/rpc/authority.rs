@@ -1,22 +1,23 @@
-//! Puts `:authority` right on a Unix socket, where it means nothing.
+//! Replaces the value of `:authority` on a Unix socket, where it has no meaning.
 //!
-//! grpcurl before 1.9, grpc-python, grpc-java and others send the socket's path there, plain or percent-encoded. That is
-//! not an authority by RFC 3986, and h2 ends such a stream with `PROTOCOL_ERROR` before any of our code sees it (its
-//! pull request 487 is open since 2020). So the bytes from a client pass through here, and the value of every
-//! `:authority` that is sent as a literal becomes [`LOCAL`], whichever way it is named: by its entry in the static table, in
-//! letters (grpcio and all that is built on gRPC's C core), or by an entry that the client made before. All else stays.
+//! grpcurl before 1.9, grpc-python, grpc-java and others send the socket's path there, plain or percent-encoded. RFC
+//! 3986 does not permit such an authority, and h2 ends the stream with `PROTOCOL_ERROR` before our code sees it (h2's
+//! pull request 487 is open since 2020). So the bytes from a client pass through this filter, which sets the value of
+//! every `:authority` that is sent as a literal to [`LOCAL`]. The name can be an entry of the static table, letters
+//! (grpcio and everything that is built on gRPC's C core), or an entry that the client made before. All other bytes
+//! stay as they are.
 //!
-//! HPACK (RFC 7541) makes that safe without decoding anything: a literal is replaced in place, so that both sides keep
-//! inserting at the same times, and the new value is never longer than the old one, so that what the client's encoder
-//! still has in its table the decoder has, too. A block that is split over frames, or that cannot be parsed, passes
-//! untouched: then h2 judges it. What was inserted by such a block nobody here knows, so that names by entries that a client
-//! made are not looked up from there on.
+//! HPACK (RFC 7541) makes this safe without decoding. A literal is replaced in place, so both sides insert entries at
+//! the same times. The new value is never longer than the old one, so every entry in the table of the client's encoder
+//! is in the decoder's table, too. A block that is split over frames, or that cannot be parsed, passes unchanged, and
+//! h2 judges it. The entries of a split block are not counted. From then on, names that refer to entries of the client
+//! are no longer looked up.
 
 use std::collections::VecDeque;
 
 pub(super) const PREFACE: usize = 24;
 const FRAME_HEADER: usize = 9;
-/// The largest frame that we accept, RFC 9113, 6.5.2. A longer one passes, and h2 refuses it.
+/// Largest HEADERS frame that is held back, bytes. A longer one passes unchanged.
 const MAX_FRAME: usize = 16_384;
 
 const HEADERS: u8 = 0x1;
@@ -24,34 +25,34 @@ const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
-/// What a local client is told to have asked for.
+/// Authority of a local client, as h2 sees it.
 const LOCAL: &[u8] = b"local";
 /// `:authority` as a string literal, plain and Huffman-coded (RFC 7541, 5.2 and appendix B).
 const NAMES: [&[u8]; 2] = [b"\x0a:authority", b"\x88\xb8\x3b\x53\x39\xec\x32\x7d\x7f"];
-/// Its entry in the static table.
+/// Index of `:authority` in the static table.
 const STATIC: usize = 1;
-/// The first entry of the dynamic table, which is the last one that was made (RFC 7541, 2.3.3).
+/// Index of the first entry of the dynamic table, which is the last one that was made (RFC 7541, 2.3.3).
 const DYNAMIC: usize = 62;
-/// Entries that a table of 4,096 bytes, which h2 grants and never more, can have (RFC 7541, 4.1).
+/// Maximum number of entries in a table of 4,096 bytes, the largest that h2 grants (RFC 7541, 4.1).
 const ENTRIES: u64 = 128;
 
-/// A client's stream of bytes, on its way to h2. Holds at most one HEADERS frame.
+/// Filter of a client's bytes on their way to h2. Holds at most one HEADERS frame.
 pub(super) struct AuthorityFilter {
-    /// Bytes that pass without a look: the rest of the preface or of a frame's payload.
+    /// Number of bytes that pass unread: the rest of the preface or of a frame's payload.
     passing: usize,
     greeted: bool,
-    /// A frame's header, then a HEADERS frame's payload, as far as it has come.
+    /// A frame's header, and the payload of a HEADERS frame, as far as they have arrived.
     held: Vec<u8>,
     made: Made,
 }
 
-/// The entries that the client made in its dynamic table, as far as that takes to know which are authorities.
+/// The entries that the client made in its dynamic table, as far as that is needed to find authorities.
 #[derive(Default)]
 struct Made {
     count: u64,
-    /// By their numbers, the oldest first.
+    /// Numbers of the entries that are authorities, oldest first.
     authorities: VecDeque<u64>,
-    /// A block passed whose entries were not counted.
+    /// True after a block whose entries were not counted.
     lost: bool,
 }
 
@@ -66,7 +67,7 @@ impl Made {
         }
     }
 
-    /// Whether the entry of this index is one.
+    /// Returns true if the entry at this index is an authority.
     fn is_authority(&self, index: usize) -> bool {
         let number = index.checked_sub(DYNAMIC).and_then(|back| self.count.checked_sub(back as u64));
         !self.lost && number.is_some_and(|number| self.authorities.contains(&number))
@@ -78,12 +79,12 @@ impl AuthorityFilter {
         Self { passing: PREFACE, greeted: false, held: Vec::new(), made: Made::default() }
     }
 
-    /// Whether the client has said what HTTP/2 begins with.
+    /// Returns true if the client has sent the preface of HTTP/2.
     pub(super) fn is_greeted(&self) -> bool {
         self.greeted
     }
 
-    /// Takes what the client sent, appends what h2 is to see.
+    /// Takes bytes from the client, and appends the bytes for h2 to `output`.
     pub(super) fn filter(&mut self, mut input: &[u8], output: &mut Vec<u8>) {
         while !input.is_empty() {
             if self.passing > 0 {
@@ -103,7 +104,7 @@ impl AuthorityFilter {
         }
     }
 
-    /// How long what is held has to be before it can go on.
+    /// Returns the number of bytes that have to be held before they can go on.
     fn wanted(&self) -> usize {
         match self.held.get(..FRAME_HEADER) {
             Some(header) if is_held(header) => FRAME_HEADER + length(header),
@@ -116,10 +117,10 @@ impl AuthorityFilter {
         if is_held(header) {
             match rewritten(header[4], payload, &mut self.made) {
                 Some(payload) => {
-                    // Never longer than it was, so that its length fits again.
+                    // The new payload is not longer, so its length fits.
                     let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
                     output.extend_from_slice(&length[1..]);
-                    // An unpadded frame came out of it.
+                    // The new payload has no padding.
                     output.extend_from_slice(&[header[3], header[4] & !PADDED]);
                     output.extend_from_slice(&header[5..]);
                     output.extend_from_slice(&payload);
@@ -139,12 +140,14 @@ fn length(header: &[u8]) -> usize {
     usize::from(header[0]) << 16 | usize::from(header[1]) << 8 | usize::from(header[2])
 }
 
-/// Whether this frame is held back until it is complete: a whole header block.
+/// Returns true if this frame is held back until it is complete, because it contains a whole header block.
 fn is_held(header: &[u8]) -> bool {
     header[3] == HEADERS && header[4] & END_HEADERS != 0 && (1..=MAX_FRAME).contains(&length(header))
 }
 
-/// The payload without padding and with our authority; `None` when there is nothing to change.
+/// Returns the payload without padding and with [`LOCAL`] as authority.
+///
+/// Returns `None` if there is nothing to change, or if the block cannot be parsed.
 fn rewritten(flags: u8, payload: &[u8], made: &mut Made) -> Option<Vec<u8>> {
     let mut block = payload;
     if flags & PADDED != 0 {
@@ -162,8 +165,8 @@ fn rewritten(flags: u8, payload: &[u8], made: &mut Made) -> Option<Vec<u8>> {
         if field.is_inserted {
             made.insert(field.is_authority);
         }
-        // A Huffman-coded value is never longer than the plain one, so that its length is a lower bound of what the client's
-        // table counts.
+        // A Huffman-coded value is never longer than the plain one. Its length is therefore a lower bound of the size
+        // that the client's table counts.
         match field.value_at.filter(|at| field.is_authority && field.length - at > LOCAL.len()) {
             Some(value_at) => {
                 output.extend_from_slice(&bytes[..value_at]);
@@ -180,10 +183,10 @@ fn rewritten(flags: u8, payload: &[u8], made: &mut Made) -> Option<Vec<u8>> {
 /// One representation of a header field, RFC 7541, section 6.
 struct Field {
     length: usize,
-    /// Where its value begins, if it has one.
+    /// Offset of its value, if it has one.
     value_at: Option<usize>,
     is_authority: bool,
-    /// It becomes an entry of the dynamic table.
+    /// True if it becomes an entry of the dynamic table.
     is_inserted: bool,
 }
 
@@ -191,7 +194,7 @@ impl Field {
     fn parse(bytes: &[u8], made: &Made) -> Option<Self> {
         let first = *bytes.first()?;
         let (prefix, is_inserted) = match first {
-            // Indexed field (1…), or dynamic table size update (001…): one integer and no more.
+            // Indexed field (1…), or dynamic table size update (001…): only one integer.
             0x80.. => return Self::number(bytes, 7),
             0x40.. => (6, true),
             0x20.. => return Self::number(bytes, 5),
@@ -215,20 +218,20 @@ impl Field {
     }
 }
 
-/// How many bytes a string literal takes, its length included.
+/// Returns the number of bytes of a string literal, its length included.
 fn string(bytes: &[u8]) -> Option<usize> {
     let (length, at) = integer(bytes, 7)?;
     at.checked_add(length).filter(|end| *end <= bytes.len())
 }
 
-/// An integer with a prefix of `bits`, RFC 7541, 5.1: its value, and how many bytes it takes.
+/// Reads an integer with a prefix of `bits`, RFC 7541, 5.1. Returns its value and its number of bytes.
 fn integer(bytes: &[u8], bits: u32) -> Option<(usize, usize)> {
     let most = (1_usize << bits) - 1;
     let mut value = usize::from(*bytes.first()?) & most;
     if value < most {
         return Some((value, 1));
     }
-    // Three more bytes hold all that a frame can.
+    // Three more bytes hold every length that fits into a frame.
     for (i, byte) in bytes.iter().skip(1).take(3).enumerate() {
         value += usize::from(byte & 0x7f) << (7 * i);
         if byte & 0x80 == 0 {

@@ -1,9 +1,9 @@
-//! Writes that belong together go out together.
+//! Coalesces writes that belong together.
 //!
-//! h2 flushes whenever it has taken over a payload (of 256 bytes and more), so that an answer would go out in two parts,
-//! its trailers by themselves: each part is a system call here, and each wakes the client. So a flush is put off until
-//! the task that asked for it has had its turn. It is woken for another at once, behind what else waits to be run, and
-//! h2 flushes in every turn: one that comes while nothing was written since the last goes through.
+//! h2 flushes whenever it has taken a payload of 256 bytes or more. An answer would go out in two parts, with the
+//! trailers alone in the second. Each part is a system call here, and wakes the client. So a flush is deferred until
+//! the task that asked for it has had its turn. The task is woken for another turn at once, after the other tasks that
+//! are ready, and h2 flushes in every turn. A flush goes through if nothing was written since the last one.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,20 +11,22 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// As much is gathered: more goes out first. Bytes.
+/// Maximum number of bytes that are coalesced. If more come, these are sent first.
 const MOST: usize = 32 * 1024;
-/// As much room is kept for what comes next. Bytes.
+/// Capacity that is kept for the next writes, bytes.
 const KEPT: usize = 8 * 1024;
 
-/// A stream whose writes are gathered. What was written and not flushed yet goes out before its end, and when it is
-/// dropped as far as it can be sent without waiting.
+/// A stream whose writes are coalesced.
+///
+/// Bytes that are not flushed yet are sent at a shutdown. If the stream is dropped, they are sent as far as that is
+/// possible without waiting.
 #[derive(Debug)]
 pub(super) struct Coalesce<S: AsyncWrite + Unpin> {
     stream: S,
-    /// Written, and not yet sent from `sent` on.
+    /// Written bytes; the first `sent` of them are sent.
     bytes: Vec<u8>,
     sent: usize,
-    /// A flush has been put off, and nothing was written since.
+    /// True if a flush was deferred and nothing was written since.
     put_off: bool,
 }
 
@@ -37,7 +39,7 @@ impl<S: AsyncWrite + Unpin> Coalesce<S> {
         self.bytes.len() - self.sent
     }
 
-    /// Sends what waits.
+    /// Sends the coalesced bytes.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.waiting() > 0 {
             let rest = &self.bytes[self.sent..];
@@ -110,7 +112,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Coalesce<S> {
 
 impl<S: AsyncWrite + Unpin> Drop for Coalesce<S> {
     fn drop(&mut self) {
-        // Whoever dropped it expects no more of what cannot be sent now.
+        // Bytes that cannot be sent now are lost, which the owner of a dropped stream expects.
         let _ = self.poll_send(&mut Context::from_waker(std::task::Waker::noop()));
     }
 }

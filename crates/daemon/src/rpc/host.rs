@@ -1,4 +1,4 @@
-//! `HostService`.
+//! Serves `HostService`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,10 +18,9 @@ use wire::v1::host_finding;
 use wire::v1::host_service_server::HostService;
 use wire::v1::{self, HostFinding};
 
-/// Looks at the same time: each asks the engine, which may be slow to answer.
+/// Limit for examinations at the same time. Each asks the engine, which may be slow to answer.
 static LOOKS: Semaphore = Semaphore::const_new(4);
 
-/// `HostService`.
 pub(crate) struct Service {
     pub(crate) runs: Arc<Runs>,
     pub(crate) gateway: Arc<Gateway>,
@@ -48,7 +47,7 @@ impl HostService for Service {
     }
 }
 
-/// What is known of the engine's versions, as the daemon found them when it started.
+/// Returns the escapes that are known for the engine's versions, which the daemon read at its start.
 fn escapes(engine: &EngineFacts) -> Vec<Finding> {
     const TOPIC: &str = "known escapes";
     let known = containers::advisories(engine);
@@ -59,7 +58,7 @@ fn escapes(engine: &EngineFacts) -> Vec<Finding> {
     known.into_iter().map(told).collect()
 }
 
-/// Which profiles in force leave the judgement of commands to others.
+/// Reports the profiles in force whose commands no deny list judges.
 fn deny_lists(policy: &Policy) -> Finding {
     const TOPIC: &str = "deny list";
     let off: Vec<&str> = policy.without_deny_list().collect();
@@ -75,7 +74,7 @@ fn deny_lists(policy: &Policy) -> Finding {
     }
 }
 
-/// Which profiles in force let operations on files reach all that commands reach.
+/// Reports the profiles in force whose file operations can reach every path that commands can reach.
 fn container_paths(policy: &Policy) -> Finding {
     const TOPIC: &str = "container paths";
     let open: Vec<&str> = policy.with_container_paths().collect();
@@ -91,14 +90,14 @@ fn container_paths(policy: &Policy) -> Finding {
     }
 }
 
-/// Whether the keys of an issuer can be had, how many are in force, and until when.
+/// Reports whether the keys of an issuer are available, their number, and until when they are in force.
 fn keys(condition: Condition, now: SystemTime) -> Finding {
     const TOPIC: &str = "issuer keys";
     let Condition { issuer, held, wrong } = condition;
     let held = held.map(|Held { keys, left }| {
         let plural = if keys == 1 { "" } else { "s" };
         let until = left.and_then(|left| now.checked_add(left)).map(|end| {
-            // Whole seconds.
+            // Without fractions of a second.
             let end = Timestamp { nanos: 0, ..Timestamp::from(end) };
             format!("until {end} unless fetched again")
         });

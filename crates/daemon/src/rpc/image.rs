@@ -1,4 +1,4 @@
-//! `ImageService`.
+//! Serves `ImageService`.
 
 use std::io;
 use std::sync::Arc;
@@ -17,14 +17,13 @@ use wire::v1::{self, build_image_request, build_image_response, import_image_req
 use super::{portion, principal};
 use crate::images::{Images, Pieces};
 
-/// Lines of a build that wait for their client.
+/// Maximum number of lines of a build that wait for the client.
 const LINES: usize = 64;
-/// Characters of a message. The engine's own are up to 32 KiB, and come in several then.
+/// Maximum number of characters in a message. Lines of the engine have up to 32 KiB and are split.
 const MAX_LINE: usize = 16 * 1024;
-/// Bytes of one piece.
+/// Maximum size of one piece, bytes.
 const MAX_PIECE: usize = 1 << 20;
 
-/// `ImageService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) images: Arc<Images>,
@@ -32,7 +31,7 @@ pub(crate) struct Service {
     pub(crate) stop: CancellationToken,
 }
 
-/// The rest of a request: pieces, and nothing else.
+/// Returns the rest of a request as pieces. Any other message is an error.
 fn pieces<T: Send + 'static>(
     stream: Streaming<T>,
     piece: impl Fn(T) -> Option<Vec<u8>> + Send + 'static,
@@ -44,7 +43,7 @@ fn pieces<T: Send + 'static>(
     }))
 }
 
-/// All of a text, in messages.
+/// Splits a text into parts that fit into a message each.
 fn parts(text: &str) -> impl Iterator<Item = String> {
     let mut rest = text.chars().peekable();
     std::iter::from_fn(move || {
@@ -74,7 +73,7 @@ impl ImageService for Service {
         });
         let cancel = self.stop.child_token();
         let _gone = cancel.clone().drop_guard();
-        // Comes to its record when the client goes away, which ends it.
+        // In a separate task, so that the end is recorded even if the client leaves, which cancels the import.
         let imported =
             self.tasks.spawn(async move { service.images.import(&principal, header, pieces, &cancel).await });
         let imported = imported.await.map_err(|error| Refusal::internal("importing the image", &error))??;
@@ -112,7 +111,7 @@ impl ImageService for Service {
                     }
                 }
             };
-            // Nobody reads the answer any more.
+            // The client no longer reads the answer.
             let gone = async {
                 tell.closed().await;
                 cancel.cancel();

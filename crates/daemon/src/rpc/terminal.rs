@@ -1,4 +1,4 @@
-//! `TerminalService`.
+//! Serves `TerminalService`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use wire::v1::{OpenTerminalRequest, OpenTerminalResponse};
 use super::principal;
 use crate::terminal::Terminals;
 
-/// `TerminalService`.
 pub(crate) struct Service(pub(crate) Arc<Terminals>);
 
 #[tonic::async_trait]

@@ -1,4 +1,4 @@
-//! Input on its way to a terminal, in order. New sizes and signals overtake input that the terminal does not read.
+//! Queues input to a terminal, in order. New sizes and signals overtake input that the terminal does not read.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -8,12 +8,12 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use worker_protocol::client::{Keyboard, SessionOver, TerminalSignal, TerminalSize};
 
-/// Messages of input that may wait; of 16 KiB each.
+/// Maximum number of messages with input that may wait, of 16 KiB each.
 const WAITING: usize = 4;
 
 type Doing = BoxFuture<'static, Result<(), SessionOver>>;
 
-/// Input, sizes and signals that the operator sent.
+/// Queue of the input, sizes and signals that the operator sent.
 pub(super) struct InputQueue {
     keyboard: Keyboard,
     waiting: VecDeque<Bytes>,
@@ -27,7 +27,7 @@ impl InputQueue {
         Self { keyboard, waiting: VecDeque::new(), typing: None, urgent: None }
     }
 
-    /// Returns whether the queue takes another request.
+    /// Returns true if the queue takes another request.
     pub(super) fn is_free(&self) -> bool {
         self.urgent.is_none() && self.waiting.len() < WAITING
     }
@@ -46,7 +46,7 @@ impl InputQueue {
         self.urgent = Some(async move { keyboard.signal(signal).await }.boxed());
     }
 
-    /// Sends what waits, and returns after each part of it. May be dropped at any time.
+    /// Sends the queued messages, and returns after each of them. May be dropped at any time.
     pub(super) async fn work(&mut self) {
         if self.typing.is_none()
             && let Some(bytes) = self.waiting.pop_front()
@@ -58,7 +58,7 @@ impl InputQueue {
             done = finish(&mut self.urgent) => done,
             done = finish(&mut self.typing) => done,
         };
-        // The terminal is gone, and the end of the session is on its way.
+        // The terminal is gone, and the end of the session follows.
         if done.is_err() {
             self.waiting.clear();
         }

@@ -1,6 +1,6 @@
-//! Where recordings are, and what a daemon that died has left of its sessions.
+//! Finds recordings, and ends the sessions that a previous daemon left open.
 //!
-//! A recording stays as long as its run is known, and goes with it.
+//! A recording is kept as long as its run is known, and is removed with it.
 
 #![expect(clippy::disallowed_methods, reason = "recordings, which no run sees")]
 
@@ -13,20 +13,20 @@ use runs::{Directories, remove_tree};
 use super::record;
 use store::recording::digest_of;
 
-/// The recording of a session.
+/// Returns the path of a session's recording.
 pub(super) fn path(directories: &Directories, run: &str, session: SessionId) -> PathBuf {
     directories.recordings(run).join(format!("{session}.cast"))
 }
 
-/// The session that a `session_opened` or a `session_closed` is about.
+/// Returns the session of a `session_opened` or `session_closed` record.
 pub(crate) fn session_of(event: &Event) -> Option<SessionId> {
     let named = event.details.as_ref()?.get("session_id")?.as_str()?;
     SessionId::parse(named).ok()
 }
 
-/// The end of a session that a daemon that died has left open. Reads its recording.
+/// Returns the end of a session that a previous daemon has left open. Reads the session's recording.
 pub(crate) fn interrupted(opened: &Event, directories: &Directories) -> Event {
-    // Both ids are our own; parsed all the same, for they become a path.
+    // The daemon made both ids. They are parsed all the same, because they become a path.
     let run = opened.run_id.as_deref().and_then(|run| RunId::parse(run).ok());
     let recording = run
         .zip(session_of(opened))
@@ -34,7 +34,7 @@ pub(crate) fn interrupted(opened: &Event, directories: &Directories) -> Event {
     record::interrupted(opened, recording)
 }
 
-/// Removes the recordings of runs that are not known any more.
+/// Removes the recordings of runs that are no longer known.
 pub(crate) async fn remove_leftovers(recordings: &Path, is_known: impl Fn(RunId) -> bool) {
     for entry in std::fs::read_dir(recordings).into_iter().flatten().flatten() {
         let run = entry.file_name().to_str().and_then(|name| RunId::parse(name).ok());

@@ -1,4 +1,4 @@
-//! An operator at the keyboard of a run.
+//! Connects an operator's terminal to a run.
 //!
 //! ```text
 //!  start ─► checked ─► place ─► permit ─► recording ─► on record (durable) ─► terminal ─► … ─► everything ended
@@ -8,13 +8,15 @@
 //!
 //! A terminal may ask that the run is paused from its permit to its end (`pause.rs`).
 //!
-//! What is typed at a terminal passes no policy: it is a person's, who has the role for it. In place of a decision on each
-//! word stands the record: the audit log has the beginning before the first byte and the end with the recording's
-//! digest, and what cannot be recorded does not happen ([`store::recording`]).
+//! Input at a terminal passes no policy, because a person with the role of an operator types it. It is recorded
+//! instead. The audit log has the beginning before the first byte, and the end with the digest of the recording. Input
+//! and output that cannot be recorded do not happen ([`store::recording`]).
 //!
-//! Invariants: one `session_closed` for each `session_opened`, by the next start of the daemon if need be; a session ends
-//! with its command, its operator's stream, its run, or its time, and nothing that was started in it is left. It runs in
-//! a task of its own, so that an operator who goes away leaves nothing half done.
+//! Invariants:
+//! - Each `session_opened` has one `session_closed`. The next start of the daemon adds it if necessary.
+//! - A session ends with its command, its operator's stream, its run, or its time. No process that was started in it is
+//!   left.
+//! - A session runs in a separate task, so that an operator who goes away leaves nothing half done.
 
 mod input_queue;
 mod leftovers;
@@ -53,14 +55,14 @@ use start::Start;
 pub(crate) use leftovers::{interrupted, remove_leftovers, session_of};
 pub(crate) use slots::{Limits, Sessions};
 
-/// Until a client has said what it wants.
+/// Time that a client has to send its first message.
 const FIRST: Duration = Duration::from_secs(10);
-/// Messages that wait for the operator's client.
+/// Number of messages that may wait for the operator's client.
 const SCREEN: usize = 4;
-/// Beyond a session's own length, after which the worker ends it by itself.
+/// Time after the longest length of a session, after which the worker ends it by itself.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// Connects operators to runs.
+/// Parts of the daemon that connect operators to runs.
 pub(crate) struct Terminals {
     pub(crate) sessions: Sessions,
     pub(crate) gateway: Arc<Gateway>,
@@ -71,7 +73,7 @@ pub(crate) struct Terminals {
 }
 
 impl Terminals {
-    /// Opens a session. The receiver has its output and its end.
+    /// Opens a session. The receiver gets its output and its end.
     pub(crate) async fn open<R>(
         self: &Arc<Self>,
         principal: Arc<Principal>,
@@ -104,7 +106,7 @@ fn stopping() -> Refusal {
     Refusal::new(Reason::Overloaded, "the daemon is stopping and opens no more sessions")
 }
 
-/// A session from its beginning to its end.
+/// Runs a session from its beginning to its end.
 async fn run_session<R>(
     terminals: Arc<Terminals>,
     principal: Arc<Principal>,
@@ -116,10 +118,10 @@ async fn run_session<R>(
 {
     let begun = match begin(&terminals, &principal, &start).await {
         Ok(begun) => begun,
-        // A client that has gone is told nothing.
+        // The refusal is dropped if the client has gone.
         Err(refusal) => return drop(answer.send(Err(refusal))),
     };
-    // Both are kept until everything of it has ended.
+    // The slot and the run's busy mark are kept until everything in the session has ended.
     let Begun { run, permit, pause, recording, mut chapter, place: _place, busy: _busy } = begun;
     let (screen, shown) = mpsc::channel(SCREEN);
     let opened = v1::TerminalOpened { session_id: chapter.session.to_string(), paused: pause.is_some() };
@@ -141,13 +143,13 @@ async fn run_session<R>(
         && let Some(command) = finished.outcome.as_ref().ok().and_then(ops::OpResult::command)
         && let Some(left) = ops::not_ended(command)
     {
-        // As with any command: nothing may run on unseen.
+        // As with any command, no process may continue unseen.
         run.fail(format!("{left} processes of a session could not be ended")).await;
     }
     if let Some(pause) = pause {
         chapter.paused_until = Some(pause.end().await);
     }
-    // The stream of requests stays open until the last message is on its way.
+    // The stream of requests stays open until the last message is sent.
     let Session { recorder, screen, typed, shown, requests: _requests, .. } = session;
     match recorder.finish().await {
         Ok(digest) => chapter.recording = Some(digest),
@@ -160,11 +162,11 @@ async fn run_session<R>(
     let _ = timeout(GOODBYE, screen.send(closing.message())).await;
 }
 
-/// A session that may begin, and is on record.
+/// A session that may begin, and that is recorded.
 struct Begun {
     run: Arc<Run>,
     permit: SessionPermit,
-    /// Until everything of it has ended, if its run is paused for it.
+    /// Pause of the run, if it is paused for the session, until everything in the session has ended.
     pause: Option<Pause>,
     recording: Recording,
     chapter: Chapter,
@@ -172,12 +174,12 @@ struct Begun {
     busy: Busy,
 }
 
-/// Everything that can be refused.
+/// Checks, permits and records a session. Only this part of a session can be refused.
 async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> Result<Begun, Refusal> {
     terminals.audit.check()?;
     terminals.runs.check_use(start.run, principal)?;
     let run = terminals.runs.living_run(start.run)?;
-    // A run that is idle must not end between this and its terminal.
+    // An idle run must not end between this moment and the opening of its terminal.
     let busy = run.busy();
     let does_not_wait = |refused: Refusal| match refused.reason {
         Reason::AwaitingApproval => {
@@ -212,14 +214,14 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
             chapter.paused_until = Some(pause.end().await);
         }
         let _ = tokio::task::spawn_blocking(move || recording.discard()).await;
-        // The log writes what it took when it can again: then this stands behind it.
+        // The log writes the opening when it can write again. This end then follows it.
         let _ = terminals.audit.enqueue(chapter.closed(&record::Closing::refused(unavailable.into()))).await;
         return Err(unavailable.into());
     }
     Ok(Begun { run, permit, pause, recording, chapter, place, busy })
 }
 
-/// Begins the recording.
+/// Begins the recording of a session.
 async fn record_at(
     terminals: &Terminals,
     of: &Run,
@@ -247,7 +249,7 @@ async fn record_at(
     })
 }
 
-/// Opens the terminal and sees to it until it is gone.
+/// Opens the terminal and serves it until it is gone.
 async fn attend<R>(session: &mut Session<R>, run: &Run, permit: SessionPermit, start: &Start) -> End
 where
     R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Send + Unpin + 'static,

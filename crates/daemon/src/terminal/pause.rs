@@ -1,13 +1,15 @@
-//! A run that is paused for one terminal: only the terminal's own processes run in it.
+//! Pauses a run for one terminal: only the terminal's own processes run in it.
 //!
-//! A process of the run has the shell's user. It could read the shell's memory and what is typed, and write to the terminal.
+//! Other processes of the run have the same user as the shell. They could read the shell's memory and the input, and
+//! write to the terminal.
 //!
 //! ```text
 //!  permit ─► hold, all else frozen ─► on record ─► terminal ─► … ─► all of the terminal ended ─► release ─► on record
 //! ```
 //!
-//! Nothing else runs between the two, because the terminal's device is made after the hold and is gone before its release. A
-//! daemon that dies leaves the hold in the run's record; the next one ends the terminal's processes and then the hold.
+//! No other process runs between hold and release: the terminal's device is made after the hold and is gone before its
+//! release. If the daemon dies, the hold stays in the run's record. The next daemon ends the terminal's processes and
+//! then the hold.
 
 use std::sync::Arc;
 
@@ -21,12 +23,12 @@ use tokio_util::task::TaskTracker;
 
 use super::Terminals;
 
-/// The hold of one terminal. Dropped before [`Self::end`] it is released all the same.
+/// Hold of one terminal. If it is dropped before [`Self::end`], the run is released all the same.
 pub(super) struct Pause {
     runs: Arc<Runs>,
     tasks: TaskTracker,
     run: RunId,
-    /// `None` once it was released.
+    /// The hold; `None` after its release.
     hold: Option<Hold>,
     /// Moment at which everything else was frozen.
     pub(super) since: UnixMillis,
@@ -46,7 +48,7 @@ impl Pause {
         Ok(Self { runs, tasks, run, hold: Some(hold), since: SystemClock.now() })
     }
 
-    /// Lets the run go on, unless something else holds it, and returns the moment at which it could.
+    /// Resumes the run, unless something else holds it. Returns the moment at which it could resume.
     pub(super) async fn end(mut self) -> UnixMillis {
         let until = SystemClock.now();
         if let Some(hold) = self.hold.take() {
@@ -65,11 +67,11 @@ impl Drop for Pause {
     }
 }
 
-/// A run that cannot go on is ended, so that it is not frozen for ever.
+/// Releases the hold. A run that cannot resume is ended, so that it does not stay frozen.
 async fn release(runs: &Runs, run: RunId, hold: &Hold) {
     match runs.release(run, hold).await {
         Ok(()) => {}
-        // It has ended, and its holds with it.
+        // The run has ended, and its holds with it.
         Err(refusal) if matches!(refusal.reason, Reason::RunNotReady | Reason::NotFound) => {}
         Err(refusal) => {
             tracing::error!(%run, why = refusal.message, "a run that was paused for a terminal cannot go on, and ends");

@@ -1,6 +1,7 @@
-//! A session's two records, and what its operator is told at the end.
+//! Builds a session's two records, and the last message to its operator.
 //!
-//! Nothing that was typed or shown is in here: it may be a password. Counts are, and the digest of the recording.
+//! They contain no input and no output, which may be a password. They contain the byte counts, and the digest of the
+//! recording.
 
 use std::time::Instant;
 
@@ -19,21 +20,21 @@ use super::session::{Cause, End, Response};
 use super::start::Start;
 use store::recording::Digest;
 
-/// Milliseconds since 1970, in the details of both records.
+/// Key of the moment since which the run is paused, in the details of both records. Milliseconds since 1970.
 const PAUSED_SINCE: &str = "paused_since_ms";
 
-/// What both records have in common.
+/// Content that both records have in common.
 pub(super) struct Chapter {
     pub(super) session: SessionId,
-    /// Once it is finished.
+    /// Digest of the recording, once it is finished.
     pub(super) recording: Option<Digest>,
-    /// Moment at which a run that was paused for it could go on.
+    /// Moment at which a run that was paused for the session could resume.
     pub(super) paused_until: Option<UnixMillis>,
     common: Event,
     began: Instant,
 }
 
-/// How a session ended, in the record's and in the client's words.
+/// End of a session, for the record and for the client.
 pub(super) struct Closing {
     why: Why,
     command: Option<ExecResult>,
@@ -42,7 +43,7 @@ pub(super) struct Closing {
 
 enum Why {
     Ended(terminal_closed::Reason, Option<&'static str>),
-    /// It could not go on, or not even begin: the client gets a status.
+    /// The session could not go on, or not even begin. The client gets a status.
     Refused(Refusal),
 }
 
@@ -56,7 +57,7 @@ impl Chapter {
         Self { session, recording: None, paused_until: None, common, began: Instant::now() }
     }
 
-    /// The run is paused for it since that moment, which both records say.
+    /// Adds to both records the moment since which the run is paused for the session.
     pub(super) fn paused(mut self, since: UnixMillis) -> Self {
         let mut details = details(self.session);
         details[PAUSED_SINCE] = since.0.into();
@@ -75,7 +76,7 @@ impl Chapter {
         if start.command.login_shell {
             input["login_shell"] = (!start.paused).into();
         } else {
-            // As `exec` has them, so that secrets among the arguments are found.
+            // In the form of `exec`, so that secrets among the arguments are found.
             input["command"] = json!(exec.command);
             input["args"] = json!(exec.args);
         }
@@ -109,13 +110,13 @@ impl Chapter {
     }
 }
 
-/// How the two records of a session find each other.
+/// Returns the details that link the two records of a session.
 pub(super) fn details(session: SessionId) -> serde_json::Value {
     json!({ "session_id": session.to_string() })
 }
 
 impl Closing {
-    /// What an end comes to. `typed` and `shown` are bytes.
+    /// Determines how a session ended. `typed` and `shown` are bytes.
     pub(super) fn of(end: End, run_ended: bool, typed: u64, shown: u64) -> Self {
         use terminal_closed::Reason as Ended;
         let finished = end.finished.as_ref().ok();
@@ -139,7 +140,7 @@ impl Closing {
                 let timed_out = command.as_ref().is_some_and(|command| command.timed_out);
                 Why::Ended(if timed_out { Ended::TimedOut } else { Ended::Exited }, None)
             }
-            // The run's end takes its worker along.
+            // The end of a run ends its worker, too.
             (None, _) if run_ended => Why::Ended(Ended::RunEnded, None),
             (None, Ok(Finished { outcome: Err(failure), .. })) => Why::Refused(failure.into()),
             (None, Err(LaneError::Lost(_))) => Why::Ended(Ended::Lost, None),
@@ -148,12 +149,12 @@ impl Closing {
         Self { why, command, usage }
     }
 
-    /// A session that never began.
+    /// Returns the end of a session that never began.
     pub(super) fn refused(refusal: Refusal) -> Self {
         Self { why: Why::Refused(refusal), command: None, usage: Usage::default() }
     }
 
-    /// The last message of the stream.
+    /// Returns the last message of the stream.
     pub(super) fn message(self) -> Response {
         match self.why {
             Why::Refused(refusal) => Err(refusal.into()),
@@ -189,7 +190,7 @@ impl Closing {
     }
 }
 
-/// The end of a session whose daemon died.
+/// Returns the record of the end of a session whose daemon died.
 pub(super) fn interrupted(opened: &Event, recording: Option<Digest>) -> Event {
     let recording = recording.map(|Digest { sha256, bytes }| json!({ "sha256": sha256, "bytes": bytes }));
     let was_paused = opened.details.as_ref().is_some_and(|details| details.get(PAUSED_SINCE).is_some());

@@ -1,12 +1,12 @@
-//! A session from its first byte to its last: the one task that reads both sides, and stops when either ends.
+//! Runs a session from its first byte to its last. One task reads both sides, and stops when either ends.
 //!
 //! ```text
 //!  operator ──► checked ──► recorded ──► queue ──► terminal
 //!  operator ◄── screen  ◄── recorded ◄── sink  ◄── terminal
 //! ```
 //!
-//! Nothing here waits for one side alone: an operator who does not read holds the program back, a program that does not
-//! read holds the operator's input back, and either way the session can be ended.
+//! The task never waits for one side alone. An operator who does not read holds the program back, and a program that
+//! does not read holds the operator's input back. The session can be ended in both cases.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -28,64 +28,66 @@ use super::input_queue::InputQueue;
 use super::slots::Limits;
 use super::start::Event;
 
-/// For an operator to read what is left when the session is over.
+/// Time that an operator has to read the remaining output after the end of a session.
 pub(super) const GOODBYE: Duration = Duration::from_secs(10);
 
-/// What the operator's client gets.
+/// Message or status for the operator's client.
 pub(super) type Response = Result<v1::OpenTerminalResponse, Status>;
 
-/// Why a session is cut off.
+/// Reason why a session is cut off.
 #[derive(Debug, Clone)]
 pub(super) enum Cause {
-    /// The operator is gone.
+    /// The operator has disconnected.
     Disconnected,
-    /// The run is.
+    /// The run has ended.
     RunEnded,
-    /// Its time is over: which.
+    /// The session's time is over. The text says which limit it reached.
     TimedOut(&'static str),
-    /// No more can be recorded.
+    /// The recording is full, or cannot be written.
     RecordingFull,
-    /// The operator's client said what it must not say.
+    /// The operator's client sent an invalid message.
     Refused(Refusal),
 }
 
-/// What the session's task works with.
+/// State of the session's task.
 pub(super) struct Session<R> {
-    /// What the operator's client says after the start.
+    /// Messages of the operator's client after the first.
     pub(super) requests: R,
     pub(super) screen: mpsc::Sender<Response>,
     pub(super) recorder: Recorder,
-    /// The run's end.
+    /// Token that is cancelled when the run ends.
     pub(super) run_ended: CancellationToken,
-    /// Ends the terminal, and everything that was started on it.
+    /// Ends the terminal, and every process that was started on it.
     pub(super) cancel: CancellationToken,
     pub(super) limits: Arc<Limits>,
-    /// Bytes so far.
+    /// Bytes of input so far.
     pub(super) typed: u64,
+    /// Bytes of output so far.
     pub(super) shown: u64,
 }
 
-/// How a session ended.
+/// End of a session.
 pub(super) struct End {
-    /// `None`: by itself.
+    /// Reason for the end; `None` if the session ended by itself.
     pub(super) cause: Option<Cause>,
-    /// What the lane says of the command.
+    /// Report of the lane about the command.
     pub(super) finished: Result<Finished, LaneError>,
-    /// What the kernel counted, whatever the lane says.
+    /// Usage that the kernel counted, independent of the lane's report.
     pub(super) metered: Metered,
 }
 
-/// What happens next.
+/// Event that the session's task handles next.
 enum Happening {
     Over(Box<Result<Finished, LaneError>>),
     Cut(Cause),
     Output(Option<Bytes>),
     Said(Option<Result<v1::OpenTerminalRequest, Status>>),
-    /// Room on the screen, or a hand that is free again.
+    /// Space for output on the screen, or a message that was sent to the terminal.
     Progress,
 }
 
-/// Passes a terminal's output to its session's task, which takes a piece when the operator has taken the last.
+/// Sink that passes a terminal's output to the session's task. The task takes a piece when the operator has taken the
+/// last.
 pub(super) struct Sink(mpsc::Sender<Bytes>);
 
 impl Sink {
@@ -102,14 +104,15 @@ impl OutputSink for Sink {
         _offset: u64,
         data: Bytes,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        // A session that is being ended looks at no more output.
+        // A session that is being ended reads no further output.
         Box::pin(async move { drop(self.0.send(data).await) })
     }
 }
 
 impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<R> {
-    /// Attends to both sides until the terminal is gone, and everything that was started on it: why it ended, where it
-    /// was not by itself, and what the lane says.
+    /// Serves both sides until the terminal and every process that was started on it are gone.
+    ///
+    /// Returns the reason for the end, if the session did not end by itself, and the lane's report.
     pub(super) async fn attend(
         &mut self,
         terminal: Terminal,
@@ -119,7 +122,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
         let mut active = began;
         let mut queue = InputQueue::new(terminal.keyboard());
         let mut finished = pin!(terminal.finished());
-        // Recorded, and not on its way yet.
+        // Output that is recorded but not yet sent.
         let mut pending: Option<Bytes> = None;
         let mut more = true;
         let cause = loop {
@@ -143,7 +146,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
                 request = self.requests.next(), if queue.is_free() => Happening::Said(request),
                 () = queue.work() => Happening::Progress,
             };
-            // Outside of the select: an event that is being recorded is recorded to its end.
+            // Outside of the select, so that the recording of an event is not interrupted.
             let done = match happening {
                 Happening::Over(finished) => {
                     let cause = self.rest(pending, &mut output).await.err();
@@ -171,12 +174,12 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
             }
         };
         self.cancel.cancel();
-        // What comes now is neither recorded nor shown; it must not hold the end up.
+        // Further output is neither recorded nor shown. It must not delay the end.
         output.close();
         (Some(cause), finished.await)
     }
 
-    /// The command is over: what it had written goes to an operator who still reads.
+    /// Sends the rest of the output to an operator who still reads, after the command has ended.
     async fn rest(
         &mut self,
         pending: Option<Bytes>,
@@ -208,7 +211,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
     ) -> Result<(), Cause> {
         let request = match request {
             Some(Ok(request)) => request,
-            // What cannot be decoded. All else is the connection's end.
+            // The message cannot be decoded. Every other error is the end of the connection.
             Some(Err(status)) if matches!(status.code(), Code::Internal | Code::OutOfRange) => {
                 let refusal = Refusal::invalid("request", "cannot be decoded as a message of this method");
                 return Err(Cause::Refused(refusal));

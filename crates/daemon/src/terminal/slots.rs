@@ -1,4 +1,4 @@
-//! How many sessions a run has open, and how long each may be.
+//! Limits the number of open sessions of a run, and the length of each.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,16 +8,16 @@ use identity::RunId;
 use ops::Reason;
 use refusal::Refusal;
 
-/// What the operator of the daemon lets a session have.
+/// Limits for a session, from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// From its beginning to its end, at most a day.
+    /// Longest time from the beginning of a session to its end, at most a day.
     pub(crate) max_length: Duration,
-    /// Without input and output.
+    /// Longest time without input and output.
     pub(crate) idle_timeout: Duration,
-    /// Bytes of its recording.
+    /// Maximum size of the recording, bytes.
     pub(crate) max_recording: u64,
-    /// Sessions of one run at the same time, at most 8.
+    /// Maximum number of open sessions of one run, at most 8.
     pub(crate) per_run: usize,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Sessions {
     open: Arc<Mutex<HashMap<RunId, usize>>>,
 }
 
-/// A session's place in its run; free again when dropped.
+/// Slot of a session in its run. Dropping it frees the slot.
 #[derive(Debug)]
 pub(super) struct SessionSlot {
     sessions: Sessions,
@@ -40,7 +40,7 @@ impl Sessions {
         Self { limits: Arc::new(limits), open: Arc::default() }
     }
 
-    /// Takes a place in `run`.
+    /// Takes a slot in `run`.
     pub(super) fn enter(&self, run: RunId) -> Result<SessionSlot, Refusal> {
         let mut open = self.open();
         let count = open.entry(run).or_default();

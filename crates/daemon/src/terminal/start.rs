@@ -1,4 +1,4 @@
-//! What an operator's client says: checked before it means anything.
+//! Parses and checks the messages of an operator's client.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use wire::v1::open_terminal_request::Event as WireEvent;
 use wire::v1::{self, terminal_signal::Kind};
 use worker_protocol::client::{TerminalSignal, TerminalSize};
 
-/// Bytes that one message may bring.
+/// Maximum size of the input in one message, bytes.
 const MAX_INPUT: usize = 16 * 1024;
 const DEFAULT_SIZE: (u32, u32) = (24, 80);
 const MAX_TERM: usize = 64;
 const DEFAULT_TERM: &str = "xterm-256color";
 
-/// What to begin with.
+/// First message of a client: the session that it wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) run: RunId,
     pub(super) command: SessionCommand,
     pub(super) term: String,
     pub(super) size: TerminalSize,
-    /// Its run is to be paused for it.
+    /// Pauses the run for the session.
     pub(super) paused: bool,
 }
 
-/// What comes afterwards.
+/// Later message of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
     Input(Vec<u8>),
@@ -36,7 +36,7 @@ pub(super) enum Event {
 }
 
 impl Start {
-    /// Takes the first message of a stream.
+    /// Parses the first message of a stream.
     pub(super) fn parse(request: v1::OpenTerminalRequest) -> Result<Self, Refusal> {
         let Some(WireEvent::Start(start)) = request.event else {
             return Err(Refusal::invalid("start", "must be the first message of the stream"));
@@ -51,7 +51,7 @@ impl Start {
 }
 
 impl Event {
-    /// Takes any later message.
+    /// Parses a later message.
     pub(super) fn parse(request: v1::OpenTerminalRequest) -> Result<Self, Refusal> {
         match request.event {
             Some(WireEvent::Input(input)) if input.len() > MAX_INPUT => {
@@ -98,10 +98,10 @@ fn size(field: &'static str, rows: u32, columns: u32) -> Result<TerminalSize, Re
         .ok_or_else(|| Refusal::invalid(field, "rows and columns must be from 1 to 10,000"))
 }
 
-/// A command has the bounds that `exec` has; without one it is the image's login shell.
+/// Returns the command of a session, within the bounds of `exec`. Without words it is the image's login shell.
 ///
-/// A shell for which its run is paused is protected from the run. So it reads no startup file and no settings of its line editor,
-/// which the run can have written, and leaves no history of what was typed.
+/// If the run is paused for the shell, the shell is protected from the run. It then reads no startup file and no
+/// settings of its line editor, which the run may have written. It saves no history of the input.
 fn command(words: Vec<String>, cwd: String, term: &str, paused: bool) -> Result<SessionCommand, Refusal> {
     let login_shell = words.is_empty();
     let mut env = BTreeMap::from([("TERM".to_owned(), term.to_owned())]);

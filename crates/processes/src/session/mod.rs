@@ -20,8 +20,8 @@ use self::shown::Told;
 
 pub(crate) use self::expect::Expect;
 
-/// Most lines that the shell may take, one after the other, without writing the mark that they ask for. They come within three
-/// seconds.
+/// Most lines that the shell may take, one after the other, without writing the mark that they ask for. They are sent within
+/// three seconds.
 const PATIENCE: u32 = 8;
 
 /// The state of a session beside its process.

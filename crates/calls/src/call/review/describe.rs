@@ -1,7 +1,7 @@
 //! Describes an operation without a preview to its reviewer: whole, with a line for each fact that matters.
 //!
-//! Secrets are hidden part by part, so that a long part cuts no other one short. A bar begins every line of text from the agent: no such
-//! line passes for the daemon's. Characters that a terminal would obey or not show are escaped.
+//! Secrets are hidden part by part, so that a long part cuts no other one short. Every line of text from the agent begins with a
+//! bar, so that none can pass for a line of the daemon. Characters that a terminal would obey or not show are escaped.
 
 use audit::Redactor;
 use ops::{Bound, FileState, FileStates, Operation, Part};

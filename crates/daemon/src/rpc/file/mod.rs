@@ -1,4 +1,4 @@
-//! `FileService`: files and trees of any size. Each is one call, a `write` or a `read`; what is here is the way of the bytes.
+//! Serves `FileService`: transfers files and trees of any size. Each transfer is one call, a `write` or a `read`.
 
 mod download;
 mod upload;
@@ -19,7 +19,6 @@ use super::principal;
 use download::Sent;
 use upload::{Form, Said};
 
-/// `FileService`.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) calls: Arc<Calls>,

@@ -1,6 +1,7 @@
-//! The one layer through which every request passes: it names the principal, by the connection or by a token, and asks whether
-//! it may call the method. Attempts to do more are on record.
-//! On the way back it gives a stable reason to what the transport refuses by itself.
+//! Guards every request: identifies the principal by the connection or by a token, and checks that it may call the
+//! method.
+//!
+//! Attempts to do more are recorded. On the way back, errors of the transport get a stable reason.
 
 mod watched;
 
@@ -28,20 +29,20 @@ use super::listen::{Peer, Remote};
 use crate::ending::End;
 use crate::tokens::Tokens;
 
-/// Until an issuer's keys may be there.
+/// Time after which an issuer's keys may be available.
 const ISSUER_AGAIN: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 pub(crate) struct GuardLayer(Arc<Gate>);
 
-/// What the guard has to know.
+/// State that the guard needs.
 struct Gate {
     access: Access,
     runs: Arc<Runs>,
     tokens: Arc<Tokens>,
     issuers: Arc<Issuers>,
     escalations: Arc<Escalations>,
-    /// Requests over TCP, on all connections.
+    /// Numbers of requests over TCP, on all connections.
     requests: Shares,
 }
 
@@ -58,26 +59,26 @@ impl GuardLayer {
     }
 }
 
-/// Who a request is from, and how that was shown.
+/// Principal of a request, and the credential that it has presented.
 struct Named {
     principal: Principal,
-    /// Nobody has shown anything: no method is open.
+    /// Credential; `None` if none was presented. Then no method is open.
     credential: Option<Credential>,
-    /// When what was shown ends, with all that it opened.
+    /// End of the credential, and of everything that it opened.
     end: Option<End>,
 }
 
 impl Gate {
-    /// Who this is, if they may make the request, and what ends with it.
+    /// Returns the principal, if it may make the request, and the watch that ends the answer with the credential.
     fn enter(&self, request: &Request<Body>) -> Result<(Principal, Option<Watch>), Status> {
         let path = request.uri().path();
         let peer = request.extensions().get::<Peer>();
         let by_connection = self.by_connection(peer)?;
         let mut shown = request.headers().get_all(AUTHORIZATION).iter();
         let Named { principal, credential, end } = match (shown.next(), shown.next()) {
-            // A client that presents a token acts as its holder alone: there is no way back to the uid.
+            // A client that presents a token acts only as its holder. There is no way back to the uid.
             (Some(shown), None) => self.by_token(shown, by_connection.principal, peer, path)?,
-            // A proxy on the way may have judged the other one.
+            // A proxy on the way may have checked the other one.
             (_, Some(_)) => {
                 let message = "two authorizations were shown: show one";
                 let refusal = Refusal::new(Reason::PermissionDenied, message);
@@ -117,7 +118,7 @@ impl Gate {
                 let refusal = Refusal::new(Reason::PermissionDenied, message);
                 return Err(self.refuse(&principal, attempt, path, refusal).into());
             }
-            // What it opens is its run's, and needs no role.
+            // The token opens only its own run, and needs no role.
             Some(Credential::RunToken) => {}
             Some(_) if principal.roles.has_any(method.roles) => {}
             Some(_) => {
@@ -125,7 +126,7 @@ impl Gate {
                 return Err(self.refuse(&principal, Attempt::Method, path, refusal).into());
             }
         }
-        // By the Unix socket a request has what it always had: its uid, for as long as it takes.
+        // A request over the Unix socket is not counted.
         let Some(Peer::Remote(remote)) = peer else {
             return Ok((principal, end.map(|end| Watch::new(Some(end), None))));
         };
@@ -134,7 +135,7 @@ impl Gate {
         Ok((principal, Some(Watch::new(end, Some(share)))))
     }
 
-    /// Counts a request over TCP, and its connection.
+    /// Counts a request over TCP, and its connection, for the owners of its credential and address.
     fn share(&self, remote: &Remote, principal: &Principal, purpose: Purpose) -> Result<Share, Refusal> {
         let name = &principal.name;
         let too_many = |what: &str, limit: &'static str, hint: &'static str| {
@@ -184,7 +185,7 @@ impl Gate {
                 return Ok(Named { principal, credential: Some(Credential::Uid), end: None });
             }
             Some(Peer::Remote(remote)) => remote,
-            // Nothing but a token opens anything to them.
+            // Only a token gives access to clients within this process.
             None => return Ok(Named { principal: Principal::anonymous(), credential: None, end: None }),
         };
         let address = Some(remote.address);
@@ -193,7 +194,7 @@ impl Gate {
             return Ok(Named { principal, credential: None, end: None });
         };
         let principal = Principal { address, ..self.access.certified(&certificate.name) };
-        // It was in force when the connection began.
+        // The certificate was valid when the connection began.
         let Ok(left) = certificate.not_after.duration_since(SystemTime::now()) else {
             let refusal = Refusal::new(
                 Reason::PermissionDenied,
@@ -258,7 +259,7 @@ impl Gate {
         Ok(Named { principal, credential: Some(Credential::RunToken), end })
     }
 
-    /// An issuer's word is worth no more than an API token: what no token opens, it does not open either.
+    /// Identifies the principal by an issuer's token. Such a token opens no more than an API token.
     fn by_issuer(&self, token: &str, caller: &Principal, path: &str) -> Result<Named, Refusal> {
         let refused = match self.issuers.check(token, caller.address, SystemTime::now()) {
             Ok(Holder { principal, left }) => {
@@ -270,7 +271,7 @@ impl Gate {
         };
         let refusal = |reason| Refusal::new(reason, refused.message());
         match refused {
-            // Nobody has tried anything.
+            // The daemon lacks the keys, so this is no attempt to get in.
             Refused::NoKeys => Err(refusal(Reason::Overloaded).retry_after(ISSUER_AGAIN)),
             Refused::UnknownKey => {
                 let refusal = refusal(Reason::Overloaded).retry_after(ISSUER_AGAIN);
@@ -283,14 +284,14 @@ impl Gate {
         }
     }
 
-    /// Records what was refused.
+    /// Records the attempt, and returns the refusal.
     fn refuse(&self, principal: &Principal, attempt: Attempt, target: &str, refusal: Refusal) -> Refusal {
         self.escalations.report(principal, principal.run, attempt, target);
         refusal
     }
 }
 
-/// The owners of what a credential uses up.
+/// Returns the owners for which the requests of a credential are counted.
 fn owners(principal: &Principal) -> Vec<Owner> {
     let name = principal.name.clone();
     match principal.run {
@@ -299,13 +300,13 @@ fn owners(principal: &Principal) -> Vec<Owner> {
     }
 }
 
-/// The token in `Bearer TOKEN`, RFC 6750.
+/// Returns the token of `Bearer TOKEN`, RFC 6750.
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// `roles`: those that allow it.
+/// Refuses a method. `roles` are the roles that permit it.
 fn may_not(who: &str, roles: &[Role]) -> Refusal {
     let names: Vec<&str> =
         Role::ALL.iter().filter(|(_, role)| roles.contains(role)).map(|(name, _)| *name).collect();
@@ -367,8 +368,9 @@ where
     }
 }
 
-/// A request that no service has seen because the transport could not take it. Refusals of ours carry details, what
-/// tonic says does not.
+/// Adds a reason to a refusal of the transport, whose request no service has seen.
+///
+/// Our refusals carry details; tonic's do not.
 fn explained(response: Response<Body>) -> Response<Body> {
     let Some(status) =
         Status::from_header_map(response.headers()).filter(|status| status.details().is_empty())

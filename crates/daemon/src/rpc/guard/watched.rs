@@ -1,5 +1,7 @@
-//! An answer that ends with the credential that opened it: when its caller's token is revoked, replaced or expires, or its certificate
-//! is, a request that still waits is refused, and a stream is cut at the next message. An answer that is made already still arrives.
+//! Ends an answer with the credential that opened it.
+//!
+//! If the caller's token is revoked, replaced or expires, or if its certificate is revoked or expires, a waiting
+//! request is refused and a stream is cut at the next message. An answer that is already made still arrives.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,10 +16,10 @@ use tonic::codegen::http::{HeaderMap, Response};
 use crate::ending::End;
 use admission::Share;
 
-/// Frames that are still sent after the end: a message and its trailers.
+/// Number of frames that are still sent after the end: a message and its trailers.
 const AFTER: u8 = 2;
 
-/// The end and the share of a request, held while it is answered.
+/// End of the credential and share of a request, held while the request is answered.
 pub(crate) struct Watch {
     end: Option<End>,
     share: Option<Share>,
@@ -28,8 +30,9 @@ impl Watch {
         Self { end, share }
     }
 
-    /// Waits for the answer until the end, and watches over it from then on. A handler whose answer comes too late is dropped, as it is
-    /// when its client leaves.
+    /// Waits for the answer until the credential ends, and watches over the answer from then on.
+    ///
+    /// A handler whose answer comes too late is dropped, as it is when its client leaves.
     pub(super) async fn over<E>(
         self,
         answer: impl Future<Output = Result<Response<Body>, E>>,
@@ -47,7 +50,7 @@ impl Watch {
     }
 }
 
-/// The answer to a request that outlives its credential.
+/// Returns the status for a request that outlives its credential.
 fn ended() -> Status {
     let message = "the token or certificate that opened this stream or request has ended";
     Refusal::new(Reason::PermissionDenied, message).into()
@@ -55,9 +58,9 @@ fn ended() -> Status {
 
 struct Watched {
     body: Body,
-    /// `None` when it has come, or nothing ends it.
+    /// End of the credential; `None` after it has come, or if there is none.
     end: Option<End>,
-    /// Frames that may still be sent, once the end has come.
+    /// Number of frames that may still be sent; `None` before the end.
     after: Option<u8>,
     _share: Option<Share>,
 }
@@ -92,13 +95,13 @@ impl HttpBody for Watched {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // Unknown: it may be cut.
+        // Unknown, because the body may be cut.
         SizeHint::default()
     }
 }
 
 impl Watched {
-    /// The last frame, which says why; nothing after it.
+    /// Returns the last frame, which contains the reason. No frame follows it.
     fn cut(&mut self) -> Option<Result<Frame<Bytes>, Status>> {
         self.after = Some(0);
         if self.body.is_end_stream() {

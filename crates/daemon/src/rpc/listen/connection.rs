@@ -1,4 +1,4 @@
-//! One accepted connection, whatever it came by.
+//! Wraps one accepted connection, of the Unix socket or TCP.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,38 +20,38 @@ use super::frames::{self, Frames};
 use crate::rpc::authority::{AuthorityFilter, PREFACE};
 use crate::rpc::coalesce::Coalesce;
 
-/// Read from a client at once, bytes.
+/// Number of bytes that are read from a client at once.
 const READ: usize = 16 * 1024;
 
-/// Until a client has to have begun to speak: a silent one keeps another's place.
+/// Time that a client has to begin to speak. A silent client occupies a place that another one could use.
 const GREETING: Duration = Duration::from_secs(10);
 
 pub(super) type Stream = Either<UnixStream, Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
-/// A connection that HTTP/2 is spoken on.
+/// A connection that carries HTTP/2.
 pub(crate) struct Connection {
     stream: Coalesce<Stream>,
     peer: Peer,
     input: Input,
     frames: Frames,
-    /// Heard, and not yet read from `taken` on.
+    /// Bytes that were received and filtered; the first `taken` of them are read.
     ready: Vec<u8>,
     taken: usize,
-    /// Set until the client has shown that it is one.
+    /// Conditions that end the connection, until its client has proven itself.
     unproven: Option<Unproven>,
     hold: Hold,
 }
 
-/// What a connection holds until it is over: its place among the others of its listener.
+/// Place of a connection among the others of its listener, held until the connection is over.
 pub(super) enum Hold {
     Local { _permit: OwnedSemaphorePermit },
     Remote(Place),
 }
 
-/// The ends of a connection whose client has not shown that it is one.
+/// Conditions that end a connection whose client has not proven itself.
 struct Unproven {
     patience: Pin<Box<Sleep>>,
-    /// Over TCP, when another connection takes its place.
+    /// Over TCP, completes when another connection takes the place.
     evicted: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -67,9 +67,9 @@ impl Unproven {
 }
 
 enum Input {
-    /// From the Unix socket, where `:authority` means nothing.
+    /// Input from the Unix socket, where `:authority` has no meaning.
     Filtered(Box<AuthorityFilter>),
-    /// Bytes that have come, at most those of the greeting.
+    /// Input over TCP: the number of bytes that have arrived, up to the length of the preface.
     Plain(usize),
 }
 
@@ -100,8 +100,10 @@ impl Connection {
         }
     }
 
-    /// Whether the client may be silent from now on. Over TCP the connection has to be somebody's: a certificate's subject with a
-    /// connection to spare, or the holder of a token that was good.
+    /// Returns true if the client may be silent from now on.
+    ///
+    /// Over TCP the connection has to belong to a principal: the subject of a certificate that has a connection to
+    /// spare, or the holder of a token that was valid.
     fn may_rest(&self) -> bool {
         let is_known = match &self.peer {
             Peer::Local { .. } => true,

@@ -158,12 +158,12 @@ impl Frames {
         while self.written.next(&mut bytes).is_some() {}
     }
 
-    /// Returns whether the server has sent whole frames, so that another can follow.
+    /// Returns true if the server has sent whole frames, so that another can follow.
     pub(super) fn is_between_frames(&self) -> bool {
         self.written.is_between_frames()
     }
 
-    /// Returns whether other tasks have to run before the next read.
+    /// Returns true if other tasks have to run before the next read.
     pub(super) fn has_to_yield(&mut self) -> bool {
         let has_to = self.since_yield >= YIELD;
         if has_to {
@@ -173,7 +173,7 @@ impl Frames {
     }
 }
 
-/// Tells the log that a connection is closed for its frames, at most once a minute.
+/// Logs that connections are closed for their frames, at most once a minute.
 pub(super) fn report(address: Option<IpAddr>, now: Instant) {
     static CLOSED: Mutex<Occurrences> = Mutex::new(Occurrences::new());
     if let Some(count) = CLOSED.lock().add(now) {

@@ -1,14 +1,16 @@
-//! Where the API listens: a Unix socket, and TCP where the configuration has it. What is accepted here is one kind of
-//! connection, so that one server has every limit of HTTP/2.
+//! Listens for clients of the API: on a Unix socket, and on TCP if the configuration asks for it.
+//!
+//! Both produce the same kind of connection, so that one server applies every limit of HTTP/2.
 //!
 //! ```text
 //!  Unix socket ── uid ───────────────────────────────┐
 //!  TCP ─► place of its address ─► TLS ─► certificate ─┴► Connection ─► greeting ─► HTTP/2 ─► guard
 //! ```
 //!
-//! A connection has a place before anything is read from it, and loses it when it does not get on: TLS within
-//! `handshake_timeout`, and the greeting, or without a certificate the first request that is let in, within ten seconds. So does one
-//! whose certificate's subject has as many connections as it may, and the oldest that has not got so far where another needs its place.
+//! A connection has a place before anything is read from it, and loses it if it makes no progress. TLS has to be set up
+//! within `handshake_timeout`. The greeting has to arrive within ten seconds, and so does the first admitted request if
+//! there is no certificate. A connection also loses its place if the subject of its certificate has as many connections
+//! as it may. If another connection needs a place, the oldest one that has not got this far loses its place.
 
 mod connection;
 mod frames;
@@ -36,15 +38,15 @@ pub(crate) use tcp::{Settings, Tcp};
 pub(crate) use tls::{Certificates, Files};
 pub(crate) use unix::Socket;
 
-/// Between attempts to accept after one that failed.
+/// Time between a failed attempt to accept and the next.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Connections over TCP that are ready and not yet served.
+/// Maximum number of TCP connections that are ready and not yet served.
 const READY: usize = 16;
 
-/// Who connected.
+/// Client of a connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Peer {
-    /// By the Unix socket, as the kernel says, unix(7) `SO_PEERCRED`.
+    /// Client of the Unix socket, as the kernel reports it, unix(7) `SO_PEERCRED`.
     Local {
         uid: u32,
         gid: u32,
@@ -53,7 +55,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Returns the address that a client over TCP has.
+    /// Returns the address of a client over TCP.
     fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Local { .. } => None,
@@ -66,13 +68,14 @@ impl Peer {
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) address: IpAddr,
-    /// The subject of its verified certificate.
+    /// Subject of its verified certificate.
     pub(crate) certificate: Option<Subject>,
-    /// Whether tokens count on this listener.
+    /// True if this listener accepts tokens.
     pub(crate) takes_tokens: bool,
-    /// Those in force, where there is TLS.
+    /// Certificates in force, if the listener has TLS.
     certificates: Option<Arc<Certificates>>,
-    /// Its certificate's subject, and after that the last credential with which a request was let in.
+    /// Owner of the connection: the subject of its certificate, later the last credential with which a request was
+    /// admitted.
     share: CurrentShare,
 }
 
@@ -87,19 +90,19 @@ impl Remote {
         let share = CurrentShare::none_of(connections);
         let remote = Self { address, certificate, takes_tokens, certificates, share };
         if let Some(shown) = &remote.certificate {
-            // With too many it may still say so, to a request.
+            // If the subject has too many connections, a request on this one is refused for that reason.
             let owner = Owner::Principal(Principal::name_of_certificate(&shown.name));
             let _ = remote.belongs_to(vec![owner], Purpose::Other);
         }
         remote
     }
 
-    /// The address as it is counted.
+    /// Returns the address in the form in which it is counted.
     pub(crate) fn network(&self) -> IpAddr {
         admission::network(self.address)
     }
 
-    /// Comes when its certificate is revoked, at once if it is.
+    /// Completes when its certificate is revoked, at once if it is revoked already.
     pub(crate) fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
         let shown = self.certificates.clone().zip(self.certificate.as_ref().map(|shown| shown.fingerprint));
         async move {
@@ -110,14 +113,16 @@ impl Remote {
         }
     }
 
-    /// Whether its certificate is revoked.
+    /// Returns true if its certificate is revoked.
     pub(crate) fn is_revoked(&self) -> bool {
         let shown = self.certificates.as_ref().zip(self.certificate.as_ref());
         shown.is_some_and(|(certificates, shown)| certificates.is_revoked(shown.fingerprint))
     }
 
-    /// Counts the connection for these owners from now on. If one of them has as many as it may, which is the error, the connection
-    /// stays whose it was: one without an owner loses its place.
+    /// Counts the connection for these owners from now on.
+    ///
+    /// Fails with the owner that has as many connections as it may. The connection then keeps its previous owners. If
+    /// it has none, it loses its place.
     pub(crate) fn belongs_to(&self, mut owners: Vec<Owner>, purpose: Purpose) -> Result<(), Owner> {
         if owners.iter().any(|owner| matches!(owner, Owner::RunToken(_))) {
             owners.push(Owner::RunTokensAt(self.network()));
@@ -130,7 +135,7 @@ impl Remote {
     }
 }
 
-/// The connections of all listeners, until `stop`.
+/// Returns the connections of all listeners, until `stop`.
 pub(crate) fn incoming(
     socket: Socket,
     tcp: Option<Tcp>,

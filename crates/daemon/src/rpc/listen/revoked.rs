@@ -1,4 +1,6 @@
-//! Client certificates that no longer count: a list of the SHA-256 of each, as `openssl x509 -noout -fingerprint -sha256` prints it.
+//! Reads the list of revoked client certificates.
+//!
+//! It has the SHA-256 of each, as `openssl x509 -noout -fingerprint -sha256` prints it.
 
 use std::collections::HashSet;
 
@@ -13,7 +15,7 @@ impl Fingerprint {
         Self(Sha256::digest(der).into())
     }
 
-    /// 64 hexadecimal digits, with or without colons, after the part up to a `=`.
+    /// Parses 64 hexadecimal digits, with or without colons, after the part up to a `=`.
     fn parse(written: &str) -> Option<Self> {
         let digits = written.rsplit('=').next()?.trim().replace(':', "");
         let mut bytes = [0; 32];
@@ -27,7 +29,7 @@ impl Fingerprint {
     }
 }
 
-/// Those of a file: one a line, `#` begins a remark.
+/// Parses the fingerprints of a file: one a line, and `#` begins a comment.
 pub(super) fn parse(text: &[u8]) -> Result<HashSet<Fingerprint>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "is no text".to_owned())?;
     let lines = text

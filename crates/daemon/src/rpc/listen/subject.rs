@@ -1,4 +1,4 @@
-//! Whom a client certificate names. It is read after its chain has been verified.
+//! Reads the subject of a client certificate, after its chain has been verified.
 
 use std::time::SystemTime;
 
@@ -10,20 +10,20 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 use super::revoked::Fingerprint;
 
-/// Bytes of the longest name.
+/// Maximum length of a name, bytes.
 const MAX_NAME: usize = 256;
 
-/// The holder of a certificate, and until when.
+/// Holder of a certificate, and the end of its validity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subject {
-    /// The URI among the alternative names, and without one the common name.
+    /// URI among the alternative names, or the common name if there is no URI.
     pub(crate) name: String,
     pub(crate) not_after: SystemTime,
     pub(super) fingerprint: Fingerprint,
 }
 
 impl Subject {
-    /// `None` for a certificate that names nobody, or more than one.
+    /// Returns the subject; `None` if the certificate names no holder, or more than one.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let fingerprint = Fingerprint::of(certificate);
         let certificate = Certificate::from_der(certificate).ok()?;

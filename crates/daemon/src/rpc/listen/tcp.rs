@@ -1,4 +1,4 @@
-//! The TCP listener: a place for each connection, then TLS, bounded in time.
+//! Listens on TCP: gives each connection a place, then sets up TLS within a time limit.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,21 +20,21 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Connection, Hold};
 use super::{AGAIN, Certificates, Peer, Remote, Subject};
 
-/// What a bad certificate aims at, for the record.
+/// Target that the record of a bad certificate names.
 const TARGET: &str = "TLS";
 
-/// How it listens, and how much of it there may be.
+/// Address and limits of the listener.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) address: SocketAddr,
-    /// Whether tokens count.
+    /// True if tokens are accepted.
     pub(crate) takes_tokens: bool,
     pub(crate) connections: usize,
     pub(crate) connections_per_address: usize,
     pub(crate) connections_per_principal: usize,
-    /// New connections of one address.
+    /// Maximum number of new connections of one address in a second.
     pub(crate) connections_per_second: u32,
-    /// Until TLS is set up.
+    /// Time that a client has to set up TLS.
     pub(crate) handshake_timeout: Duration,
 }
 
@@ -45,13 +45,13 @@ pub(crate) struct Tcp {
     door: Arc<Door>,
 }
 
-/// What a connection has to pass.
+/// Checks that a connection has to pass.
 struct Door {
-    /// `None`: plain, on this host alone.
+    /// Certificates; `None` for plaintext on a loopback address.
     certificates: Option<Arc<Certificates>>,
     takes_tokens: bool,
     timeout: Duration,
-    /// The connections of each credential.
+    /// Connections of each credential.
     connections: Shares,
     escalations: Arc<Escalations>,
 }
@@ -79,14 +79,14 @@ impl Tcp {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Hands on each connection that has passed, until `stop` or until nobody takes them.
+    /// Sends each connection that has passed the checks to `ready`, until `stop`.
     pub(super) async fn run(self, ready: mpsc::Sender<io::Result<Connection>>, stop: CancellationToken) {
-        // Those that are still at the door end with this.
+        // Dropping this ends the connections that are still being checked.
         let mut entering = JoinSet::new();
         while let Some(accepted) = stop.run_until_cancelled(self.listener.accept()).await {
             while entering.try_join_next().is_some() {}
@@ -100,7 +100,7 @@ impl Tcp {
             };
             let address = address.ip().to_canonical();
             let Some(place) = self.addresses.enter(address, Instant::now()) else {
-                // Other work goes first: a flood is turned away with the processor time that is left.
+                // Other work goes first: a flood of connections gets only the processor time that is left.
                 drop(stream);
                 tokio::task::yield_now().await;
                 continue;
@@ -113,7 +113,7 @@ impl Tcp {
                     () = evicted => None,
                 };
                 if let Some(connection) = connection {
-                    // The receiver is gone: the daemon stops.
+                    // An error means that the receiver is gone, because the daemon stops.
                     let _ = ready.send(Ok(connection)).await;
                 }
             });
@@ -123,7 +123,7 @@ impl Tcp {
 
 impl Door {
     async fn pass(&self, stream: TcpStream, address: IpAddr, place: Place) -> Option<Connection> {
-        // An answer is sent in one piece: nothing is gained by waiting for more.
+        // An answer is sent in one piece, so waiting for more bytes gains nothing.
         stream.set_nodelay(true).ok()?;
         let Some(certificates) = &self.certificates else {
             let remote = Remote::new(address, None, self.takes_tokens, None, self.connections.clone());
@@ -147,7 +147,9 @@ impl Door {
         Some(Connection::new(stream, Peer::Remote(Arc::new(remote)), Hold::Remote(place)))
     }
 
-    /// Whom the client's certificate names, where it has shown one; `None` for one that names nobody, or is revoked.
+    /// Returns the subject of the client's certificate, or `Some(None)` if the client has presented none.
+    ///
+    /// Returns `None` for a certificate that names no holder, or that is revoked.
     #[expect(clippy::option_option, reason = "no certificate is one thing, and one of nobody another")]
     fn certificate(
         &self,
@@ -166,7 +168,7 @@ impl Door {
         subject.map(Some)
     }
 
-    /// A handshake that failed. Only a client certificate that does not count is an attempt to get in.
+    /// Reports a failed handshake. Only a client certificate that is not valid is an attempt to get in.
     fn refused(&self, address: IpAddr, error: &io::Error) {
         use rustls::Error::{InvalidCertificate, NoCertificatesPresented};
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());

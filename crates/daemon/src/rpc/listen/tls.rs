@@ -1,7 +1,8 @@
-//! The daemon's TLS as a server: TLS 1.3 alone, with ring. Certificates are read again when their files change, and a
-//! connection keeps what it began with.
+//! Sets up the daemon's TLS as a server: only TLS 1.3, with ring.
 //!
-//! No session is resumed: a client shows its certificate, and has it verified, with every connection.
+//! Certificates are read again when their files change. A connection keeps those that it began with.
+//!
+//! No session is resumed: a client presents its certificate, and has it verified, with every connection.
 
 #![expect(clippy::disallowed_methods, reason = "the certificates that the configuration names")]
 
@@ -26,37 +27,37 @@ use tokio_util::sync::CancellationToken;
 
 use super::revoked::{self, Fingerprint};
 
-/// Bytes of the longest file of certificates.
+/// Maximum size of a file of certificates, bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Between looks at the files.
+/// Interval between two checks of the files.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Where the certificates are.
+/// Paths of the certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Files {
-    /// The daemon's own, and those between it and its authority.
+    /// The daemon's certificate, and the certificates between it and its authority.
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
-    /// Authorities that sign clients' certificates; without it none is asked for.
+    /// Authorities that sign client certificates; `None` if clients are not asked for one.
     pub(crate) client_ca: Option<PathBuf>,
-    /// Clients' certificates that no longer count.
+    /// List of revoked client certificates.
     pub(crate) revoked: Option<PathBuf>,
 }
 
-/// What is wrong with which file: its key in the configuration, and a message.
+/// Problem with a file: its key in the configuration, and a message.
 pub(crate) type Problem = (&'static str, String);
 
 /// The certificates in force.
 pub(crate) struct Certificates {
     files: Files,
-    /// A client that shows no certificate may show a token.
+    /// True if a client without a certificate may present a token.
     takes_tokens: bool,
     current: RwLock<Loaded>,
-    /// Told of each change.
+    /// Signals each change.
     changes: watch::Sender<()>,
 }
 
-/// Without what the files hold.
+/// Shows the paths, without the contents of the files.
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates").field("files", &self.files).finish_non_exhaustive()
@@ -66,7 +67,7 @@ impl fmt::Debug for Certificates {
 #[derive(Clone)]
 struct Loaded {
     config: Arc<ServerConfig>,
-    /// The digest of the files' contents.
+    /// Digest of the contents of the files.
     digest: [u8; 32],
     revoked: Arc<HashSet<Fingerprint>>,
 }
@@ -77,26 +78,26 @@ impl Certificates {
         Ok(Self { files, takes_tokens, current: RwLock::new(current), changes: watch::Sender::new(()) })
     }
 
-    /// Whether a client's certificate no longer counts.
+    /// Returns true if a client's certificate is revoked.
     pub(super) fn is_revoked(&self, fingerprint: Fingerprint) -> bool {
         self.current.read().unwrap_or_else(PoisonError::into_inner).revoked.contains(&fingerprint)
     }
 
-    /// Comes when this certificate no longer counts.
+    /// Completes when this certificate is revoked.
     pub(super) async fn revoked(&self, fingerprint: Fingerprint) {
         let mut changes = self.changes.subscribe();
         while !self.is_revoked(fingerprint) {
-            // The sender is here as well.
+            // Cannot fail, because `self` has the sender.
             let _ = changes.changed().await;
         }
     }
 
-    /// For the next connection.
+    /// Returns the TLS configuration for the next connection.
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).config.clone()
     }
 
-    /// Takes what the files have now. What is wrong with them leaves everything as it was.
+    /// Reads the files again, and returns true if they have changed. A problem leaves the old certificates in force.
     pub(crate) fn reload(&self) -> Result<bool, Problem> {
         let contents = Contents::read(&self.files)?;
         if contents.digest() == self.current.read().unwrap_or_else(PoisonError::into_inner).digest {
@@ -109,7 +110,9 @@ impl Certificates {
         Ok(true)
     }
 
-    /// Reloads when the files change, until `stop`. While a new certificate is there and its key is not yet, the old ones stay.
+    /// Reloads the certificates when their files change, until `stop`.
+    ///
+    /// If a new certificate is there and its key is not yet, the old ones stay in force.
     pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
         let mut said = None;
         while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {

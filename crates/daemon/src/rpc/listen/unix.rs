@@ -1,4 +1,4 @@
-//! The Unix socket: made with its mode, owned by one daemon, bounded in connections.
+//! Listens on the Unix socket: sets its mode, lets only one daemon serve it, and bounds its connections.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own socket")]
 
@@ -15,7 +15,7 @@ use tokio_util::either::Either;
 use super::connection::{Connection, Hold};
 use super::{AGAIN, Peer};
 
-/// A bound socket. The file goes with it.
+/// A bound socket. Dropping it removes its file.
 pub(crate) struct Socket {
     listener: UnixListener,
     connections: Arc<Semaphore>,
@@ -23,8 +23,9 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Binds `path`, for the daemon's own group if `group` names none. A socket without a server is replaced; a served one is
-    /// an error.
+    /// Binds `path`, for `group` or, without one, the daemon's group.
+    ///
+    /// A socket without a server is replaced. A socket that is served is an error.
     pub(crate) fn bind(
         path: &Path,
         mode: u32,
@@ -33,7 +34,7 @@ impl Socket {
     ) -> io::Result<Self> {
         if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
             std::fs::create_dir_all(directory)?;
-            // The socket's own mode says who may connect.
+            // The mode of the socket decides who may connect.
             std::fs::set_permissions(directory, Permissions::from_mode(0o755))?;
         }
         match std::os::unix::net::UnixStream::connect(path) {
@@ -43,7 +44,7 @@ impl Socket {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_socket(path)?,
             Err(_) => {}
         }
-        // Bound under another name and renamed, so that nobody connects before the mode is right.
+        // Bound under another name and then renamed, so that no client connects before the mode is right.
         let draft = path.with_extension(format!("{}.new", std::process::id()));
         let _ = std::fs::remove_file(&draft);
         let listener = UnixListener::bind(&draft)?;
@@ -55,13 +56,13 @@ impl Socket {
         Ok(Self { listener, connections: Arc::new(Semaphore::new(max_connections)), path: path.to_owned() })
     }
 
-    /// The next connection, as soon as there is room for it.
+    /// Returns the next connection, once there is a slot for it.
     pub(crate) async fn accept(&self) -> io::Result<Connection> {
         let permit = self.connections.clone().acquire_owned().await.map_err(io::Error::other)?;
         let (stream, _) = match self.listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors, most likely: it would fail again at once, and again.
+                // The descriptors are probably used up, so another attempt would fail again at once.
                 tokio::time::sleep(AGAIN).await;
                 return Err(error);
             }
@@ -78,7 +79,7 @@ impl Drop for Socket {
     }
 }
 
-/// Removes a socket that nobody serves, and nothing else: connecting to an ordinary file is refused as well.
+/// Removes a socket that no daemon serves, and no other file: connecting to an ordinary file is refused as well.
 fn remove_socket(path: &Path) -> io::Result<()> {
     if std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return std::fs::remove_file(path);
