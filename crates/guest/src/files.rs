@@ -1,4 +1,4 @@
-//! Reading, listing and searching, on threads that may block; what cannot block is read at once.
+//! Reads, lists and searches on threads that may block. A read that cannot block is done at once.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use crate::call::Call;
 use crate::lane::Lane;
 use crate::outside;
 
-/// An operation that was told to stop does so between two blocks, unless the file system holds on to it.
+/// Time in which an operation stops after it was told to. It stops between two blocks, unless the file system blocks it.
 const STOP: Duration = Duration::from_millis(500);
 
-/// Reads a small file that the kernel has in memory, without the way to another thread and back, which takes longer than
-/// the reading. `None` when it has to be done there all the same.
+/// Reads a small file that the kernel has in memory. Returns `None` if a thread has to read it after all.
+///
+/// The way to another thread and back takes longer than such a read.
 pub(crate) fn at_once(lane: &Lane, read: &Read, bounds: &Bounds) -> Option<(Outcome, Usage)> {
     let (outcome, usage) = measured(|| {
         let mount = lane.mounts.iter().filter(|(mount, _)| *mount == read.path.mount());
@@ -26,8 +27,9 @@ pub(crate) fn at_once(lane: &Lane, read: &Read, bounds: &Bounds) -> Option<(Outc
     outcome.map(|outcome| (outcome, usage))
 }
 
-/// Does the work of one call on this thread, and says what processor time it took here and on the threads that helped. Its
-/// memory is not told: all calls share the guest's, and none of it is one call's alone.
+/// Does the work of one call on this thread. Also returns the processor time that it took here and on the threads that helped.
+///
+/// Its memory is not reported: all calls share the guest's memory.
 fn measured<T>(work: impl FnOnce() -> T) -> (T, Usage) {
     ops::take_helpers_time();
     let before = ops::thread_time();
@@ -68,10 +70,10 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, operation: Operation) -> (
         () = call.cancelled() => cancelled(),
     };
     stop.cancel();
-    // Its own word says how far it came.
+    // Its own result says how far it got.
     match timeout(STOP, work).await {
         Ok(Ok(done)) => told(done),
-        // It goes on for a while, and nobody knows what it will have used.
+        // It continues for a while, and its usage is unknown.
         _ => (Err(failure), None),
     }
 }
@@ -90,7 +92,7 @@ fn execute(jail: &Jail, operation: &Operation, bounds: &Bounds, stop: &Cancel) -
     }
 }
 
-/// The run's mounts, and what is `outside` of them where a call names a file there.
+/// Returns the run's mounts. With `outside`, also the container's own files.
 pub(crate) fn jail_for(mounts: &Mounts, outside: bool, bounds: &Bounds) -> Result<Jail, ToolFailure> {
     let jail = Lane::jail(mounts.iter(), bounds);
     if !outside {

@@ -1,12 +1,12 @@
-//! Writing outside of the run's mounts, where the container's own files are, as a command of the run could.
+//! Writes the container's own files, outside the run's mounts, as a command of the run could.
 //!
-//! Everything else is written in the host lane. The host has no such place: `/tmp` and the directories of a writable root are
-//! the container's, and so are their permissions. Nothing here lasts longer than the container.
+//! All other writes happen in the host lane. The host has no such place: `/tmp` and the directories of a writable root belong to the
+//! container, and so do their permissions. These files do not outlive the container.
 
 use jail::{Jail, Mount, SandboxPath};
 use ops::{Bounds, Edit, OpResult, Operation, Outcome, Reason, ToolFailure, Write};
 
-/// Writes or edits the file that the operation names. Links are followed in the directories that lead to it.
+/// Writes or edits the file that the operation names. Follows links in the directories that lead to it.
 pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outcome {
     match operation {
         Operation::Write(write) if is_outside(&write.path) => {

@@ -1,8 +1,7 @@
-//! Taking over a run that outlived its daemon.
+//! Reattaches a run that outlived its daemon.
 //!
-//! Nobody watched it meanwhile, so that nothing is believed of it that was true before: everything that a launch makes
-//! sure of is looked at again, and whatever the former daemon's calls have left running is ended. A run that is not in
-//! every respect what was launched is not used.
+//! No daemon watched the run in the meantime. So nothing that was checked before is trusted: this repeats every check of a launch, and ends
+//! every process that calls of the previous daemon left. A run that differs from its launch in any respect is not used.
 //!
 //! ```text
 //!  terms of today ─► directories ─► mounts ─► container as described? ─► former processes ended ─► guest ─► host worker
@@ -32,7 +31,7 @@ use crate::mounting::{Opened, Shown, are_restricted, arrived, bind};
 use crate::resources::RunResources;
 use crate::{linked, variables, workspace};
 
-/// Until everything of the former daemon's has to be gone, for each of its commands.
+/// Time in which each command of the previous daemon has to end.
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// A run that takes calls again.
@@ -42,10 +41,10 @@ pub(crate) struct Adopted {
     pub(crate) ended: FormerEnded,
 }
 
-/// Why a run is not taken over. For its principal to read: names no path of the host.
+/// Reason that a run is not reattached. The run's principal reads it, so it names no path of the host.
 pub(crate) type Mismatch = String;
 
-/// What the policy of today says to a run that was made under that of another day.
+/// Checks a run that was made under an earlier policy against the policy of today.
 pub(crate) fn terms(
     policy: &Policy,
     spec: &Spec,
@@ -73,7 +72,9 @@ pub(crate) fn terms(
     wanted(profile, &spec.image, &spec.limits, environment).map_err(|refusal| refusal.message)
 }
 
-/// The record has the image that was chosen at last; empty is the daemon's default one.
+/// Returns true if the profile still allows the image.
+///
+/// The record has the image that was finally chosen. An empty name is the daemon's default image.
 fn permits(profile: &Profile, image: &str) -> bool {
     match image {
         "" => profile.image.is_none(),
@@ -98,7 +99,8 @@ fn above(profile: &Profile, spec: &Spec) -> Option<&'static str> {
 }
 
 impl Launcher {
-    /// Takes the run over, with the processes that `spared` names. When it fails, its container and mounts are still there for the caller to remove.
+    /// Reattaches the run, with the processes that `spared` names. If it fails, the caller still has to remove the container and the
+    /// mounts.
     pub(crate) async fn adopt(
         &self,
         record: &Record,
@@ -113,7 +115,7 @@ impl Launcher {
         let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
         let found = block_in_place(|| self.found(record, started, fingerprint))?;
         let directories = found.shown(wanted.workspace_access);
-        // What the container was made as.
+        // The name under which the container was made.
         let made_as = fingerprint.made_as(record.id).to_string();
         let parent = self.directories.slots(&made_as);
         let slots = block_in_place(|| slots(&parent, &directories, fingerprint.warm.is_some()))?;
@@ -177,7 +179,7 @@ impl Launcher {
             arrived.map_err(|refusal| refusal.message)
         };
         arrived(pid)?;
-        // The daemon takes no calls until all former runs have been looked at.
+        // The daemon takes no calls until all runs of the previous daemon have been checked.
         if !hardening.has_own_etc() && root.is_some_and(|root| !block_in_place(|| root.users_are_files())) {
             return Err("its /etc/passwd or /etc/group is no file".to_owned());
         }
@@ -198,7 +200,8 @@ impl Launcher {
             found.linked.as_ref().map(|found| &found.repository),
         )
         .map_err(|error| chain(&error))?;
-        // Before anybody reads what a host worker that died with its daemon has half done. The next host worker would do it, too.
+        // Recover before anybody reads files that a host worker, which died with its daemon, has half changed. The next host worker would
+        // do it, too.
         match host_worker.recover().await {
             Ok(words) if words.is_empty() => {}
             Ok(words) => tracing::warn!(run, words, "operations that were killed were put right"),
@@ -209,8 +212,8 @@ impl Launcher {
         Ok(Adopted { lanes: Arc::new(Lanes::new(guest, host_worker)), resources, ended })
     }
 
-    /// Ends all that the former daemon's calls have left in a container with a kernel of its own. How many that was, nobody
-    /// outside can tell.
+    /// Ends all processes that calls of the previous daemon left in a container with its own kernel. Their number is not visible from
+    /// outside.
     async fn sweep(&self, container: &ContainerId, user: RunUser) -> Result<FormerEnded, Mismatch> {
         if sweep(self.engine.as_ref(), container, user).await {
             return Ok(FormerEnded::default());
@@ -218,7 +221,7 @@ impl Launcher {
         Err("what was left running in it could not be ended".to_owned())
     }
 
-    /// Opens the run's directories, each of which must be what it was.
+    /// Opens the run's directories and checks that each is the one that was mounted.
     fn found(
         &self,
         record: &Record,
@@ -282,7 +285,7 @@ impl Launcher {
         let path = started.workspace_path.clone();
         let handle = if let Some(layer) = started.layer {
             source::beneath_again(&path, layer, &self.roots)?;
-            // The overlay that is mounted: another one on the same layer would be one too many.
+            // The overlay that is mounted. A second overlay on the same layer must never exist.
             let made_as = fingerprint.made_as(record.id).to_string();
             let slot = self.directories.slots(&made_as).join(&Mount::Project.container_path()[1..]);
             workspace::open_own(&slot).map_err(|_| "its overlay is no longer mounted")?.handle
@@ -296,7 +299,7 @@ impl Launcher {
         same(directory, fingerprint.workspace, "workspace")
     }
 
-    /// The image that runs, by its digest.
+    /// Returns the image that runs, by its digest.
     async fn image_again(&self, started: &Started) -> Result<UsableImage, Mismatch> {
         let reference = ImageReference::parse(&started.image_id).map_err(|error| chain(&error))?;
         let image = self.engine.image(&reference).await.map_err(|error| chain(&error))?;
@@ -305,7 +308,7 @@ impl Launcher {
     }
 }
 
-/// The slots that the former daemon has made, each with the directory on it that belongs there.
+/// Finds the slots that the previous daemon made, and checks that each has its directory mounted.
 fn slots(parent: &Path, directories: &[Shown<'_>], is_warm: bool) -> Result<Vec<MountSlot>, Mismatch> {
     let mut slots = Vec::new();
     for shown in directories {
@@ -336,7 +339,7 @@ fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Misma
     }
 }
 
-/// The container's first process, if it is the one that was started at the launch.
+/// Returns the container's first process, if it is the one that was started at the launch.
 fn alive(inspection: &Inspection, fingerprint: &LaunchFingerprint) -> Result<HostProcess, Mismatch> {
     match inspection.state {
         ContainerState::Running => {}
@@ -366,7 +369,7 @@ fn user(
     }
 }
 
-/// Ends all that the former daemon's calls have left in the container, and its guest. What is `spared` outlives them.
+/// Ends the guest and all processes that calls of the previous daemon left in the container, except those that `spared` names.
 async fn end_former(
     container: &ContainerId,
     first: HostProcess,

@@ -1,4 +1,4 @@
-//! Making a run: admitted, stored and on record before its task launches it.
+//! Makes a run: admits, stores and records it before its task launches it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::shared::Shared;
 use crate::{task, variables};
 
 impl Runs {
-    /// Makes a run and waits until it is READY. The launch goes on when the caller goes away.
+    /// Makes a run and waits until it is READY. The launch continues if the caller goes away.
     pub async fn create(
         self: &Arc<Self>,
         id: RunId,
@@ -32,7 +32,7 @@ impl Runs {
         self.check_deny_list(&spec, Some(profile))?;
         spec.ttl.map_or(Ok(()), |ttl| self.check_ttl(ttl))?;
         spec.ttl = spec.ttl.or(self.max_ttl);
-        // The limit that will be in force is the one to show.
+        // Show the limit that will be in force.
         spec.limits.cpu_millis = containers::cpu_limit(spec.limits.cpu_millis, self.launcher.host.cpus);
         let record = Record::new(id, spec);
         let environment = variables::environment(&record.spec, &secrets);
@@ -41,7 +41,7 @@ impl Runs {
         let (commands, command_receiver) = mpsc::channel(8);
         let run = Arc::new(Run::new(record_receiver, commands, Duration::ZERO));
         if let Workspace::Kept { workspace } = record.spec.workspace {
-            // Nobody deletes it in between.
+            // The turn prevents a deletion of the workspace between the check and the admission.
             let _settling = self.settle(workspace).await;
             self.check_kept(workspace, principal)?;
             self.admit(id, &run)?;
@@ -78,7 +78,7 @@ impl Runs {
             "labels": record.spec.labels,
             "token": record.spec.token.is_some(),
         });
-        // Names alone, of both kinds.
+        // Record only the names, of both kinds.
         let (plain, sealed) = (record.spec.env.keys(), &record.spec.secret_env);
         for (key, names) in
             [("variables", plain.collect::<Vec<_>>()), ("sealed_variables", sealed.iter().collect())]
@@ -128,7 +128,7 @@ impl Runs {
             .map_err(|_| Refusal::new(Reason::Internal, "the run's task ended before it was ready"))?
     }
 
-    /// Nothing of the run is there.
+    /// Removes the run from the table and its secrets from the redactor.
     pub(crate) fn forget(&self, id: RunId) {
         self.living().remove(&id);
         self.audit.redactor().forget(&id.to_string());
@@ -160,8 +160,9 @@ impl Runs {
         Ok(())
     }
 
-    /// Refuses a run on a `bind` workspace under a profile whose deny list is off. A call asks again, because the policy may
-    /// have changed since the run began.
+    /// Refuses a run on a `bind` workspace under a profile whose deny list is off.
+    ///
+    /// Each call checks again, because the policy may have changed since the run began.
     pub fn check_deny_list(&self, spec: &Spec, profile: Option<&Profile>) -> Result<(), Refusal> {
         profile.map_or(Ok(()), |profile| self.launcher.roots.on_bind.check(&spec.workspace, profile))
     }

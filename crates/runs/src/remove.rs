@@ -1,8 +1,8 @@
-//! Removing a directory that an agent may have filled.
+//! Removes a directory that an agent may have filled.
 //!
-//! The usual walk goes down one call and one open directory per level: a tree some thousand levels deep, which takes an
-//! agent a second to make, would end the daemon by its stack or take all of its file descriptors. Here a directory that
-//! is not empty is moved up into the first one instead, so that depth costs neither. No symbolic link is followed.
+//! The usual walk needs one call and one open directory for each level. A tree of some thousand levels, which an agent makes in a second,
+//! would overflow the daemon's stack or take all of its file descriptors. This code moves a directory that is not empty up into the first
+//! one instead, so that depth costs neither. It follows no symbolic link.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Removes the directory and all that is in it. What cannot be removed is said in the daemon's log.
+/// Removes the directory and its contents. Logs a failure.
 pub async fn remove_tree(path: PathBuf) {
     let removed = tokio::task::spawn_blocking(move || remove(&path).map_err(|error| (path, error))).await;
     if let Ok(Err((path, error))) = removed {
@@ -27,13 +27,13 @@ fn remove(path: &Path) -> io::Result<()> {
         opened => opened?,
     };
     let mut moved = 0;
-    // What was moved up, or slipped through while the directory changed, is there for the next round.
+    // Entries that were moved up, or that appeared during the scan, are removed in the next round.
     while round(&root, &mut moved)? {}
     unlinkat(CWD, path, AtFlags::REMOVEDIR)?;
     Ok(())
 }
 
-/// Removes what is directly in `root`. Whether there was anything.
+/// Removes the entries of `root`. Returns true if there were any.
 fn round(root: &OwnedFd, moved: &mut u64) -> Result<bool, Errno> {
     let mut any = false;
     for entry in Dir::read_from(root)? {
@@ -47,7 +47,7 @@ fn round(root: &OwnedFd, moved: &mut u64) -> Result<bool, Errno> {
             continue;
         }
         let directory = match openat(root, name, OPEN, Mode::empty()) {
-            // It became something else; the next round sees.
+            // The entry has become another type. The next round handles it.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
             opened => opened?,
         };
@@ -63,11 +63,11 @@ fn round(root: &OwnedFd, moved: &mut u64) -> Result<bool, Errno> {
     Ok(any)
 }
 
-/// Unlinks a name, unless it is a directory that is not empty: `false` then.
+/// Unlinks a name. Returns false if it is a directory that is not empty.
 fn unlink(directory: &OwnedFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
-        // What unlink(2) says of directories on Linux, and elsewhere.
+        // Errors of unlink(2) for a directory, on Linux and elsewhere.
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(errno) => return Err(errno),
     }
@@ -84,7 +84,7 @@ fn move_up(from: &OwnedFd, name: &std::ffi::CStr, root: &OwnedFd, moved: &mut u6
         *moved += 1;
         match renameat(from, name, root, free) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
-            // There is something of that name.
+            // The name is in use.
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR | Errno::ISDIR) => {}
             Err(errno) => return Err(errno),
         }

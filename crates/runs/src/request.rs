@@ -1,4 +1,4 @@
-//! `CreateRunRequest` → what to launch. Everything that can be judged without the engine is judged here.
+//! Converts a `CreateRunRequest` into a run to launch. Everything that does not need the engine is checked here.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,18 +24,18 @@ const MAX_LABEL: usize = 256;
 const MAX_PATH: usize = 4_000;
 const MAX_WRITABLE_PATHS: usize = 32;
 const MAX_WRITABLE_PATH: usize = 255;
-/// Below, a daemon under load would end runs whose owners do what they can.
+/// Shortest lease. With less, a daemon under load would end runs whose owners renew as fast as they can.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// A run as it was asked for.
+/// A run as the client requested it.
 pub struct Parsed<'p> {
     pub spec: Spec,
-    /// Values of its secret variables. `Spec` has their names.
+    /// Values of the run's secret variables. `Spec` has their names.
     pub secrets: BTreeMap<String, String>,
     pub profile: &'p Profile,
 }
 
-/// Parses and validates.
+/// Parses and validates a request.
 pub fn parse<'p>(
     request: v1::CreateRunRequest,
     policy: &'p Policy,
@@ -96,7 +96,7 @@ pub fn parse<'p>(
     Ok(Parsed { spec, secrets: request.secret_env, profile })
 }
 
-/// The role that the request names, or else the profile's.
+/// Returns the role that the request names, or else the profile's.
 fn role(named: String, policy: &Policy, profile: &Profile) -> Result<String, Refusal> {
     let is_named = !named.is_empty();
     let role = if is_named { named } else { profile.default_role().to_owned() };
@@ -113,8 +113,9 @@ fn role(named: String, policy: &Policy, profile: &Profile) -> Result<String, Ref
     Err(Refusal::new(Reason::NotFound, message).with("resource", "role"))
 }
 
-/// Hides what looks like a secret in the labels, and refuses one in a plain variable, and an address with a password where a
-/// path or an image is asked for: a run's record is kept, listed and audited as it was asked for.
+/// Hides secrets in the labels. Refuses secrets in plain variables, and refuses addresses with a password as a path or image.
+///
+/// A run's record is kept, listed and audited as the client requested it.
 pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> Result<(), Refusal> {
     use v1::workspace::Source;
     let source = request.workspace.as_ref().and_then(|workspace| workspace.source.as_ref());
@@ -150,7 +151,7 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
         }
     }
     for (name, value) in &mut request.labels {
-        // Some secrets are known by what stands before them.
+        // Some secrets are recognised by the text before them.
         let known = redactor.whole(&format!("{name}={value}"));
         if known.1 > 0 {
             known.0.strip_prefix(&format!("{name}=")).unwrap_or("[REDACTED]").clone_into(value);
@@ -217,7 +218,7 @@ fn absolute(field: &'static str, path: String) -> Result<PathBuf, Refusal> {
     Err(Refusal::invalid(field, "must be an absolute path on the daemon's host"))
 }
 
-/// Directories of a writable root. What the container's own safety depends on and what the run has anyway is no such.
+/// Checks the directories of a writable root. Directories that the container's safety depends on, or that every run has, are refused.
 fn writable_paths(asked: Vec<String>, profile: &Profile) -> Result<Vec<String>, Refusal> {
     let refused = |why: String| Err(Refusal::invalid("writable_paths", why));
     if !asked.is_empty() && profile.root == RootMode::ReadOnly {
@@ -246,7 +247,7 @@ fn writable_paths(asked: Vec<String>, profile: &Profile) -> Result<Vec<String>, 
     ))
 }
 
-/// The profile's limits, lowered where the client asks for less. More is refused, not clipped: nobody is surprised.
+/// Returns the profile's limits, lowered where the client asks for less. A request for more is refused, not reduced silently.
 pub(crate) fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Refusal> {
     let most = &profile.limits;
     let disk_bytes = lowered("limits.disk_bytes", asked.disk_bytes, 1 << 20, most.disk_mib << 20)?;
@@ -260,7 +261,7 @@ pub(crate) fn limits(asked: &v1::Limits, profile: &Profile) -> Result<Limits, Re
             1,
             most.file_size_mib << 20,
         )?
-        // No single file is more than all of them.
+        // No single file may exceed the quota of all files.
         .min(disk_bytes),
         open_files: small(lowered("limits.open_files", asked.open_files.into(), 32, most.open_files)?),
         disk_bytes,

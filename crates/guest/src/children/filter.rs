@@ -1,8 +1,8 @@
-//! What a command may not ask of the kernel, beyond the container's own profile.
+//! System calls that a command may not make, in addition to the container's own profile.
 //!
-//! The container's profile has to leave `openat2` to the guest, and a system-call filter cannot look into its
-//! argument: with it a command could create set-id files. Commands get ENOSYS, for which every program has a
-//! fallback. The rest is refused by the container's profile as well; here it holds under any profile.
+//! The container's profile has to allow `openat2` for the guest, and a system-call filter cannot read its argument, which is in memory.
+//! With it a command could create set-id files. Commands get ENOSYS, for which every program has a fallback. The container's profile
+//! refuses the other calls as well, but this filter applies under any profile.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,16 @@ use super::own_kernel;
 
 const SET_ID: [u64; 2] = [0o4000, 0o2000];
 const FCHMODAT2: i64 = 452;
-/// Reading and changing other processes, which share the guest's uid.
+/// System calls that read or change other processes, which share the guest's uid.
 const REFUSED: [i64; 4] =
     [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd];
 
-/// Requests that put something into a terminal's input as if it had been typed (TIOCSTI and TIOCLINUX of ioctl_tty(2),
-/// CVE-2023-28339): the program that reads from that terminal, such as a shell that an operator has opened, would obey it.
+/// Requests that put text into a terminal's input as if it had been typed: TIOCSTI and TIOCLINUX of ioctl_tty(2), CVE-2023-28339.
+///
+/// The program that reads from that terminal, such as a shell that an operator has opened, would obey the text.
 const TYPES: [u64; 2] = [0x5412, 0x541c];
 
-/// Whose kernel a filter is for.
+/// Kernel for which a filter is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kernel {
     Linux,
@@ -32,15 +33,14 @@ pub(crate) enum Kernel {
     Own,
 }
 
-/// The filters, to be installed in this order.
+/// Returns the filters, which have to be installed in this order.
 pub(crate) fn programs(kernel: Kernel) -> Result<Vec<BpfProgram>, BackendError> {
     let missing = [(libc::SYS_openat2, Vec::new())];
     let mut refused: Vec<_> = REFUSED.into_iter().map(|number| (number, Vec::new())).collect();
     let mut programs = vec![program(missing, ENOSYS)?];
     if kernel == Kernel::Own {
         refused.extend(own_kernel::refused()?);
-        // It would take the host's disk before anything can be measured. The engine's profile refuses it on Linux, where
-        // a run is measured.
+        // It would fill the host's disk before a run can be measured. On Linux the engine's profile refuses it for a run that is measured.
         programs.push(program([(libc::SYS_fallocate, Vec::new())], EOPNOTSUPP)?);
     }
     for (number, argument) in mode_setters() {
@@ -55,7 +55,7 @@ pub(crate) fn programs(kernel: Kernel) -> Result<Vec<BpfProgram>, BackendError> 
     Ok(programs)
 }
 
-/// A rule for each of these values of an argument.
+/// Returns a rule for each of these values of an argument.
 fn equal(argument: u8, values: [u64; 2]) -> Result<Vec<SeccompRule>, BackendError> {
     let rules = values.into_iter().map(|value| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
@@ -64,7 +64,7 @@ fn equal(argument: u8, values: [u64; 2]) -> Result<Vec<SeccompRule>, BackendErro
     rules.collect()
 }
 
-/// System calls that set a file's mode, and which argument is the mode.
+/// Returns the system calls that set a file's mode, and the index of the mode among their arguments.
 fn mode_setters() -> Vec<(i64, u8)> {
     let mut setters = vec![(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2)];
     #[cfg(target_arch = "x86_64")]
@@ -78,7 +78,7 @@ fn program(
 ) -> Result<BpfProgram, BackendError> {
     let mut table = BTreeMap::new();
     for (number, rules) in rules {
-        // The x32 numbers name the same calls, where a kernel has them.
+        // The x32 numbers name the same calls, on kernels that have them.
         #[cfg(target_arch = "x86_64")]
         table.insert(number | 0x4000_0000, rules.clone());
         table.insert(number, rules);

@@ -1,4 +1,4 @@
-//! Running one command.
+//! Runs one command.
 //!
 //! ```text
 //! planned ─► spawned ─► (placed: Spawned … Go) ─► running ─► ended by itself │ forced
@@ -7,10 +7,9 @@
 //!                  outcome ◄─ (placed) drained already, ended by itself
 //! ```
 //!
-//! All bytes that it writes travel as Output frames; the result carries their number. Ending it means ending
-//! everything that it started. A background process never holds a call open. It outlives the call only where the profile
-//! keeps it and the daemon has moved it into another cgroup. A command at a terminal differs in two ways: its streams lead
-//! to the terminal, and it is hung up on first.
+//! Output frames carry all bytes that it writes, and the result has their number. To end a command means to end everything that it started.
+//! A background process never keeps a call open. It outlives the call only if the profile keeps it and the daemon has moved it into another
+//! cgroup. A command at a terminal differs in two ways: its streams lead to the terminal, and it is hung up on first.
 
 mod attach;
 mod end;
@@ -46,32 +45,32 @@ use crate::streams;
 use crate::sys::{Exit, Spawned};
 use crate::terminal_input::TerminalInput;
 
-/// The daemon has its grace and its own bounds; one that takes longer is not coming back.
+/// Time in which the daemon has to answer. It has its own grace and bounds, and a daemon that takes longer is lost.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(15);
-/// A file system says at once how full it is, unless it is another machine's.
+/// Time in which a file system has to report its free space. Only one on another machine takes longer.
 const SPACE: Duration = Duration::from_millis(200);
-/// A process that was ended is reaped at once, unless the kernel holds on to it.
+/// Time in which an ended process is reaped, unless the kernel blocks it.
 const REAP: Duration = Duration::from_secs(1);
-/// Whoever sits at a terminal hears that the line is gone so long before anything else is done about it.
+/// Time between the hang-up of a terminal and the next step to end its command.
 const HANG_UP: Duration = Duration::from_millis(500);
 
-/// A command between fork and its end.
+/// A command from its fork to its end.
 struct Running {
     exited: oneshot::Receiver<Exit>,
     attached: Attached,
     began: Instant,
 }
 
-/// Why a command is being ended.
+/// Reason that a command ends.
 enum End {
-    /// It is over by itself.
+    /// The command ended by itself.
     Natural(Option<Exit>),
     TimedOut,
-    /// The daemon said so, or it wrote more than it may.
+    /// The daemon cancelled the call, or the command wrote more than it may.
     Forced,
 }
 
-/// Runs the command to its end, and the end of everything that it started.
+/// Runs the command and ends everything that it started.
 pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<ExecResult, ToolFailure> {
     let until = Some(exec.timeout);
     let given = match exec.stdin_file.take() {
@@ -81,7 +80,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<
     conduct(call, lane, exec, until, given).await
 }
 
-/// Opens the file that a command reads as its standard input, as `read` would.
+/// Opens the file that a command reads as its standard input, with the checks of `read`.
 async fn input_file(call: &Call, lane: &Lane, path: SandboxPath) -> Result<File, ToolFailure> {
     let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());
     let opened = lane.threads.run(move || -> Result<File, ToolFailure> {
@@ -91,7 +90,7 @@ async fn input_file(call: &Call, lane: &Lane, path: SandboxPath) -> Result<File,
     opened.await.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))
 }
 
-/// Runs the command, or the login shell, at a terminal or on pipes that somebody writes to, until the call's deadline.
+/// Runs the command, or the login shell, at a terminal or on pipes that a client writes to, until the call's deadline.
 pub(crate) async fn session(
     call: &mut Call,
     lane: &Lane,
@@ -114,7 +113,7 @@ async fn conduct(
     limit: Option<Duration>,
     given: Given,
 ) -> Result<ExecResult, ToolFailure> {
-    // Whatever comes in between, it is this call's.
+    // Take it first: it belongs to this call, even if a later step fails.
     let waiting = lane.preforks.take(call.prepared);
     let command = text::excerpt(&exec.command);
     let terminal = given.terminal().map_err(|error| not_forked(&error))?;
@@ -148,7 +147,7 @@ async fn conduct(
         End::TimedOut | End::Forced => None,
     };
     if let (Some(pty), true) = (&running.attached.terminal, forced) {
-        // Twice: a shell that hears it just before it reads hears it only after the next key.
+        // Twice: a shell that gets the signal just before it reads notices it only after the next key.
         for _ in 0..2 {
             lane.children.signal(pid, Kernels::HUP);
             lane.children.signal(pid, Kernels::CONT);
@@ -161,7 +160,7 @@ async fn conduct(
     }
     let over =
         matches!(exit, Some(Some(_))) && !forced && call.placed && running.attached.has_said_all().await;
-    // The daemon ends or keeps the processes that are left, and needs nothing more from the guest.
+    // The daemon ends or keeps the remaining processes, and needs nothing else from the guest.
     let drain = if over || forced { None } else { running.attached.drain() };
     let drain_pid = drain.as_ref().map_or(0, |drain| drain.pid);
     let mut kill =
@@ -175,7 +174,7 @@ async fn conduct(
     }
     let wall = running.began.elapsed();
     let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, &kill).await;
-    // From here on the drain reads the rest of the output and drops it.
+    // The drain now reads the rest of the output and drops it.
     drop(drain);
     let failed = exit.is_none_or(|exit| exit.code != Some(0));
     let limits_hit = if failed { full(lane).await } else { Vec::new() };
@@ -194,13 +193,13 @@ async fn conduct(
     })
 }
 
-/// Runs a shell script like a command: with bash, or with the image's `sh` where there is none.
+/// Runs a shell script like a command: with bash, or with the image's `sh` if there is no bash.
 pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
     let exec = of_script(shell, &lane.environment())?;
     run(call, lane, exec).await
 }
 
-/// The command that runs a script.
+/// Returns the command that runs a script.
 pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFailure> {
     let Shell { script, cwd, env, stdin, stdin_file, timeout } = shell;
     let command = program::login_shell()?.to_owned();
@@ -209,8 +208,9 @@ pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFai
     Ok(Exec { command, args: vec![option, script], cwd, env, stdin, stdin_file, timeout, only_reads: false })
 }
 
-/// The command that is the shell of a session: one that a person would talk to, without startup files, which nobody has consented
-/// to, and without a prompt.
+/// Returns the command for the shell of a session: an interactive shell without a prompt.
+///
+/// It reads no startup files, because no reviewer has consented to them.
 pub(crate) fn of_session(cwd: SandboxPath, mut env: BTreeMap<String, String>) -> Result<Exec, ToolFailure> {
     let command = program::login_shell()?.to_owned();
     let options: &[&str] =
@@ -235,8 +235,9 @@ impl Running {
     }
 }
 
-/// Waits until the daemon has put the command into its cgroup, and lets it run. Any other end drops `go`, and the
-/// command with it: it has not run a single instruction of its program.
+/// Waits until the daemon has put the command into its cgroup, and lets it run.
+///
+/// In every other case `go` is dropped, which ends the command before it has run a single instruction of its program.
 async fn admitted(
     call: &mut Call,
     pid: i32,
@@ -253,7 +254,7 @@ async fn admitted(
     };
     match signal {
         Some(Signal::Go(_)) => {
-            // Where nobody reads any more the next step finds out.
+            // If the reader is gone, the next step notices it.
             let _ = rustix::io::write(&go, &[1]);
             Ok(())
         }
@@ -263,7 +264,7 @@ async fn admitted(
     }
 }
 
-/// Waits until the program has replaced the guest's copy, or could not.
+/// Waits until the program has replaced the guest's copy, or failed to.
 async fn started(fault: OwnedFd, deadline: Instant, command: &str) -> Result<(), ToolFailure> {
     let read = async {
         let mut errno = Vec::with_capacity(4);
@@ -324,14 +325,14 @@ pub(crate) fn not_forked(error: &io::Error) -> ToolFailure {
     )
 }
 
-/// Places that have no room left. A disk that does not answer is not known to be full.
+/// Returns the limits of file systems that have no room left. A disk that does not answer is not reported as full.
 async fn full(lane: &Lane) -> Vec<Limit> {
     let mounts = lane.mounts.clone();
     let looked = timeout(SPACE, lane.threads.run(move || space::full(&mounts))).await;
     looked.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Makes sure that nothing of the command is left, but what may stay. `drain` is the reader of its pipes, or 0.
+/// Ends all processes of the command, except those that may stay. `drain` is the reader of its pipes, or 0.
 async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32) -> KillEvidence {
     if call.placed {
         call.outbox.ended(call.id, forced, drain).await;
@@ -342,7 +343,7 @@ async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32)
     end::end(lane, pid, forced).await
 }
 
-/// What the daemon found. `None` when it is gone or found nothing out.
+/// Waits for the daemon's result. `None` if the daemon is gone or found out nothing.
 async fn evidence(call: &mut Call) -> Option<KillEvidence> {
     loop {
         match call.signals.recv().await? {

@@ -1,8 +1,8 @@
-//! Which file a command's name stands for, and whether it may be run.
+//! Finds the file that a command's name leads to, and checks that it may be run.
 //!
-//! The gateway has judged the name; here everything that it leads to is judged too, so that a link named `ls` to `rm` is
-//! refused as `rm`, and a script that `rm` interprets likewise. A multi-call box (`ls` → `busybox`) is judged by the name
-//! that it is invoked by, since its own is on no list. This is about intent: a copy has any name.
+//! The gateway has checked the name. This code also checks every file that the name leads to. So a link `ls` to `rm` is refused as `rm`,
+//! and so is a script that `rm` interprets. A multi-call binary (`ls` → `busybox`) is checked by the name that it is called by, since its
+//! own name is on no list. The purpose is to detect intent: a copy can have any name.
 
 mod lead;
 
@@ -17,15 +17,14 @@ use text::excerpt;
 
 use lead::Rules;
 
-/// Where programs are looked for, whatever `PATH` a call asks for.
+/// Directories that are searched for programs, whatever `PATH` a call sets.
 pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What login shells read in a home directory.
+/// Files that login shells read in a home directory.
 const STARTUP_FILES: [&str; 4] = [".bash_profile", ".bash_login", ".profile", ".bash_logout"];
 
-/// Finds the program of a command, judges everything that it leads to, and returns the path to execute from its working
-/// directory.
+/// Finds the program of a command, and checks every file that it leads to. Returns the path to execute from its working directory.
 ///
-/// Links are not resolved in it, because programs look at the name that they were called by.
+/// Links in the path are not resolved, because programs look at the name that they were called by.
 pub(super) fn find(exec: &Exec, bounds: &Bounds, jail: &Jail) -> Result<PathBuf, ToolFailure> {
     let program = exec.program();
     let path = if program.starts_with('/') { located(exec, &program)? } else { lookup(&program)? };
@@ -38,7 +37,7 @@ pub(super) fn find(exec: &Exec, bounds: &Bounds, jail: &Jail) -> Result<PathBuf,
     Ok(if is_path { PathBuf::from(&exec.command) } else { path })
 }
 
-/// The shell that scripts and terminals get: bash, or `sh` where the image has no bash.
+/// Returns the shell for scripts and terminals: bash, or `sh` if the image has no bash.
 pub(super) fn login_shell() -> Result<&'static str, ToolFailure> {
     ["bash", "sh"].into_iter().find(|name| lookup(name).is_ok()).ok_or_else(|| {
         let message = format!(
@@ -49,16 +48,18 @@ pub(super) fn login_shell() -> Result<&'static str, ToolFailure> {
     })
 }
 
-/// The option with which that shell takes a script: as a login shell, so that it reads what the image has in
-/// `/etc/profile`. Not so when there are startup files in its home, which a run can write to: nobody has consented to
-/// those, and they would run before what was consented to.
+/// Returns the option with which that shell takes a script. As a login shell it reads the image's `/etc/profile`.
+///
+/// It is no login shell if its home has startup files. A run can write those, and no reviewer has consented to them, but they would run
+/// before the reviewed script.
 pub(super) fn script_option(home: &str) -> &'static str {
     let planted = STARTUP_FILES.iter().any(|name| fs::symlink_metadata(Path::new(home).join(name)).is_ok());
     if planted { "-c" } else { "-lc" }
 }
 
-/// The arguments of that shell on a terminal: it is a login shell unless none are asked for. Without them it reads no startup
-/// file, which a run can write to: bash alone would read one.
+/// Returns the arguments of that shell at a terminal. It is a login shell if the call asks for arguments.
+///
+/// Otherwise it reads no startup file, which a run could write. Only bash would read one.
 pub(super) fn terminal_options(shell: &str, asked: &[String]) -> Vec<String> {
     let options: &[&str] = match (asked.is_empty(), shell) {
         (false, _) => &["-l"],
@@ -68,12 +69,12 @@ pub(super) fn terminal_options(shell: &str, asked: &[String]) -> Vec<String> {
     options.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the path of a program that is named by one, if it is an executable file.
+/// Returns the path of a program that is named by a path, if it is an executable file.
 fn located(exec: &Exec, program: &str) -> Result<PathBuf, ToolFailure> {
     let path = PathBuf::from(program);
     let said = excerpt(&exec.command);
     if exec.command.split('/').any(|name| name == "..") {
-        // `..` after a link leads elsewhere than policy, which reads the text, has judged.
+        // After a link, `..` leads elsewhere than the policy assumed, which reads only the text.
         let asked = Path::new(&exec.cwd.container_path()).join(&exec.command);
         let (asked, judged) = (fs::canonicalize(asked), fs::canonicalize(&path));
         if let (Ok(asked), judged) = (asked, judged.ok())
@@ -136,7 +137,7 @@ fn look(path: &Path) -> Found {
 pub(super) const NO_PROGRAM: u8 = 127;
 pub(super) const CANNOT_RUN: u8 = 126;
 
-/// A program that cannot be run, with the exit code that a shell has for it.
+/// Returns the failure for a program that cannot be run, with the exit code of a shell.
 pub(super) fn unusable(reason: Reason, message: &str, exit_code: u8) -> ToolFailure {
     let message = format!("{message} [exit code {exit_code}]");
     ToolFailure::new(reason, message).with("exit_code", exit_code.to_string())

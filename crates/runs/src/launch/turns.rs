@@ -1,4 +1,4 @@
-//! Bounds the launches that do the same at the same time.
+//! Limits the number of launches that take the same step at the same time.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use ops::Reason;
 use refusal::Refusal;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// For a launch to have its turn.
+/// Time for which a launch waits for its turn.
 const TURN: Duration = Duration::from_secs(120);
-/// For the engine to start a container, before the launch goes on without its turn.
+/// Time for the engine to start a container, before the launch continues without its turn.
 const ANSWER: Duration = Duration::from_secs(8);
 
-/// Launches that do the same at the same time.
+/// Turns for launches that take the same step.
 pub struct Turns(Semaphore);
 
 impl Default for Turns {
-    /// Twice as many as there are processors, and eight at least.
+    /// Allows twice the number of processors, and at least eight.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         Self(Semaphore::new((2 * processors).max(8)))
@@ -32,7 +32,7 @@ impl Turns {
     }
 }
 
-/// Runs a launch in its turn, which it gives back when the engine does not answer: the engine may do so for one container alone.
+/// Runs a launch in its turn, and returns the turn early if the engine does not answer. The cause may be this container alone.
 pub(super) async fn in_turn<T>(turn: SemaphorePermit<'_>, launch: impl Future<Output = T>) -> T {
     let mut launch = std::pin::pin!(launch);
     if let Ok(done) = tokio::time::timeout(ANSWER, &mut launch).await {

@@ -1,6 +1,6 @@
-//! Who a run's processes are on the host, where the engine gives its containers a user namespace.
+//! Checks the host's identity of a run's processes, on an engine that gives its containers a user namespace.
 //!
-//! Root of such a namespace is what a profile asks for by `root_in_user_namespace`. All other runs of the engine are in one, too.
+//! A profile asks for root of such a namespace with `root_in_user_namespace`. All other runs of the engine are in a namespace, too.
 
 use containers::{Boundary, EngineFacts, Hardening, RunAs};
 use ops::Reason;
@@ -9,10 +9,10 @@ use tokio::task::block_in_place;
 
 use super::Launcher;
 
-/// What an operator does.
+/// Advice to an operator.
 const MEND: &str = "start the engine with `userns-remap` (deploy/README.md, \"Root in a user namespace\"), or take `root_in_user_namespace` out of the profile";
 
-/// Refuses what this engine cannot give, before anything is made for the run.
+/// Refuses settings that this engine does not support, before anything is made for the run.
 pub(super) fn can_be_had(hardening: &Hardening, engine: &EngineFacts) -> Result<(), Refusal> {
     let refused = |why: String| Err(Refusal::new(Reason::PreconditionFailed, why));
     match (engine.user_map, hardening.run_as) {
@@ -34,8 +34,7 @@ pub(super) fn can_be_had(hardening: &Hardening, engine: &EngineFacts) -> Result<
 }
 
 impl Launcher {
-    /// Makes sure that a process of the container is who it is to be, by the kernel's own word. Nothing is to be sure of on an engine
-    /// that maps no users.
+    /// Checks in the kernel that a process of the container has the expected users. An engine that maps no users needs no check.
     pub(crate) fn has_users(&self, host_pid: Option<u32>, hardening: &Hardening) -> Result<(), Refusal> {
         let Some(map) = self.host.user_map else { return can_be_had(hardening, &self.host) };
         let refused = |why: &str| {

@@ -1,4 +1,4 @@
-//! What one run has on the state disk, and what follows.
+//! Accounts for one run's space on the state disk, and decides on the consequences.
 //!
 //! ```text
 //!            quota used up                  a command took more
@@ -16,40 +16,40 @@ use ops::{Effect, Operation, Reason};
 use refusal::Refusal;
 use wire::v1;
 
-/// What more than a run may have is never counted exactly: so much is no growth.
+/// Largest increase that does not count as growth. Space beyond the quota is never counted exactly.
 const UNCHANGED: Amount = Amount { bytes: 1 << 20, files: 128 };
-/// However long it takes, commands that are ended are gone after that.
+/// Time after which ended commands count as gone, however long their end takes.
 const GONE: Duration = Duration::from_secs(5);
-/// Where the kernel holds the bound, so little room is none.
+/// Room below which a run has none, if the kernel enforces its quota.
 const NO_ROOM: Amount = Amount { bytes: 64 << 10, files: 1 };
-/// A run that is over has room again when there is so much of its quota, at the most.
+/// Most bytes of its quota that a run over its quota has to free before it has room again.
 const MOST_ROOM: u64 = 64 << 20;
 
-/// What was found of a run.
+/// Space that was found for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Found {
     pub(crate) amount: Amount,
-    /// Not all of it was counted.
+    /// The measure stopped before everything was counted.
     pub(crate) is_more: bool,
-    /// Uploads that lie on the disk, beside `amount`. The kernel counts them in it.
+    /// Uploads that are on the disk, in addition to `amount`. The kernel includes them in `amount`.
     pub(crate) uploads: Amount,
     /// Directories are nested too deep to be counted.
     pub(crate) is_too_deep: bool,
-    /// By the kernel, which also holds the run to its quota.
+    /// The kernel counted this, and it also enforces the run's quota.
     pub(crate) by_kernel: bool,
 }
 
-/// What the quota says to the run.
+/// State of a run with regard to its quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     Within,
     Over,
-    /// A command took more although nothing was left.
+    /// A command took more although no room was left.
     Locked,
 }
 
 impl Standing {
-    /// In the record.
+    /// Returns the name for the audit log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Within => "within",
@@ -67,20 +67,20 @@ impl Standing {
     }
 }
 
-/// What follows from a look.
+/// Consequences of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) standing: Standing,
-    /// It is another than before.
+    /// The standing has changed.
     pub(crate) is_new: bool,
-    /// The run's commands are to be ended.
+    /// The run's commands have to be ended.
     pub(crate) ends_commands: bool,
 }
 
-/// One for each run that lives.
+/// Account of a live run.
 pub struct Account {
     most: Amount,
-    /// The workspace is the daemon's own, and counts.
+    /// The daemon made the workspace, so it counts.
     has_workspace: bool,
     seen: Mutex<Seen>,
 }
@@ -88,22 +88,22 @@ pub struct Account {
 struct Seen {
     found: Option<Found>,
     standing: Standing,
-    /// The least that it had since it is over, counted to the end: what is more has come since.
+    /// Least complete count since the run is over its quota. Anything beyond it was added later.
     mark: Option<Amount>,
-    /// When the run's commands were ended last.
+    /// When the run's commands were last ended.
     ended: Option<Instant>,
-    /// When they were seen to be gone.
+    /// When the ended commands were seen to be gone.
     gone: Option<Instant>,
-    /// They may not be gone: what comes meanwhile is theirs, and none begins.
+    /// Ended commands may still exist. New space is theirs, and no command begins.
     ends: bool,
-    /// Reserved for uploads that are under way or kept.
+    /// Space that is reserved for uploads that are under way or kept.
     reserved: Amount,
-    /// Found of everything but uploads.
+    /// Space that was found, without uploads.
     others: Amount,
 }
 
 impl Account {
-    /// Of a run that may have so much. `has_workspace`: what the daemon made as its workspace counts, too.
+    /// Makes the account of a run with this quota. With `has_workspace` its workspace, which the daemon made, counts too.
     pub(crate) fn new(most: Amount, has_workspace: bool) -> Self {
         let seen = Seen {
             found: None,
@@ -118,26 +118,26 @@ impl Account {
         Self { most, has_workspace, seen: Mutex::new(seen) }
     }
 
-    /// What it may have.
+    /// Returns the quota.
     pub(crate) fn most(&self) -> Amount {
         self.most
     }
 
-    /// Whether the workspace counts.
+    /// Returns true if the workspace counts.
     pub(crate) fn has_workspace(&self) -> bool {
         self.has_workspace
     }
 
-    /// How much of it a look has to see.
+    /// Returns how much of the run's space a look has to count.
     pub(crate) fn worth_counting(&self) -> Amount {
         match self.seen().standing {
             Standing::Within => self.most,
-            // To tell whether it grows, or has room again, all of it.
+            // Count everything, to find out whether it grows or has room again.
             Standing::Over | Standing::Locked => Amount { bytes: u64::MAX, files: u64::MAX },
         }
     }
 
-    /// How much more may come before it is over; `None`: it is, or was never looked at.
+    /// Returns the room of the run. `None` if it is over its quota or was never measured.
     pub(crate) fn room(&self) -> Option<Amount> {
         let seen = self.seen();
         let found = seen.found.filter(|_| seen.standing == Standing::Within)?;
@@ -147,7 +147,7 @@ impl Account {
         })
     }
 
-    /// The most that can have come since the last look before the run may be over.
+    /// Returns the space that may have been added since the last look before the run can be over its quota.
     pub(crate) fn may_take(&self) -> Amount {
         match self.room() {
             Some(room) => room,
@@ -156,19 +156,19 @@ impl Account {
         }
     }
 
-    /// Whether the quota is used up.
+    /// Returns true if the quota is used up.
     pub fn is_over(&self) -> bool {
         self.seen().standing != Standing::Within
     }
 
-    /// What was found last, for whoever looks at the run.
+    /// Returns the last result for clients.
     pub fn to_wire(&self) -> Option<v1::DiskUse> {
         let seen = self.seen();
         let found = seen.found?;
         Some(v1::DiskUse { state: seen.standing.to_wire().into(), ..found.to_wire() })
     }
 
-    /// Takes what a look has found that began at this moment.
+    /// Records the result of a look that began at this moment.
     pub(crate) fn take(&self, found: Found, began: Instant) -> Verdict {
         let mut seen = self.seen();
         let before = seen.standing;
@@ -198,7 +198,7 @@ impl Account {
         seen.mark = match (seen.standing, seen.mark) {
             (Standing::Within, _) => None,
             (_, _) if settles => None,
-            // The look that found it over has not counted to the end.
+            // The look that found the run over its quota has not counted everything.
             (_, mark) if found.is_more || went_over => mark,
             (_, Some(mark)) if !grew => {
                 Some(Amount { bytes: mark.bytes.min(amount.bytes), files: mark.files.min(amount.files) })
@@ -209,23 +209,23 @@ impl Account {
         Verdict { standing: seen.standing, is_new: before != seen.standing, ends_commands }
     }
 
-    /// The commands of the run are ended for the sake of the disk, whatever this run has.
+    /// Records that the run's commands are being ended because of the disk, whatever this run has.
     pub(crate) fn commands_end(&self) {
         self.seen().end();
     }
 
-    /// The commands that were to be ended are gone.
+    /// Records that the ended commands are gone.
     pub(crate) fn commands_are_gone(&self) {
         let mut seen = self.seen();
         (seen.ends, seen.gone) = (false, Some(Instant::now()));
     }
 
-    /// Whether the run's commands were ended since.
+    /// Returns true if the run's commands were ended since this moment.
     pub fn ended_since(&self, began: Instant) -> bool {
         self.seen().ended.is_some_and(|ended| ended >= began)
     }
 
-    /// Refuses what would add to a run that is over.
+    /// Refuses an operation that would add to a run over its quota.
     pub(crate) fn check(&self, operation: &Operation) -> Result<(), Refusal> {
         let seen = self.seen();
         let (Some(found), true) = (seen.found, seen.standing != Standing::Within) else { return Ok(()) };
@@ -267,8 +267,8 @@ impl Account {
             .with("max_files", self.most.files.to_string()))
     }
 
-    /// Reserves room for an upload, which the caller has to release. `copies`: the files of this content that will count at
-    /// one time.
+    /// Reserves room for an upload, which the caller has to release. `copies` is the number of files with this content that will count at
+    /// the same time.
     pub(crate) fn reserve(&self, more: Amount, copies: u64) -> Result<(), Refusal> {
         let mut seen = self.seen();
         let uploads = most_of(seen.found.unwrap_or_default().uploads, seen.reserved);
@@ -296,16 +296,16 @@ impl Account {
         Ok(())
     }
 
-    /// Gives back what was reserved.
+    /// Releases reserved room.
     pub(crate) fn release(&self, less: Amount) {
         let mut seen = self.seen();
         seen.reserved = minus(seen.reserved, less);
     }
 
-    /// Whether the operation makes something where it counts.
+    /// Returns true if the operation makes files in a directory that counts.
     pub fn adds(&self, operation: &Operation) -> bool {
         let counts = |mount| match mount {
-            // A writable root counts. Nobody knows here whether the container has one.
+            // A writable root counts. It is not known here whether the container has one.
             Mount::State | Mount::Container => true,
             Mount::Project => self.has_workspace,
             Mount::Pkg => false,
@@ -330,7 +330,7 @@ impl Account {
             && found.amount.files <= below.files
     }
 
-    /// What a run that is over may have to go on: so much less that it does not come and go.
+    /// Returns the space at which a run over its quota may write again. The margin keeps it from alternating between the states.
     fn below(&self) -> Amount {
         let Amount { bytes, files } = self.most;
         Amount { bytes: bytes - (bytes / 32).min(MOST_ROOM), files: files - files / 32 }
@@ -352,8 +352,7 @@ impl Seen {
 }
 
 impl Found {
-    /// Adds uploads, as many as lie on the disk or are reserved; and returns what there is beside them. The kernel has counted
-    /// them.
+    /// Adds uploads, as many as are on the disk or reserved, and also returns the space without them. The kernel's count includes them.
     fn with_uploads(self, reserved: Amount) -> (Self, Amount) {
         if self.by_kernel {
             return (self, minus(self.amount, reserved));
@@ -362,7 +361,7 @@ impl Found {
         (Self { amount, ..self }, self.amount)
     }
 
-    /// Without what follows from it.
+    /// Returns the message without a standing.
     pub(crate) fn to_wire(self) -> v1::DiskUse {
         v1::DiskUse {
             used_bytes: self.amount.bytes,
@@ -387,7 +386,7 @@ fn most_of(one: Amount, other: Amount) -> Amount {
 }
 
 fn mib(bytes: u64) -> String {
-    // To a tenth, rounded up.
+    // Round up to a tenth.
     let tenths = bytes.saturating_mul(10).div_ceil(1 << 20);
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }

@@ -1,13 +1,13 @@
-//! Maps of owners, which runs of the same owner share: each takes a process to make.
+//! Maps of owners, which runs of the same owner share. Each map needs a process to make.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use containers::{IdMap, MountError, OwnerMap};
 
-/// Owners that are remembered. Each takes an open file.
+/// Most owners that are remembered. Each keeps a file open.
 const MOST: usize = 16;
 
-/// Those that were used last, the oldest first.
+/// The maps that were used last, oldest first.
 #[derive(Default)]
 pub(super) struct OwnerMaps(Mutex<Vec<(IdMap, Arc<OwnerMap>)>>);
 
