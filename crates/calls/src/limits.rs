@@ -22,7 +22,7 @@ use std::time::Duration;
 use audit::{Event, Kind, Verdict};
 use audit_service::{AuditLog, Unavailable};
 use gateway::limits::concurrency::{Reservations, Whole};
-use gateway::limits::{Agent, Counted, KeptCounters, Limits as Counters, Throttle};
+use gateway::limits::{Agent, Counted, KeptCounters, Limits as Counters, Throttle, ThrottleSource};
 use gateway::{Clock as _, Gateway, SystemClock, UnixMillis};
 use refusal::{Refusal, chain};
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ impl Limits {
         let counters = gateway.limits();
         if let Some(Copy { throttles, at, .. }) = &copy {
             for (agent, throttle) in throttles {
-                counters.throttle(agent, throttle.taken_up(*at, SystemClock.now()));
+                counters.throttle(ThrottleSource::Operator, agent, throttle.taken_up(*at, SystemClock.now()));
             }
         }
         let kept = copy.map(|copy| copy.counters).unwrap_or_default();
@@ -128,7 +128,7 @@ impl Limits {
         let details =
             json!({ "per_minute": throttle.per_minute, "until_ms": throttle.until.0, "cause": cause });
         self.audit.record(event(agent, details, by)).await?;
-        Ok(self.counters().throttle(agent, throttle))
+        Ok(self.counters().throttle(ThrottleSource::Operator, agent, throttle))
     }
 
     /// Lifts an agent's throttle.
@@ -140,7 +140,7 @@ impl Limits {
     ) -> Result<(), Unavailable> {
         let _changing = self.changing.lock().await;
         self.audit.record(event(agent, json!({ "lifted": true, "cause": cause }), by)).await?;
-        self.counters().lift_throttle(agent);
+        lift(self.counters(), agent);
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Limits {
             let counters = gateway.limits();
             let copy = Copy {
                 counters: counters.keep(|| audit.head().map_or(0, |head| head.sequence)),
-                throttles: counters.throttles(),
+                throttles: operators(counters),
                 at: SystemClock.now(),
             };
             write(&path, &copy)
@@ -211,6 +211,22 @@ fn moment(time: audit::Time) -> UnixMillis {
     UnixMillis(seconds.saturating_mul(1_000).saturating_add(u64::from(time.subsecond_nanos() / 1_000_000)))
 }
 
+/// Lifts an agent's throttles, those of alerts as well: the operator has decided.
+fn lift(counters: &Counters, agent: &Agent) {
+    for source in [ThrottleSource::Operator, ThrottleSource::Alert] {
+        counters.lift_throttle(source, agent);
+    }
+}
+
+/// Returns the throttles that operators set. A later daemon imposes those of alerts again by itself.
+fn operators(counters: &Counters) -> Vec<(Agent, Throttle)> {
+    let throttles = counters.throttles().into_iter();
+    throttles
+        .filter(|(_, source, _)| *source == ThrottleSource::Operator)
+        .map(|(agent, _, throttle)| (agent, throttle))
+        .collect()
+}
+
 /// Applies the change of a throttle again, from a record of the time `at`.
 fn again(counters: &Counters, event: &Event, at: UnixMillis) {
     let (Some(id), Some(details)) = (&event.agent_id, &event.details) else { return };
@@ -218,11 +234,11 @@ fn again(counters: &Counters, event: &Event, at: UnixMillis) {
     let agent = Agent { principal: principal.to_owned(), id: id.clone() };
     let number = |name: &str| details.get(name).and_then(serde_json::Value::as_u64);
     if details.get("lifted").is_some() {
-        counters.lift_throttle(&agent);
+        lift(counters, &agent);
     } else if let (Some(per_minute), Some(until)) = (number("per_minute"), number("until_ms")) {
         let per_minute = u32::try_from(per_minute).unwrap_or(u32::MAX);
         let throttle = Throttle { per_minute, until: UnixMillis(until) };
-        counters.throttle(&agent, throttle.taken_up(at, SystemClock.now()));
+        counters.throttle(ThrottleSource::Operator, &agent, throttle.taken_up(at, SystemClock.now()));
     }
 }
 

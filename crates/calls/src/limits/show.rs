@@ -57,11 +57,11 @@ pub fn show(
     let counters = limits.counters();
     let usages = counters.usages(&in_force.rate_limits, &owner, &agent, run.as_deref());
     let whose = Agent { principal: owner.clone(), id: agent.clone() };
-    let throttles = counters.throttles().into_iter().filter(|(throttled, _)| *throttled == whose);
+    let throttles = counters.throttles().into_iter().filter(|(throttled, ..)| *throttled == whose);
     Ok(v1::GetRateLimitsResponse {
         profile,
         limits: usages.iter().map(limit).collect(),
-        throttles: throttles.map(|(agent, throttle)| throttle_to_wire(agent, throttle)).collect(),
+        throttles: throttles.map(|(agent, _, throttle)| throttle_to_wire(agent, throttle)).collect(),
         concurrency: at_once(&limits.reservations, run.as_deref(), &owner, &in_force.concurrency),
     })
 }
@@ -137,9 +137,9 @@ fn whose(limits: &Limits, runs: &Runs, id: String, principal: String) -> Result<
     }
     let records = runs.list().into_iter();
     let living = records.filter(|record| record.spec.agent_id == id && !record.state.has_ended());
-    let throttled = limits.counters().throttles().into_iter().filter(|(agent, _)| agent.id == id);
+    let throttled = limits.counters().throttles().into_iter().filter(|(agent, ..)| agent.id == id);
     let mut principals: BTreeSet<String> = living.map(|record| record.spec.principal).collect();
-    principals.extend(throttled.map(|(agent, _)| agent.principal));
+    principals.extend(throttled.map(|(agent, ..)| agent.principal));
     match (principals.pop_first(), principals.pop_first()) {
         (Some(principal), None) => Ok(Agent { principal, id }),
         (None, _) => {
