@@ -173,7 +173,7 @@ impl ToolArguments for StrReplace {
 struct Insert {
     /// File, such as src/main.rs.
     path: String,
-    /// The text goes behind this line, counted from 1; 0 is the beginning of the file.
+    /// The text goes after this line, counted from 1; 0 is the beginning of the file.
     insert_line: u64,
     /// The text. Give this one or new_str.
     insert_text: Option<String>,

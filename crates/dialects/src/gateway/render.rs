@@ -24,10 +24,10 @@ pub(super) struct Answer<'a> {
     /// The stable reason, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
-    /// Of a failure: the same call may succeed later.
+    /// True if a failed call may succeed later.
     #[serde(skip_serializing_if = "Option::is_none")]
     retryable: Option<bool>,
-    /// What is said of a call that waits for a person.
+    /// Message for a call that waits for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'static str>,
     metadata: Metadata<'a>,

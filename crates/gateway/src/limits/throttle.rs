@@ -29,7 +29,7 @@ impl Throttle {
     }
 }
 
-/// What set a throttle. An agent has at most one throttle of each source, and the stricter one applies.
+/// Source of a throttle. An agent has at most one throttle of each source, and the stricter one applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThrottleSource {
     Operator,
