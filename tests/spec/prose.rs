@@ -185,6 +185,20 @@ fn documents_name_their_subjects_first() {
 }
 
 #[test]
+fn decisions_are_numbered_without_a_gap() {
+    let directory = root().join("crates/decisions");
+    let entries = std::fs::read_dir(&directory).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    for (number, name) in (1..).zip(&names) {
+        let text = std::fs::read_to_string(directory.join(name)).unwrap();
+        assert!(name.starts_with(&format!("{number:04}-")), "{name} should have the number {number}");
+        assert!(text.starts_with(&format!("# {number}. ")), "the title of {name} has another number");
+    }
+}
+
+#[test]
 fn paragraphs_of_markdown_have_no_code_and_no_marks() {
     let source = "# Title\n\nOne\n*two*.\n```sh\nwhat is code\n```\n- item\n  goes on\n2. next\n| a | b |\n|---|---|\nlast\n";
     let paragraphs = markdown(source);
