@@ -78,7 +78,7 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
         .on_thread_park(memory::before_waiting)
         .enable_all()
         .build()?;
-    let ended = runtime.block_on(app::run(config, file, workers(), prepared));
+    let ended = runtime.block_on(app::run(config, &file, workers(), prepared));
     // Threads that still block on a disk or an engine are given up after a short time.
     runtime.shutdown_timeout(STRAGGLERS);
     ended

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,40 +115,23 @@ impl Launcher {
         let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
         let found = block_in_place(|| self.found(record, started, fingerprint))?;
         let directories = found.shown(wanted.workspace_access);
-        // The name under which the container was made.
-        let made_as = fingerprint.made_as(record.id).to_string();
-        let parent = self.directories.slots(&made_as);
-        let slots = block_in_place(|| slots(&parent, &directories, fingerprint.warm.is_some()))?;
-        let root = fingerprint.root.map(|was| block_in_place(|| self.former_root(&run, was))).transpose()?;
-        let resources = RunResources {
-            container: Some(container.clone()),
-            slot_directory: Some(parent.clone()),
-            slots,
-            root,
-            made: Vec::new(),
-        };
+        let resources = self.held(record, &container, &directories, fingerprint)?;
 
-        let inspection = self.engine.inspect(&container).await;
-        let inspection = inspection.map_err(|error| match error {
-            containers::EngineError::NotFound { .. } => "its container is gone".to_owned(),
-            error => {
-                tracing::error!(run, error = %chain(&error), "a container cannot be inspected");
-                "the engine does not say how its container is".to_owned()
-            }
-        })?;
+        let inspection = self.inspected(&run, &container).await?;
         let first = alive(&inspection, fingerprint)?;
         let hardening = &wanted.hardening;
         let user = user(started, fingerprint, hardening)?;
+        let root = resources.root.as_ref();
         let mounts = match fingerprint.warm {
-            Some(_) => pool::mounts(&parent, wanted.workspace_access),
+            Some(_) => pool::mounts(&self.slots_of(record, fingerprint), wanted.workspace_access),
             None => bind(&resources.slots, &directories),
         };
         let mut mounts = mounts.map_err(|refusal| refusal.message)?;
-        let root = resources.root.as_ref();
         if let Some(root) = root {
             mounts.extend(block_in_place(|| root.mounts()).map_err(|refusal| refusal.message)?);
         }
         let image = self.image_again(started).await?;
+        let made_as = fingerprint.made_as(record.id).to_string();
         let spec = self
             .describe(&made_as, hardening, image, user, mounts, fingerprint.guest.clone())
             .map_err(|refusal| refusal.message)?;
@@ -192,24 +175,46 @@ impl Launcher {
         for pid in [inspection.host_pid, guest.host_pid()] {
             self.has_users(pid, hardening).map_err(|refusal| refusal.message)?;
         }
-        let host_worker = HostWorkerLane::new(
-            &found.workspace,
-            &found.state,
-            found.pkg.as_ref(),
-            &found.private,
-            found.linked.as_ref().map(|found| &found.repository),
-        )
-        .map_err(|error| chain(&error))?;
-        // Recover before anybody reads files that a host worker, which died with its daemon, has half changed. The next host worker would
-        // do it, too.
-        match host_worker.recover().await {
-            Ok(words) if words.is_empty() => {}
-            Ok(words) => tracing::warn!(run, words, "operations that were killed were put right"),
-            Err(why) => {
-                tracing::error!(run, why, "operations were killed; the next host worker puts them right");
-            }
-        }
+        let host_worker = host_worker_again(&run, &found).await?;
         Ok(Adopted { lanes: Arc::new(Lanes::new(guest, host_worker)), resources, ended })
+    }
+
+    /// Returns the directory with the slots of the run, under the name with which its container was made.
+    fn slots_of(&self, record: &Record, fingerprint: &LaunchFingerprint) -> PathBuf {
+        self.directories.slots(&fingerprint.made_as(record.id).to_string())
+    }
+
+    /// Returns what the launch made on the host, if it is still there and mounted.
+    fn held(
+        &self,
+        record: &Record,
+        container: &ContainerId,
+        directories: &[Shown<'_>],
+        fingerprint: &LaunchFingerprint,
+    ) -> Result<RunResources, Mismatch> {
+        let parent = self.slots_of(record, fingerprint);
+        let run = record.id.to_string();
+        block_in_place(|| {
+            let slots = slots(&parent, directories, fingerprint.warm.is_some())?;
+            let root = fingerprint.root.map(|was| self.former_root(&run, was)).transpose()?;
+            Ok(RunResources {
+                container: Some(container.clone()),
+                slot_directory: Some(parent.clone()),
+                slots,
+                root,
+                made: Vec::new(),
+            })
+        })
+    }
+
+    async fn inspected(&self, run: &str, container: &ContainerId) -> Result<Inspection, Mismatch> {
+        self.engine.inspect(container).await.map_err(|error| match error {
+            containers::EngineError::NotFound { .. } => "its container is gone".to_owned(),
+            error => {
+                tracing::error!(run, error = %chain(&error), "a container cannot be inspected");
+                "the engine does not say how its container is".to_owned()
+            }
+        })
     }
 
     /// Ends all processes that calls of the previous daemon left in a container with its own kernel. Their number is not visible from
@@ -306,6 +311,27 @@ impl Launcher {
         let image = image.ok_or("the engine no longer has its image")?;
         image.usable().map_err(|error| chain(&error))
     }
+}
+
+/// Starts the host worker, and recovers operations that died with the previous daemon before anybody reads files that are half
+/// changed. If that fails, the next host worker recovers them.
+async fn host_worker_again(run: &str, found: &Opened) -> Result<HostWorkerLane, Mismatch> {
+    let host_worker = HostWorkerLane::new(
+        &found.workspace,
+        &found.state,
+        found.pkg.as_ref(),
+        &found.private,
+        found.linked.as_ref().map(|found| &found.repository),
+    )
+    .map_err(|error| chain(&error))?;
+    match host_worker.recover().await {
+        Ok(words) if words.is_empty() => {}
+        Ok(words) => tracing::warn!(run, words, "operations that were killed were put right"),
+        Err(why) => {
+            tracing::error!(run, why, "operations were killed; the next host worker puts them right");
+        }
+    }
+    Ok(host_worker)
 }
 
 /// Finds the slots that the previous daemon made, and checks that each has its directory mounted.

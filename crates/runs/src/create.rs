@@ -1,5 +1,6 @@
 //! Makes a run: admits, stores and records it before its task launches it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,70 +49,10 @@ impl Runs {
         } else {
             self.admit(id, &run)?;
         }
-
         self.audit.redactor().learn(&id.to_string(), secrets.values().map(String::as_str));
-        let inserted = record.clone();
-        let stored = self.store.with(move |store| {
-            let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
-            store.insert_run_with(&inserted, request, &secrets)
-        });
-        if let Err(error) = stored.await {
+        if let Err(refusal) = self.put_on_record(&record, profile, request, secrets).await {
             self.forget(id);
-            return Err(if error.is_conflict() {
-                Refusal::new(
-                    Reason::AlreadyExists,
-                    "request_id: a run is being made under this id at this moment",
-                )
-            } else {
-                Refusal::internal("keeping the run", &chain(&error))
-            });
-        }
-        if let Err(refusal) = self.keep_workspace(&record).await {
-            self.forget(id);
-            let _ = self.store.with(move |store| store.delete_run(id)).await;
             return Err(refusal);
-        }
-        let mut details = serde_json::json!({
-            "profile": record.spec.profile,
-            "image": record.spec.image,
-            "workspace": record.spec.workspace,
-            "labels": record.spec.labels,
-            "token": record.spec.token.is_some(),
-        });
-        // Record only the names, of both kinds.
-        let (plain, sealed) = (record.spec.env.keys(), &record.spec.secret_env);
-        for (key, names) in
-            [("variables", plain.collect::<Vec<_>>()), ("sealed_variables", sealed.iter().collect())]
-        {
-            if !names.is_empty() {
-                details[key] = serde_json::json!(names);
-            }
-        }
-        if !profile.exec.deny_list.is_on() {
-            details["deny_list"] = "off".into();
-        }
-        if profile.container_paths == ContainerPaths::Allow {
-            details["container_paths"] = "allow".into();
-        }
-        if profile.root == RootMode::WritableLayer {
-            details["root"] = "writable-layer".into();
-            if profile.root_in_user_namespace {
-                details["root_in_user_namespace"] = true.into();
-            }
-            details["writable_paths"] = serde_json::json!(record.spec.writable_paths);
-        }
-        let event = Event::new(Kind::RunCreated)
-            .run(id.to_string())
-            .principal(&record.spec.principal)
-            .agent(&record.spec.agent_id)
-            .role(&record.spec.role)
-            .details(details);
-        let recorded = self.audit.record(event).await;
-        if recorded.is_err() {
-            let _ = self.forget_workspace(id).await;
-            self.forget(id);
-            let _ = self.store.with(move |store| store.delete_run(id)).await;
-            return Err(audit_service::Unavailable.into());
         }
 
         let (ready, answer) = oneshot::channel();
@@ -126,6 +67,41 @@ impl Runs {
         answer
             .await
             .map_err(|_| Refusal::new(Reason::Internal, "the run's task ended before it was ready"))?
+    }
+
+    /// Stores an admitted run, takes its workspace, and records it. If one of these fails, nothing of it remains.
+    async fn put_on_record(
+        &self,
+        record: &Record,
+        profile: &Profile,
+        request: Option<(String, Vec<u8>)>,
+        secrets: BTreeMap<String, String>,
+    ) -> Result<(), Refusal> {
+        let (id, inserted) = (record.id, record.clone());
+        let stored = self.store.with(move |store| {
+            let request = request.as_ref().map(|(id, digest)| (id.as_str(), digest.as_slice()));
+            store.insert_run_with(&inserted, request, &secrets)
+        });
+        stored.await.map_err(|error| {
+            if error.is_conflict() {
+                Refusal::new(
+                    Reason::AlreadyExists,
+                    "request_id: a run is being made under this id at this moment",
+                )
+            } else {
+                Refusal::internal("keeping the run", &chain(&error))
+            }
+        })?;
+        if let Err(refusal) = self.keep_workspace(record).await {
+            let _ = self.store.with(move |store| store.delete_run(id)).await;
+            return Err(refusal);
+        }
+        if self.audit.record(created(record, profile)).await.is_err() {
+            let _ = self.forget_workspace(id).await;
+            let _ = self.store.with(move |store| store.delete_run(id)).await;
+            return Err(audit_service::Unavailable.into());
+        }
+        Ok(())
     }
 
     /// Removes the run from the table and its secrets from the redactor.
@@ -166,4 +142,41 @@ impl Runs {
     pub fn check_deny_list(&self, spec: &Spec, profile: Option<&Profile>) -> Result<(), Refusal> {
         profile.map_or(Ok(()), |profile| self.launcher.roots.on_bind.check(&spec.workspace, profile))
     }
+}
+
+/// Returns the record of a run that is made. It has the names of variables, and no values.
+fn created(record: &Record, profile: &Profile) -> Event {
+    let spec = &record.spec;
+    let mut details = serde_json::json!({
+        "profile": spec.profile,
+        "image": spec.image,
+        "workspace": spec.workspace,
+        "labels": spec.labels,
+        "token": spec.token.is_some(),
+    });
+    if !spec.env.is_empty() {
+        details["variables"] = serde_json::json!(spec.env.keys().collect::<Vec<_>>());
+    }
+    if !spec.secret_env.is_empty() {
+        details["sealed_variables"] = serde_json::json!(spec.secret_env);
+    }
+    if !profile.exec.deny_list.is_on() {
+        details["deny_list"] = "off".into();
+    }
+    if profile.container_paths == ContainerPaths::Allow {
+        details["container_paths"] = "allow".into();
+    }
+    if profile.root == RootMode::WritableLayer {
+        details["root"] = "writable-layer".into();
+        if profile.root_in_user_namespace {
+            details["root_in_user_namespace"] = true.into();
+        }
+        details["writable_paths"] = serde_json::json!(spec.writable_paths);
+    }
+    Event::new(Kind::RunCreated)
+        .run(record.id.to_string())
+        .principal(&spec.principal)
+        .agent(&spec.agent_id)
+        .role(&spec.role)
+        .details(details)
 }

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use admission::{Addresses, ConnectionLimits, Place, ShareLimits, Shares};
 use calls::{Attempt, Escalations};
 use identity::Principal;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -41,8 +44,45 @@ pub(crate) struct Settings {
 /// A bound TCP listener.
 pub(crate) struct Tcp {
     listener: TcpListener,
+    handshakes: Handshakes,
     addresses: Addresses,
     door: Arc<Door>,
+}
+
+/// The thread that sets up TLS.
+///
+/// It has less priority than the threads that serve: a handshake takes a thousand times the processor time of its client's bytes, so
+/// many at once must not delay the calls of those that are connected.
+struct Handshakes {
+    handle: Handle,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// Niceness of the thread that sets up TLS: a third of an ordinary thread's share of a busy processor.
+const NICENESS: i32 = 5;
+
+impl Handshakes {
+    fn start() -> io::Result<Self> {
+        let lower_priority = || {
+            if let Err(error) = setpriority_process(Some(gettid()), NICENESS) {
+                tracing::debug!(%error, "the thread of TLS handshakes keeps its priority");
+            }
+        };
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).thread_name("tls-handshakes").on_thread_start(lower_priority);
+        let runtime = runtime.enable_time().build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+impl Drop for Handshakes {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // An ordinary drop waits for the thread, and panics in a task.
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Checks that a connection has to pass.
@@ -74,6 +114,7 @@ impl Tcp {
         });
         Ok(Self {
             listener: TcpListener::bind(settings.address).await?,
+            handshakes: Handshakes::start()?,
             addresses: Addresses::new(limits),
             door: Arc::new(Door { certificates, takes_tokens, timeout, connections, escalations }),
         })
@@ -106,7 +147,7 @@ impl Tcp {
                 continue;
             };
             let (door, ready) = (self.door.clone(), ready.clone());
-            entering.spawn(async move {
+            let entered = async move {
                 let evicted = place.evicted();
                 let connection = tokio::select! {
                     connection = door.pass(stream, address, place) => connection,
@@ -116,7 +157,8 @@ impl Tcp {
                     // An error means that the receiver is gone, because the daemon stops.
                     let _ = ready.send(Ok(connection)).await;
                 }
-            });
+            };
+            entering.spawn_on(entered, &self.handshakes.handle);
         }
     }
 }
