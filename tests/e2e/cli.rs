@@ -470,7 +470,7 @@ async fn a_plan_takes_the_limits_of_the_daemon_s_own_profile_and_the_costs_of_a_
     let shown = out(&daemon, &line).await;
     assert!(
         shown.contains(&format!(
-            "busy   {runs} runs on a host, where cpu binds; 1000 runs need {hosts} hosts"
+            "busy   {runs} runs on a host, limited by its cpu; 1000 runs need {hosts} hosts"
         )),
         "{shown}"
     );

@@ -89,8 +89,8 @@ async fn what_the_trash_cannot_take_goes_for_good_with_a_consent_that_says_so() 
     let (approval, response) = run.consented(delete("huge")).await;
     assert_eq!(
         approval.preview,
-        "cannot be kept in the run's trash, which has no room for it: it will be GONE FOR GOOD: the file @project/huge, \
-         314572800 bytes, which are too many to be read\n"
+        "the run's trash has no room for it, so it will be GONE FOR GOOD: the file @project/huge, \
+         314572800 bytes, too many to be read\n"
     );
     let Some(Answer::Delete(deleted)) = response.kind().cloned() else {
         panic!("not deleted: {:?}", response.error)

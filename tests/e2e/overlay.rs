@@ -216,7 +216,7 @@ async fn only_an_overlay_has_changes_to_settle() {
     let request = v1::DiffRunRequest { run_id: run.id().to_owned(), ..Default::default() };
     let refused = run.clients.runs.diff_run(request).await.unwrap_err();
     assert!(
-        reason(&refused) == "PRECONDITION_FAILED" && refused.message().contains("no overlay"),
+        reason(&refused) == "PRECONDITION_FAILED" && refused.message().contains("not an overlay"),
         "{refused}"
     );
     assert_eq!(run.run.changes(), Changes::Unspecified);

@@ -359,9 +359,9 @@ roles: { director: { allow: \"*\" } }
     assert_eq!(approval.operation, "process", "{approval:?}");
     // No file can be held for as long as it runs, and the reviewer is not told that one is.
     assert!(approval.preview.contains("cwd: @project\n"), "{}", approval.preview);
-    assert!(approval.preview.contains("these words alone"), "{}", approval.preview);
+    assert!(approval.preview.contains("only these words"), "{}", approval.preview);
     assert!(!approval.preview.contains("file: "), "{}", approval.preview);
-    assert_eq!(run.exec(&["true"]).await.exit_code, Some(0), "the run goes on meanwhile");
+    assert_eq!(run.exec(&["true"]).await.exit_code, Some(0), "the run is not frozen");
     run.clients.approve(&pending.approval_id).await.unwrap();
     run.outcome(&pending.call_id).await;
     run.until(&pending.call_id, "seen").await;

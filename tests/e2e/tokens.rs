@@ -220,7 +220,7 @@ async fn a_stream_ends_with_the_token_that_opened_it_and_survives_no_restart() {
     }
     let ended = tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
     assert_eq!(reason(&ended), "PERMISSION_DENIED");
-    assert!(ended.message().contains("has ended"), "{ended}");
+    assert!(ended.message().contains("has expired or was revoked"), "{ended}");
 
     let (_, kept) = daemon.token(token("c", &["auditor"]), None).await;
     daemon.stop().await;
@@ -291,7 +291,7 @@ async fn r3_all_that_a_run_s_token_opened_ends_when_another_replaces_it() {
             while let Some(ended) = open.join_next().await {
                 let (name, ended) = ended.unwrap();
                 assert_eq!(reason(&ended), "PERMISSION_DENIED", "{name}: {ended}");
-                assert!(ended.message().contains("has ended"), "{name}: {ended}");
+                assert!(ended.message().contains("has expired or was revoked"), "{name}: {ended}");
             }
         };
         tokio::time::timeout(Duration::from_secs(30), ends).await.expect("a request outlives its token");

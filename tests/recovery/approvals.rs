@@ -189,7 +189,11 @@ async fn a_call_is_held_to_what_was_seen_under_the_next_daemon_too() {
         let call = run.outcome(&asked.call_id).await;
         let failure = call.error.clone().unwrap();
         assert_eq!((call.status(), failure.reason.as_str()), (Status::Denied, "PRECONDITION_FAILED"));
-        assert!(failure.message.contains("what the reviewer saw has changed"), "{}", failure.message);
+        assert!(
+            failure.message.contains("the content that the reviewer saw has changed"),
+            "{}",
+            failure.message
+        );
     }
     assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "six\n");
 }
@@ -208,7 +212,7 @@ async fn a_call_whose_run_is_gone_is_cancelled_and_says_so() {
     let call = run.outcome(&asked.call_id).await;
     let failure = call.error.clone().unwrap();
     assert_eq!((call.status(), failure.reason.as_str()), (Status::Denied, "CANCELLED"));
-    assert!(failure.message.contains("did not outlive"), "{}", failure.message);
+    assert!(failure.message.contains("did not survive"), "{}", failure.message);
     assert_eq!(run.clients.approval(&asked.approval_id).await.state(), State::Cancelled);
     assert_eq!(intents_and_receipts(&mut run, &asked.call_id).await, (1, vec!["denied".to_owned()]));
     assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "one\n");

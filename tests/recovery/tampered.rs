@@ -29,7 +29,7 @@ const DEEDS: [(&str, Deed, &str); 17] = [
     ("stopped", |container, _, _| drop(docker(&["stop", container])), "container has ended"),
     ("killed", |container, _, _| kill_first(container), "container has ended"),
     ("removed", |container, _, _| drop(docker(&["rm", "-f", container])), "container is gone"),
-    ("restarted", |container, _, _| drop(docker(&["restart", container])), "started again"),
+    ("restarted", |container, _, _| drop(docker(&["restart", container])), "restarted outside"),
     ("paused", |container, _, _| drop(docker(&["pause", container])), "paused"),
     (
         "memory",
@@ -51,7 +51,7 @@ const DEEDS: [(&str, Deed, &str); 17] = [
             std::fs::create_dir(workspace).unwrap();
             chown(workspace, Some(4321), Some(4321)).unwrap();
         },
-        "workspace is another directory",
+        "workspace was replaced by another directory",
     ),
     (
         "linked",
@@ -68,7 +68,7 @@ const DEEDS: [(&str, Deed, &str); 17] = [
         |_, workspace, _| std::fs::rename(workspace, workspace.with_extension("x")).unwrap(),
         "no longer exists",
     ),
-    ("given", |_, workspace, _| chown(workspace, Some(77), None).unwrap(), "belongs to somebody else"),
+    ("given", |_, workspace, _| chown(workspace, Some(77), None).unwrap(), "now belongs to another user"),
     ("unmounted", |_, _, slots| command("umount", &["-l", &at(slots, "workspace")]), "no longer mounted"),
     ("unmounted-state", |_, _, slots| command("umount", &["-l", &at(slots, "state")]), "no longer mounted"),
     (

@@ -225,7 +225,7 @@ async fn c4_a_full_spool_harms_nobody() {
     assert_eq!(inside.probe(&["file", "/workspace/still", "10"]).await, ["file ok", "size 10"]);
     inside.run.ok(harness::calls::write("a.txt", "one\n")).await;
     assert!(inside.run.clients.verify().await.intact);
-    let said = daemon.log().matches("the output of a command is kept no further").count();
+    let said = daemon.log().matches("the output of a command is no longer stored").count();
     assert!((1..=2).contains(&said), "{said} lines of the log for 4 commands");
 
     // With its run it goes, and the next has room again.

@@ -335,7 +335,7 @@ async fn s12_recordings_of_processes_that_are_forgotten_count() {
     assert!(all <= 8 * MIB + SLACK, "{all}");
 
     run.stop().await;
-    assert!(kept(&daemon, &run) > 6 * MIB, "recordings stay until the run is deleted");
+    assert!(kept(&daemon, &run) > 6 * MIB, "recordings are kept until the run is deleted");
     run.delete().await;
     assert_eq!(kept(&daemon, &run), 0);
 }

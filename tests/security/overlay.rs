@@ -90,7 +90,7 @@ async fn c5_an_overlay_is_seen_by_its_run_alone_and_is_settled_by_those_who_may(
     std::fs::rename(&beneath, beneath.with_file_name("elsewhere")).unwrap();
     daemon.workspace("w", &[("a.txt", "one\n")]);
     let refused = other.accept(true).await.unwrap_err();
-    assert!(refused.message().contains("another one"), "{refused}");
+    assert!(refused.message().contains("was replaced"), "{refused}");
     // Nor is one that a link leads to.
     std::fs::rename(&beneath, beneath.with_file_name("decoy")).unwrap();
     std::os::unix::fs::symlink(daemon.outside(), &beneath).unwrap();

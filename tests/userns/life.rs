@@ -85,7 +85,7 @@ async fn u5_a_run_whose_users_are_no_files_is_not_taken_over() {
         let mut run = RunHandle { clients: daemon.connect().await, ..run };
         let shown = run.show().await;
         assert_eq!(shown.state(), State::Failed);
-        assert!(shown.failure.contains("/etc/group is no file"), "{}", shown.failure);
+        assert!(shown.failure.contains("/etc/group is not a file"), "{}", shown.failure);
     }
     let mut without = RunHandle { clients: daemon.connect().await, ..without };
     assert_eq!(script(&mut without, "id -u").await, "0\n");

@@ -136,7 +136,7 @@ def test_a_build_that_failed_shows_the_end_of_its_log() -> None:
 
 def test_a_result_that_is_kept_no_longer_is_an_error() -> None:
     check_kept(v1.CallResponse(call_id="c1"))
-    with pytest.raises(errors.NotFound, match="kept no longer") as caught:
+    with pytest.raises(errors.NotFound, match="no longer stored") as caught:
         check_kept(v1.CallResponse(call_id="c1", result_dropped=True))
     assert caught.value.call_id == "c1"
 
@@ -173,7 +173,7 @@ def test_no_daemon_nothing_that_listens_and_no_permission_are_told_apart(tmp_pat
         listener.bind(str(left))
     silent = asyncio.run(_refused(f"unix:{left}"))
     assert type(silent) is errors.DaemonUnreachable
-    assert "nothing listens on" in silent.message
+    assert "no process listens on" in silent.message
     told = f"failed to connect to all addresses; last error: UNKNOWN: unix:{left}: connect: Permission denied (13)"
     denied = refused(Failed(grpc.StatusCode.UNAVAILABLE, details=told))
     assert type(denied) is errors.NotPermitted

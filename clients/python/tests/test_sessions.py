@@ -54,7 +54,7 @@ def test_all_that_a_session_shows_comes_whole(harness: Sandbox) -> None:
 
 
 def test_a_command_is_no_session_and_a_session_ends_with_its_time(harness: Sandbox) -> None:
-    with harness.commands.run(["sleep", "600"], background=True) as command, pytest.raises(NotFound, match="no session"):
+    with harness.commands.run(["sleep", "600"], background=True) as command, pytest.raises(NotFound, match="not a session"):
         harness.sessions.get(command.process_id)
     brief = harness.sessions.open(timeout=5)
     with pytest.raises(CommandTimedOut):

@@ -227,7 +227,7 @@ test("a person consents to an upload, once", async () => {
   const here = room();
   writeFileSync(join(here, "a"), "content");
   const waiting = sandbox.withOptions({ waitForApproval: true }).files.upload(join(here, "a"), "a");
-  await eventually(async () => (await sandbox.approvals.list()).length === 1, "nobody is asked");
+  await eventually(async () => (await sandbox.approvals.list()).length === 1, "no reviewer is asked");
   // The upload is used by its call: it is no other that has to be asked for.
   const before = proxy.connections;
   proxy.cut();
@@ -245,7 +245,7 @@ test("a person is asked for an upload once, over daemons that are killed", async
   const here = room();
   writeFileSync(join(here, "a"), "content");
   const waiting = sandbox.withOptions({ waitForApproval: true }).files.upload(join(here, "a"), "a");
-  await eventually(async () => (await sandbox.approvals.list()).length === 1, "nobody is asked");
+  await eventually(async () => (await sandbox.approvals.list()).length === 1, "no reviewer is asked");
   const [asked] = await sandbox.approvals.list();
   await mortal.end("SIGKILL");
   await mortal.launch();

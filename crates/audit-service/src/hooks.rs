@@ -94,7 +94,7 @@ async fn post(
             return true;
         }
     }
-    tracing::error!(size, "a checkpoint is not posted; the next one says all that it says");
+    tracing::error!(size, "a checkpoint was not posted; the next one covers it");
     true
 }
 

@@ -49,7 +49,7 @@ pub struct Policy {
 #[non_exhaustive]
 pub enum RetentionError {
     /// The records to remove do not verify; they stay, and so does everything after them.
-    #[error("old segments stay, for the audit log is damaged: {0}")]
+    #[error("old segments are kept because the audit log is damaged: {0}")]
     Damaged(#[source] Break),
     #[error("cannot tidy the audit log")]
     Io(#[from] io::Error),

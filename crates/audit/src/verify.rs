@@ -36,8 +36,7 @@ pub enum Integrity {
 }
 
 /// What a chain without a signature cannot tell.
-pub const UNVOUCHED: &str = "no signed checkpoint covers any record, so nothing vouches for this log: one that was emptied or written anew \
-     looks the same";
+pub const UNVOUCHED: &str = "no signed checkpoint covers any record, so this log cannot be told from one that was emptied or rewritten";
 
 /// What a verification found.
 #[derive(Debug, Clone, PartialEq, Eq)]

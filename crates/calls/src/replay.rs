@@ -81,7 +81,7 @@ impl Replays {
         let Ok(_one) = self.turn.try_acquire() else {
             return Err(Refusal::new(
                 Reason::Overloaded,
-                "another replay reads the log: try again when it is over",
+                "another replay is running: try again when it has ended",
             ));
         };
         let policy = proposed(request.files).await?;

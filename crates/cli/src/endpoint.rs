@@ -79,13 +79,13 @@ fn no_socket(socket: &Path, kind: Option<io::ErrorKind>) -> Failure {
             .with_hint(doctor::who_may_open(socket))
             .and_hint(
                 "become a member (usermod --append --groups GROUP USER, then log in again), or use sudo. \
-                 What a user may do then, the roles under `access` in the daemon's configuration say",
+                 The roles under `access` in the daemon's configuration decide what a user may do",
             );
     }
     let socket = socket.display();
     let (message, hint) = match kind {
         Some(io::ErrorKind::ConnectionRefused) => (
-            format!("nothing listens on {socket}, although the socket is there"),
+            format!("the socket {socket} exists, but no process listens on it"),
             "the daemon has probably ended; see `systemctl status cofferd`, or start it with `cofferd --config FILE`",
         ),
         Some(io::ErrorKind::NotFound) => (
@@ -124,10 +124,15 @@ mod tests {
         assert!(text(Some(io::ErrorKind::NotFound)).contains("/s does not exist"));
         let denied = no_socket(Path::new("/s"), Some(io::ErrorKind::PermissionDenied));
         assert!(
-            denied.to_string().contains("you may not use the daemon's socket /s\nhint: / is for user root")
+            denied
+                .to_string()
+                .contains("you may not use the daemon's socket /s\nhint: / is accessible to user root")
         );
         assert_eq!(denied.exit(), Exit::Denied, "a daemon may well be there");
-        assert!(text(Some(io::ErrorKind::ConnectionRefused)).contains("nothing listens on /s"));
+        assert!(
+            text(Some(io::ErrorKind::ConnectionRefused))
+                .contains("the socket /s exists, but no process listens on it")
+        );
         assert!(text(None).contains("does not answer"));
         assert_eq!(no_socket(Path::new("/s"), None).exit(), Exit::Unreachable);
     }

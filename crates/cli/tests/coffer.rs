@@ -276,7 +276,7 @@ fn no_daemon_no_answer() {
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let (code, _, err) = end(&bare().args(["--endpoint", &endpoint, "run", "list"]).output().unwrap());
     assert_eq!(code, 5);
-    assert!(err.contains("nothing listens on"), "{err}");
+    assert!(err.contains("no process listens on"), "{err}");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_wrong_command_line_is_usage() {
     let (code, _, err) =
         end(&bare().args(["--endpoint", "http://host:7443", "run", "list"]).output().unwrap());
     assert_eq!(code, 2);
-    assert!(err.contains("use https for another"), "{err}");
+    assert!(err.contains("use https for other hosts"), "{err}");
     assert_eq!(end(&bare().arg("frobnicate").output().unwrap()).0, 2);
     assert_eq!(end(&bare().args(["call", "show", "short"]).output().unwrap()).0, 2);
 }
@@ -351,7 +351,7 @@ fn without_a_daemon_the_doctor_looks_at_this_host_and_misses_an_engine() {
     assert_eq!(code, 1);
     let of = |topic: &str| findings.iter().find(|[of, ..]| of == topic).unwrap();
     assert_eq!((of("engine")[1].as_str(), of("daemon")[1].as_str()), ("missing", "limited"));
-    assert!(of("host")[2].starts_with("this one"), "{findings:?}");
+    assert!(of("host")[2].starts_with("this host"), "{findings:?}");
     assert!(!of("cgroups")[1].is_empty(), "{findings:?}");
 }
 

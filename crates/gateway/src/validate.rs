@@ -66,7 +66,7 @@ fn input(profile: &Profile, operation: &Operation) -> Checked {
     if !operation.unseen_input() || profile.exec.is_blind() {
         return Ok(());
     }
-    let message = "stdin_file: this profile judges commands, and a file's content is not judged: give it as standard input";
+    let message = "stdin_file: this profile judges commands, and the content of a file cannot be judged: give it as standard input";
     Err(Invalid { reason: Reason::PermissionDenied, message: message.to_owned() })
 }
 

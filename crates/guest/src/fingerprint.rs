@@ -73,8 +73,8 @@ fn take(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
     let Walked { count, left_out, bound, .. } = walk(places, None, stop)?;
     let remark = if left_out {
         format!(
-            "the run has more than the {MOST} files and directories that a consent is bound to, or deeper ones than \
-             {DEEPEST} levels: the others may change unseen"
+            "consent is bound to {MOST} files and directories at most, down to {DEEPEST} levels; the run \
+             has more, and those may change unseen"
         )
     } else {
         format!("bound to all {count} files and directories of the run as they are now")
@@ -224,7 +224,7 @@ impl Walk<'_> {
             if self.stop.is_over() {
                 return Err(ToolFailure::new(
                     Reason::TimedOut,
-                    "the files of the run could not all be looked at in time, so that no consent can be bound to them",
+                    "not all files of the run could be read in time, so no consent can be bound to them",
                 ));
             }
             let length = self.path.len();

@@ -129,7 +129,7 @@ fn what_cannot_be_cloned() {
 
     let source = Source::new();
     fs::remove_dir_all(source.path().join(".git")).unwrap();
-    assert_eq!(refused(&source, ""), "the source is no git repository");
+    assert_eq!(refused(&source, ""), "the source is not a git repository");
     source.git(&["init", "-q"]);
     source.own();
     assert_eq!(refused(&source, ""), "the source has no commits");

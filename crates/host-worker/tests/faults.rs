@@ -145,7 +145,7 @@ fn what_cannot_be_noted_is_not_begun() {
         let failure = injected(&scratch, libc::SYS_symlinkat, errno);
         assert_eq!(failure.reason, Reason::Internal);
         assert!(
-            failure.message.starts_with("@project/f: not begun, since the daemon's own storage"),
+            failure.message.starts_with("@project/f: not begun, because the daemon could not write"),
             "{failure:?}"
         );
     }

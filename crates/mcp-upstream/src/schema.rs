@@ -85,7 +85,7 @@ fn first_cause<'e, 's, 'v>(error: &'e ValidationError<'s, 'v>) -> &'e Validation
 /// Formats the error without the value, which may be a secret.
 fn without_value(kind: &ErrorKind<'_, '_>) -> String {
     match kind {
-        ErrorKind::Format { want, .. } => format!("is no valid {want}"),
+        ErrorKind::Format { want, .. } => format!("is not a valid {want}"),
         ErrorKind::Pattern { want, .. } => format!("does not match the pattern {want}"),
         ErrorKind::ContentEncoding { want, .. } | ErrorKind::ContentMediaType { want, .. } => {
             format!("is not {want}")

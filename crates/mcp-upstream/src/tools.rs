@@ -109,7 +109,7 @@ fn read(server: &str, entry: &Value) -> Result<Tool, String> {
     let called = text("name").ok_or("it has no name")?;
     let id = McpTool::new(server, called).map_err(|malformed| format!("its name {}", malformed.message))?;
     let schema = entry.get("inputSchema").filter(|schema| schema.get("type") == Some(&json!("object")));
-    let schema = schema.ok_or("its input schema is none of an object")?;
+    let schema = schema.ok_or("its input schema does not describe an object")?;
     let input = Schema::compile(schema).map_err(|why| format!("its input schema {why}"))?;
     let output = entry.get("outputSchema").filter(|schema| !schema.is_null());
     let output = output.map(Schema::compile).transpose().map_err(|why| format!("its output schema {why}"))?;

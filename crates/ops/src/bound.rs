@@ -132,7 +132,8 @@ pub fn changed(what: Option<&str>) -> ToolFailure {
     ToolFailure::new(
         Reason::PreconditionFailed,
         format!(
-            "what the reviewer saw has changed{what}. Nothing was done, and the approval is void; call again for another"
+            "the content that the reviewer saw has changed{what}. Nothing was done, and the approval is \
+             void; make the call again to ask for another"
         ),
     )
     .with(VOID, "void")

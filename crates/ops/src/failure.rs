@@ -55,7 +55,7 @@ impl From<RemoveError> for ToolFailure {
         let (reason, hint) = match error {
             RemoveError::Open(error) => return error.into(),
             RemoveError::NotEmpty { .. } => {
-                (Reason::PreconditionFailed, "; delete what is in it first (hidden names, too)")
+                (Reason::PreconditionFailed, "; delete its content first (hidden names, too)")
             }
             RemoveError::Changed { .. } => (Reason::PreconditionFailed, ", so it is not deleted; look again"),
             RemoveError::NotDurable { .. } => (Reason::Internal, ""),

@@ -81,7 +81,7 @@ fn note(result: &OpResult, how: Option<&str>) -> String {
         (ignored.min(beside), "ignored"),
         (hidden.min(beside), "hidden"),
         (links.min(beside), "symbolic links"),
-        (special.min(beside), "no regular files"),
+        (special.min(beside), "special files"),
         (binary, "binary"),
         (unreadable, "unreadable"),
         (withheld, "kept from this call by the profile's rules for paths"),

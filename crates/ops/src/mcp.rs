@@ -38,7 +38,7 @@ impl McpTool {
             return Err(Malformed::new(
                 "mcp.server",
                 format!(
-                    "must be 1 to {MAX_SERVER} characters of `a-z`, `0-9` and `-`, the first of them no `-`"
+                    "must be 1 to {MAX_SERVER} characters of `a-z`, `0-9` and `-`, and not begin with `-`"
                 ),
             ));
         }

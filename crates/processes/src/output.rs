@@ -201,7 +201,7 @@ impl Output {
             let has_room = self.make_room(at, stream, now.len() as u64);
             if let Some(piece) = stream.pieces.last_mut().filter(|_| has_room) {
                 if let Err(error) = self.write(at, piece.start, &mut stream.tail, now) {
-                    tracing::debug!(%error, "output of a process is not kept");
+                    tracing::debug!(%error, "output of a process could not be stored");
                 }
                 piece.length = stream.tail.length();
             }

@@ -132,7 +132,7 @@ fn is_open_to_all(directory: &OwnedFd, root: &Path) -> bool {
 fn outside(field: &'static str) -> Refusal {
     Refusal::new(
         Reason::SandboxViolation,
-        format!("{field}: is not beneath one of the daemon's workspace_roots; the operator sets them in its configuration"),
+        format!("{field}: is not below one of the daemon's workspace_roots; the operator sets them in its configuration"),
     )
     .with("field", field)
 }

@@ -82,7 +82,11 @@ async fn whatever_is_no_success_is_a_failure_and_no_redirect_is_followed() {
             false,
         ),
         (b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n", "answered 500", false),
-        (b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n", "answered 410: it is not wanted there", true),
+        (
+            b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n",
+            "answered 410: the receiver wants no more messages",
+            true,
+        ),
         (b"SSH-2.0-x\r\n", "no answer: invalid HTTP version parsed", false),
         (b"", "no answer: connection closed before message completed", false),
     ] {

@@ -145,7 +145,10 @@ async fn an_approver_who_is_the_requester_is_refused_as_everywhere() {
         let mut client = Client::connect(with(setup, json!({"mode": mode, "answers": answers}))).await;
         let refused = client.call("edit", edit(mode)).await;
         let said = refused["content"].to_string();
-        assert!(said.contains("The decision was not taken") && said.contains("PENDING_APPROVAL"), "{said}");
+        assert!(
+            said.contains("The decision was not accepted") && said.contains("PENDING_APPROVAL"),
+            "{said}"
+        );
         let approval = refused["_meta"]["io.cofferdam/approvalId"].as_str().unwrap().to_owned();
         assert_eq!(state(&mut run, &approval).await, v1::approval::State::Pending);
         client.leave().await;

@@ -96,7 +96,7 @@ async fn nobody_sits_at_a_terminal_for_ever() {
         why(recorded(&run, &idle.session, "session_closed").await),
         why(recorded(&run, &busy.session, "session_closed").await),
     );
-    assert!(idle.contains("nothing was typed") && busy.contains("as long as"), "{idle}; {busy}");
+    assert!(idle.contains("was idle") && busy.contains("longest time"), "{idle}; {busy}");
     assert_idle(&run);
 }
 

@@ -239,7 +239,7 @@ async fn a_daemon_that_dies_or_stops_leaves_nothing_frozen_for_it() {
         if dies {
             assert_eq!(closed["outcome"]["status"], "interrupted", "{closed}");
             let message = closed["outcome"]["message"].as_str().unwrap();
-            assert!(message.contains("its pause of the run ended"), "{message}");
+            assert!(message.contains("the session's pause of the run ended"), "{message}");
         } else {
             assert_eq!(closed["outcome"]["reason"], "RUN_ENDED", "{closed}");
         }

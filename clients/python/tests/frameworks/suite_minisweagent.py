@@ -51,7 +51,7 @@ def test_what_is_ended_or_refused_is_for_the_model(environment: CofferdamEnviron
     assert refused == {
         "output": "Command not allowed: rm",
         "returncode": -1,
-        "exception_info": "The command was not run to its end: Command not allowed: rm",
+        "exception_info": "The command did not finish: Command not allowed: rm",
     }
     assert extra["exception_type"] == "CommandNotAllowed"
     assert "COMMAND_NOT_ALLOWED" in extra["exception"]

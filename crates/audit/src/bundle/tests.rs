@@ -225,7 +225,10 @@ fn a_policy_is_the_one_that_its_name_says() {
     let honest = Entry { bytes: other.len() as u64, sha256: Hash::of(other).to_string() };
     let mut records = super::read::Records::new("run-a", String::new());
     let read = super::read::read_member(&policy_member(&policy_digest()), &other[..], &honest, &mut records);
-    assert!(matches!(&read, Err(BundleError::Shape(what)) if what.contains("not the policy")), "{read:?}");
+    assert!(
+        matches!(&read, Err(BundleError::Shape(what)) if what.contains("does not match the digest")),
+        "{read:?}"
+    );
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn measures(alerts: &[Alert]) -> Option<Finding> {
     let why = newest.measure.as_ref().map(|measure| measure.failure.clone()).unwrap_or_default();
     Some(Finding::limited(
         "measures",
-        format!("{what} not imposed the policy's measure; the last failure: {why}"),
+        format!("{what} failed to impose the policy's measure; the last failure: {why}"),
         format!(
             "`coffer alert show {}` shows the cause; until then the agent is not restricted",
             newest.alert_id
@@ -181,7 +181,7 @@ mod tests {
         let found = findings(&[Alert { measure: Some(measure), ..alert(Severity::Low, &[]) }]);
         assert_eq!(
             found[1].found,
-            "1 alert has not imposed the policy's measure; the last failure: the run has ended"
+            "1 alert has failed to impose the policy's measure; the last failure: the run has ended"
         );
         assert!(found[1].follows.as_ref().is_some_and(|follows| follows.contains("coffer alert show a")));
     }

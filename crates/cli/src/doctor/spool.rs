@@ -16,8 +16,8 @@ pub(super) fn finding(records: &[Value]) -> Option<Finding> {
     Some(Finding::limited(
         TOPIC,
         format!("off: {why}"),
-        "what commands write is shown to those who follow them and kept for nobody: make room on the disk of state_dir, or set \
-         spool.min_free",
+        "output of commands can be followed live but is not stored: free space on the disk of state_dir, or \
+         set spool.min_free",
     ))
 }
 

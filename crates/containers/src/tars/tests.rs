@@ -189,9 +189,9 @@ fn what_readers_take_differently_is_refused() {
         },
         two,
     );
-    is_odd(&|tar| extended(tar, &[("path", "a"), ("path", "../b")], "c", b"x"), "one thing twice");
-    is_odd(&|tar| extended(tar, &[("path", "")], "c", b"x"), "name that is none");
-    is_odd(&|tar| extended(tar, &[("size", "+1")], "c", b"x"), "number that is none");
+    is_odd(&|tar| extended(tar, &[("path", "a"), ("path", "../b")], "c", b"x"), "a key twice");
+    is_odd(&|tar| extended(tar, &[("path", "")], "c", b"x"), "an invalid name");
+    is_odd(&|tar| extended(tar, &[("size", "+1")], "c", b"x"), "an invalid number");
     is_odd(&|tar| extended(tar, &[("size", "3000000000")], "c", b"x"), "two sizes");
     is_odd(&|tar| (pax(tar, "0010 path=\n"), file(tar, "c", b"")).1, "damaged");
     is_odd(&|tar| file(tar, "c/", b"x"), "name of a directory");
@@ -211,8 +211,8 @@ fn what_readers_take_differently_is_refused() {
     for (tar, why) in [
         (magic, "neither POSIX's nor GNU's"),
         (prefix, "more fields"),
-        (sized, "is no file"),
-        (typed, "another by its mode"),
+        (sized, "is not a file"),
+        (typed, "its mode contradicts"),
         (sparse, "sparse"),
     ] {
         let refused = [filesystem(&tar).unwrap_err(), archive(&saved(&manifest(), &tar)).unwrap_err()];

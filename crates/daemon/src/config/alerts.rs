@@ -65,7 +65,7 @@ pub(super) fn webhooks(alerts: &Fields<'_>) -> Vec<Webhook> {
 fn name(at: &At<'_>, before: &[Webhook]) -> Option<String> {
     let name = values::name(at)?;
     if before.iter().any(|before| before.name == name) {
-        at.problem(format!("{name:?} is there twice"));
+        at.problem(format!("{name:?} is listed twice"));
         return None;
     }
     Some(name)

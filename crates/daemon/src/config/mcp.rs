@@ -54,12 +54,13 @@ pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
     let is_local = address.is_none_or(|address| address.ip().is_loopback());
     if !is_local && !behind_tls_proxy {
         fields.at("listen").problem(
-            "is reached from elsewhere, and tokens would go there in the clear: listen on 127.0.0.1, or put a proxy that does TLS before it and say behind_tls_proxy: true",
+            "is reachable from other hosts, and tokens would be sent unencrypted: listen on 127.0.0.1, or \
+             put a TLS proxy in front and set behind_tls_proxy: true",
         );
     }
     if !is_local && fields.items("allowed_hosts").is_empty() {
         fields.at("allowed_hosts").problem(
-            "must name what clients call this host when it is not this host alone that they come from",
+            "must list the names that clients use for this host, because clients of other hosts can connect",
         );
     }
     let mut hosts: Vec<String> = fields.items("allowed_hosts").iter().filter_map(host).collect();
@@ -98,7 +99,7 @@ fn host(at: &At<'_>) -> Option<String> {
     let host = at.text()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
     if host.len() > 255 || !host.chars().all(plain) {
-        at.problem("must be a name or an address, perhaps with a port");
+        at.problem("must be a name or an address, optionally with a port");
     }
     Some(host.to_owned())
 }

@@ -36,7 +36,7 @@ pub(super) fn read(top: &Fields<'_>) -> Vec<PoolEntry> {
         }
     }
     if entries.iter().map(|entry| entry.max).sum::<usize>() > MAX_WARM {
-        at.problem(format!("lets more than {MAX_WARM} containers wait, by the sum of `max`"));
+        at.problem(format!("allows more than {MAX_WARM} warm containers in total (the sum of `max`)"));
     }
     entries
 }

@@ -128,7 +128,7 @@ fn state_dir(top: &Fields<'_>) -> PathBuf {
 fn socket(unix: &Fields<'_>) -> PathBuf {
     let socket = path_or(unix, "path", "/run/cofferdam/cofferd.sock");
     if socket.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
-        unix.at("path").problem(format!("there is something else than a socket at {}", socket.display()));
+        unix.at("path").problem(format!("{} exists and is not a socket", socket.display()));
     }
     if socket.as_os_str().len() > MAX_SOCKET_PATH {
         let message = format!("is longer than {MAX_SOCKET_PATH} bytes, the system's limit for sockets");
@@ -140,7 +140,7 @@ fn socket(unix: &Fields<'_>) -> PathBuf {
 fn socket_mode(at: &At<'_>) -> Option<u32> {
     match u32::from_str_radix(at.text()?, 8) {
         Ok(mode) if mode & 0o002 != 0 => {
-            at.problem("must not let everybody write: who may connect may ask for runs");
+            at.problem("must not be writable by everybody: anyone who can connect can request runs");
             None
         }
         Ok(mode) if mode <= 0o777 => Some(mode),

@@ -94,7 +94,7 @@ impl RecoveryCursor {
                 Err(refusal) => {
                     tracing::warn!(
                         why = refusal.message,
-                        "the next start reads more of the audit log than it had to"
+                        "the next start reads more of the audit log than necessary"
                     );
                     return None;
                 }
@@ -107,7 +107,7 @@ impl RecoveryCursor {
         match self.store.with(move |store| store.set_mark(&marked)).await {
             Ok(()) => self.kept.store(sequence, Ordering::Release),
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "the next start reads more of the audit log than it had to");
+                tracing::warn!(error = %chain(&error), "the next start reads more of the audit log than necessary");
             }
         }
     }
@@ -142,7 +142,7 @@ pub(super) async fn begin(log: &AuditLog, store: &Store) -> Begun {
     }
     tracing::warn!(
         sequence = mark.sequence,
-        "the audit log is not the one that was marked: all of it is read"
+        "the recovery cursor is of another audit log: the whole log is read"
     );
     Begun::default()
 }

@@ -35,7 +35,7 @@ impl HostService for Service {
         &self,
         _request: Request<v1::ExamineHostRequest>,
     ) -> Result<Response<v1::ExamineHostResponse>, Status> {
-        let busy = |_| Refusal::new(Reason::Overloaded, "others are looking at the host: try again");
+        let busy = |_| Refusal::new(Reason::Overloaded, "other clients are examining the host: try again");
         let _look = LOOKS.try_acquire().map_err(busy)?;
         let mut findings = doctor::examine(Some(self.engine_socket.clone())).await;
         findings.extend(escapes(&self.runs.launcher.host));
@@ -84,7 +84,7 @@ fn container_paths(policy: &Policy) -> Finding {
         names => Finding::good(
             TOPIC,
             format!(
-                "allowed in {}: files outside of the mounts are read and written as by commands",
+                "allowed in {}: operations can read and write files outside of the mounts, as commands can",
                 names.join(", ")
             ),
         ),

@@ -355,7 +355,7 @@ fn a_description_says_what_asks_and_what_is_refused() {
     assert!(free[0]["inputSchema"]["properties"]["run_in_background"].is_object());
     let bash = described(&tools, "bash");
     for said in [
-        " A person has to approve first: commands of which the policy does not speak by name.",
+        " A person has to approve first: commands that the policy does not name.",
         " Refused here: more than one plain command (pipes, redirections, &&, variables, wildcards).",
         " One plain cat, head, tail, find or wc that only reads runs at once.",
         " never run: rm, unlink, ",

@@ -123,7 +123,7 @@ fn grep_and_glob_have_their_bounds() {
 fn fields_that_the_schema_does_not_name_are_refused() {
     let failure = parse("glob", &json!({"pattern": "*", "path": "src"})).unwrap_err();
     assert_eq!((failure.reason, failure.field.as_deref()), (Reason::InvalidArgument, Some("path")));
-    assert_eq!(failure.message, "path: is no argument of glob; it takes pattern");
+    assert_eq!(failure.message, "path: is not an argument of glob; it takes pattern");
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn a_writable_root_goes_with_no_rule_about_programs() {
         );
     }
     let remembered = found("deny_list: off, default: allow", "remember: [prefix]");
-    assert!(remembered.len() == 1 && remembered[0].contains("no consent to the beginning"), "{remembered:?}");
+    assert!(remembered.len() == 1 && remembered[0].contains("consent to a command prefix"), "{remembered:?}");
     assert_eq!(problems(&yaml("read-only", "", "remember: [prefix]")), [""; 0]);
     assert_eq!(problems(&yaml("writable", "", "")).len(), 1);
     let policy = Policy::from_files([(
@@ -194,7 +194,7 @@ fn a_root_in_a_user_namespace_goes_with_a_writable_root_only() {
     let policy = Policy::from_files([("p.yaml", &both)]).unwrap();
     assert!(policy.profile("p").unwrap().root_in_user_namespace);
     assert_eq!(Policy::from_files([("shown.yaml", policy.to_yaml().unwrap())]), Ok(policy));
-    let refused = "p.yaml:2: profiles.p.root_in_user_namespace: is of use only where the image can be written \
+    let refused = "p.yaml:2: profiles.p.root_in_user_namespace: has an effect only with a writable root \
                    (set `root: writable-layer`, or leave this out)";
     for keys in ["root_in_user_namespace: true", "root: read-only, root_in_user_namespace: true"] {
         assert_eq!(problems(&yaml(keys)), [refused]);

@@ -152,8 +152,10 @@ fn not_found(name: &str) -> ToolFailure {
 }
 
 fn not_executable(path: &str) -> ToolFailure {
-    let message =
-        format!("{}: permission denied: it is no executable file (`chmod +x` makes it one)", excerpt(path));
+    let message = format!(
+        "{}: permission denied: it is not an executable file (`chmod +x` makes it one)",
+        excerpt(path)
+    );
     unusable(Reason::PermissionDenied, &message, CANNOT_RUN)
 }
 

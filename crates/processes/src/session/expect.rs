@@ -19,7 +19,7 @@ impl Expect {
             built.map_err(|error| {
                 let why = match error {
                     regex::Error::CompiledTooBig(_) => "is too large when it is compiled",
-                    _ => "is no regular expression that is supported (no look-around, no back references)",
+                    _ => "is not a supported regular expression (no look-around, no back references)",
                 };
                 Malformed::new(&format!("{field}[{number}]"), why)
             })

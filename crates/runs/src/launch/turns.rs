@@ -26,9 +26,9 @@ impl Default for Turns {
 impl Turns {
     pub(crate) async fn wait(&self) -> Result<SemaphorePermit<'_>, Refusal> {
         let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
-        turn.ok().and_then(Result::ok).ok_or_else(|| {
-            Refusal::new(Reason::Overloaded, "other runs have been starting all the time; try again later")
-        })
+        turn.ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| Refusal::new(Reason::Overloaded, "too many runs are starting; try again later"))
     }
 }
 

@@ -116,7 +116,7 @@ fn what_is_promised_loses_its_result_first_and_goes_when_the_promise_is_over() {
     assert!(bench.found(other).is_none(), "what nobody was promised went first");
     let bare = bench.found(promised).unwrap();
     assert_eq!((bare.status(), bare.result, bare.result_dropped), (Status::Succeeded, None, true));
-    assert!(bare.rendered.contains("no longer kept"), "{}", bare.rendered);
+    assert!(bare.rendered.contains("no longer stored"), "{}", bare.rendered);
     assert_eq!(bench.store.call_by_request(bench.run, "r1").unwrap().unwrap().call_id, promised);
 
     bench.age(BOUNDS.request_ids + Duration::from_secs(1));

@@ -49,7 +49,7 @@ impl Watch {
 
 /// The answer to a request that outlives its credential.
 fn ended() -> Status {
-    let message = "the token or certificate that opened this stream or request has ended";
+    let message = "the token or certificate of this request has expired or was revoked";
     Refusal::new(Reason::PermissionDenied, message).into()
 }
 

@@ -117,7 +117,9 @@ impl Certificates {
             let Ok(looked) = tokio::task::spawn_blocking(move || certificates.reload()).await else { return };
             let wrong = looked.err();
             if let Some((key, message)) = wrong.as_ref().filter(|_| wrong != said) {
-                tracing::warn!("listen.tcp.tls.{key}: {message}; the former TLS certificates stay in force");
+                tracing::warn!(
+                    "listen.tcp.tls.{key}: {message}; the previous TLS certificates stay in force"
+                );
             }
             said = wrong;
         }
@@ -176,7 +178,7 @@ impl Contents {
         };
         let mut config = builder
             .with_single_cert(chain, key)
-            .map_err(|error| ("certificate", format!("does not go with the key: {error}")))?;
+            .map_err(|error| ("certificate", format!("does not match the key: {error}")))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
@@ -260,7 +262,7 @@ mod tests {
         assert!(wrong().1.contains("chmod 600"));
         put(directory.path(), "key.pem", &made().1);
         let (key, message) = wrong();
-        assert!(key == "certificate" && message.contains("does not go with the key"), "{message}");
+        assert!(key == "certificate" && message.contains("does not match the key"), "{message}");
     }
 
     #[test]

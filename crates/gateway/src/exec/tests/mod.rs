@@ -116,7 +116,7 @@ fn a_run_may_have_the_variables_that_a_call_may_set_unless_rules_stand_on_their_
             let why = refused(&builtin(), profile, name, "/opt/x").unwrap();
             assert!(why.contains(name), "{why}");
         }
-        assert!(refused(&loose, "loose", name, "x").unwrap().contains("where the profile asks"), "{name}");
+        assert!(refused(&loose, "loose", name, "x").unwrap().contains("where a reviewer is asked"), "{name}");
         for profile in ["open", "harness"] {
             assert_eq!(refused(&builtin(), profile, name, "x"), None, "{profile}: {name}");
         }

@@ -88,7 +88,7 @@ fn a_search_that_found_nothing_says_what_it_left_out() {
     let nothing = found(&scene, &request("nowhere"));
     assert_eq!(
         nothing.hint,
-        "7 files or directories not searched: 2 ignored, 2 hidden, 1 symbolic links, 1 no regular files, 1 binary; set \
+        "7 files or directories not searched: 2 ignored, 2 hidden, 1 symbolic links, 1 special files, 1 binary; set \
          include_ignored for hidden and ignored ones"
     );
     // Files that do not match the glob are not counted.
@@ -100,7 +100,7 @@ fn a_search_that_found_nothing_says_what_it_left_out() {
     let all = Grep { include_ignored: true, ..request("nowhere") };
     assert_eq!(
         found(&scene, &all).hint,
-        "3 files or directories not searched: 1 symbolic links, 1 no regular files, 1 binary"
+        "3 files or directories not searched: 1 symbolic links, 1 special files, 1 binary"
     );
     let true_nothing = Grep { path: path("a.rs"), ..request("nowhere") };
     assert_eq!(found(&scene, &true_nothing).hint, "");

@@ -141,7 +141,7 @@ fn a_model_can_act_on_what_does_not_fit() {
     let failure = scene.envelope("*** Update File: f.py\n def g():\n-  return 2\n+  return 4\n").unwrap_err();
     assert!(failure.message.contains("lines 4-5 differ in white space only"), "{failure:?}");
     let failure = scene.unified("--- a/f.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-def f():\n").unwrap_err();
-    assert!(failure.message.contains("is not what the patch deletes"), "{failure:?}");
+    assert!(failure.message.contains("does not have the content that the patch deletes"), "{failure:?}");
     assert_eq!(scene.get("f.py").unwrap().lines().count(), 5);
 }
 
