@@ -20,7 +20,7 @@ async fn printed(variables: &[(&str, String)]) -> Result<String, String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_example_of_thirty_lines_works_by_every_way_to_the_daemon() {
+async fn example_of_thirty_lines_works_over_every_transport() {
     assert!(EXAMPLE.lines().count() <= 30, "{} lines", EXAMPLE.lines().count());
     let certificates = Certificates::make(&["ci"]);
     let setup = Setup {

@@ -99,7 +99,7 @@ async fn a_link_called_ls_that_leads_to_rm_does_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_seen_through_asks_and_the_reviewer_is_told() {
+async fn unseen_commands_ask_with_a_reason() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[FILE]);
     let mut run = daemon.run("build", &workspace).await;

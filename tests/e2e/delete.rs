@@ -77,7 +77,7 @@ async fn a_deleted_file_is_in_the_trash_until_the_run_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_trash_cannot_take_goes_for_good_with_a_consent_that_says_so() {
+async fn huge_file_is_deleted_for_good_with_consent() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("huge", "")]);
     fs::File::options()
@@ -143,7 +143,7 @@ async fn shows_its_trash_to_whoever_may_use_it(daemon: &Daemon, run: &mut RunHan
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changed_while_a_reviewer_looked_is_not_deleted() {
+async fn file_changed_during_review_is_not_deleted() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "seen\n")]);
     let mut run = daemon.run("open", &workspace).await;

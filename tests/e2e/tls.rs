@@ -176,7 +176,7 @@ async fn a_revoked_certificate_ends_with_its_streams_and_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_older_than_tls_1_3_is_spoken() {
+async fn tls_1_2_is_refused() {
     let certificates = Certificates::make(&[]);
     let tcp = certificates.listen("tokens: {}");
     let daemon = Daemon::start_with(Setup { tcp, ..Default::default() }).await;

@@ -280,7 +280,7 @@ async fn a_run_whose_time_is_over_meanwhile_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_runs_are_taken_over_before_anybody_is_let_in() {
+async fn many_runs_are_taken_over_before_clients_connect() {
     const RUNS: usize = 20;
     let mut daemon = Daemon::start().await;
     let mut runs = Vec::new();

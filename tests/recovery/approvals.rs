@@ -219,7 +219,7 @@ async fn a_call_whose_run_is_gone_is_cancelled_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn time_runs_on_while_there_is_no_daemon_and_reminders_come_once() {
+async fn approvals_expire_without_a_daemon_and_remind_once() {
     let config = "approvals: { timeout: 6s, allow_self_approval: true }\n".to_owned();
     let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
@@ -276,7 +276,7 @@ async fn votes_and_remembered_consents_outlive_a_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_32_approvers_one_wins_and_a_daemon_killed_in_the_middle_executes_once_or_not_at_all() {
+async fn one_of_32_approvers_decides_and_a_killed_daemon_executes_at_most_once() {
     const APPROVERS: u32 = 32;
     let access: Vec<_> =
         (0..APPROVERS).map(|n| format!("{{ uid: {}, roles: [approver] }}", 21_000 + n)).collect();

@@ -170,7 +170,7 @@ async fn a_run_that_was_tampered_with_is_ended_and_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_to_nobody_is_removed_and_what_belongs_to_others_stays() {
+async fn unclaimed_containers_are_removed_and_foreign_ones_stay() {
     let mut daemon = Daemon::start().await;
     let run = daemon.run_on(requests::managed("open")).await;
     let instance = std::fs::read_to_string(daemon.state_dir().join("instance")).unwrap();

@@ -159,7 +159,7 @@ async fn shows(run: &RunHandle, command: &[&str]) -> Result<terminal_closed::Rea
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s12_all_floods_of_a_run_together_stay_within_what_it_may_keep() {
+async fn s12_floods_of_a_run_stay_within_its_allowance() {
     let mut daemon = daemon(MOST).await;
     let mut run = daemon.run_on(requests::managed("p")).await;
     let mut floods = Vec::new();

@@ -7,7 +7,7 @@ use harness::{Daemon, calls, reason, requests};
 use crate::inside::{PROBE, PROFILES};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c5_what_an_agent_plants_in_an_overlay_does_nothing_outside_of_it() {
+async fn c5_files_planted_in_an_overlay_have_no_effect_outside() {
     let daemon = Daemon::start().await;
     for profile in PROFILES {
         let canary = daemon.outside().join("canary");

@@ -176,7 +176,7 @@ def test_a_lease_is_renewed_with_the_next_daemon_too(mortal: Daemon) -> None:
         sandbox.kill()
 
 
-def test_what_is_left_out_cuts_no_character() -> None:
+def test_omission_keeps_characters_whole() -> None:
     text = "aé€😀z".encode()
     for start in range(len(text) + 1):
         assert text.decode().startswith(head(text, start))

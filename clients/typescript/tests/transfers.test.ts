@@ -125,7 +125,7 @@ test("a download goes on over connections that break, and a directory begins ane
   assert.deepEqual(readdirSync(here).sort(), ["large", "tree"]);
 });
 
-test("what is refused says so, however much there is to send", async () => {
+test("refused uploads of any size report the refusal", async () => {
   await using sandbox = await Sandbox.create({ profile: "open" });
   const here = room();
   writeFileSync(join(here, "large"), bytes(16 * MIB));
@@ -179,7 +179,7 @@ test("a transfer that its caller ends leaves nothing", async () => {
   assert.deepEqual(readdirSync(here).sort(), ["large", "old"]);
 });
 
-test("a file that changes while it is copied is no copy", async () => {
+test("copying a file that changes is refused", async () => {
   await using proxy = await BreakableProxy.start(join(place, "changes.sock"), endpoint);
   await using sandbox = await Sandbox.create({ profile: "harness", endpoint: proxy.endpoint });
   await sandbox.files.write("large", bytes(16 * MIB));

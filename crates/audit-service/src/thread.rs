@@ -327,7 +327,7 @@ mod tests {
     use super::survived;
 
     #[test]
-    fn the_record_of_a_repair_is_none_of_ours() {
+    fn repair_records_are_not_counted_as_own() {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path()).unwrap();
         let kinds =

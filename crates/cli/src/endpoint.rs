@@ -108,7 +108,7 @@ mod tests {
     use crate::exit::Exit;
 
     #[test]
-    fn what_is_named_on_the_command_line_is_stronger_than_the_variable() {
+    fn command_line_overrides_environment_variable() {
         let variable = || Some("/from/variable".to_owned());
         let named = Files { ca: Some("/ca".into()), ..Files::default() };
         assert_eq!(named.or(variable()), Tls { ca: Some("/ca".into()), pair: None });
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_not_there_and_what_cannot_be_read_are_told_apart() {
+    async fn unreachable_daemon_and_unreadable_file_are_distinguished() {
         let failed = async |endpoint: &str, tls| {
             let endpoint: Endpoint = endpoint.parse().unwrap();
             Failure::from(Connect::to(endpoint).with_tls(tls).connect().await.unwrap_err())

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_is_no_failure() {
+    fn closed_reader_is_not_a_failure() {
         assert!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).reader_left());
         assert!(!Failure::from(io::Error::from(io::ErrorKind::Other)).reader_left());
     }

@@ -253,7 +253,7 @@ fn a_broken_log_is_a_failure() {
 }
 
 #[test]
-fn a_part_of_a_bundle_is_none() {
+fn truncated_bundle_is_refused() {
     let daemon = Daemon::start();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("run.bundle");
@@ -280,7 +280,7 @@ fn no_daemon_no_answer() {
 }
 
 #[test]
-fn a_socket_that_speaks_something_else_is_no_daemon() {
+fn socket_without_a_daemon_is_unreachable() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_static_busybox_of_this_machine_is_refused() {
+    fn foreign_or_dynamic_busybox_is_refused() {
         let foreign = format!("it is not a program for Linux on {}", std::env::consts::ARCH);
         for program in [
             Vec::new(),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_readable_file_is_refused_at_once() {
+    fn special_files_as_busybox_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let why = |path: &Path| Busybox::read(path).unwrap_err();

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_the_host_is_none_of_a_container() {
+    fn host_process_is_not_accepted_as_a_container_process() {
         let refused = map().check(std::process::id(), RunAs::MappedRoot).unwrap_err();
         assert_eq!(refused.to_string(), "the map of users of the container's process is not as requested");
         assert!(matches!(map().check(0, RunAs::Agent), Err(NotInForce::Hidden { .. })));

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_may_add_variables_but_not_change_ours() {
+    fn image_may_add_variables_but_not_change_required_ones() {
         let mut more = spec();
         more.env.insert("JAVA_HOME".into(), "/opt/java".into());
         more.runtime = Some("runc".into());

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_can() {
+    fn engine_features_become_findings() {
         assert_eq!(
             runtimes(&json!({"Runtimes": {"runsc": {}, "runc": {}}})),
             Finding::good("runtimes", "runc, runsc")
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_root_containers_have() {
+    fn finding_names_the_root_of_containers() {
         let found = |options: Value, directory: &str| {
             mapped_root(&json!({"SecurityOptions": options, "DockerRootDir": directory}))
         };

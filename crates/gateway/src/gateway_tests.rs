@@ -122,7 +122,7 @@ fn admitted(gateway: &Gateway, profile: &str, role: &str, operation: Operation) 
 }
 
 #[test]
-fn what_the_shipped_profiles_do() {
+fn shipped_profiles_decide_as_listed() {
     use Verdict::{Allow, Ask, Deny};
     const LOOKING: &[&str] = &[
         "read",

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn protected_paths_are_refused_before_anybody_is_asked() {
+    fn protected_paths_are_refused_before_approval() {
         for path in [".git/hooks/pre-commit", "@pkg/a", "node_modules/.bin/tsc"] {
             assert_eq!(refused(&Operation::Write(writes(path))), Some(Reason::SandboxViolation), "{path}");
         }

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_holds() {
+    fn unchanged_files_keep_their_fingerprint() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("a/b")).unwrap();
         fs::write(place.path().join("a/b/c"), "x").unwrap();
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_s_log_is_no_change() {
+    fn log_of_the_run_does_not_change_the_fingerprint() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("logs")).unwrap();
         let log = place.path().join("logs/execution.jsonl");
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_rests_is_nothing_to_consent_to() {
+    fn constantly_changing_files_cannot_be_bound() {
         let place = tempfile::tempdir().unwrap();
         let busy = place.path().join("busy");
         fs::write(&busy, "").unwrap();

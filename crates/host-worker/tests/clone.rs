@@ -118,7 +118,7 @@ fn a_commit_and_a_bare_source() {
 }
 
 #[test]
-fn what_cannot_be_cloned() {
+fn uncloneable_sources_are_refused() {
     let refused = |source: &Source, revision: &str| match source.clone(revision).unwrap_err() {
         CloneError::Refused(words) => words,
         other => panic!("{other:?}"),

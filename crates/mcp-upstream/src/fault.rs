@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_is_told_on_bounded_and_on_one_line() {
+    fn server_errors_are_bounded_to_one_line() {
         let fault = Fault::Refused { code: -32_000, message: format!("a\nb\u{1b}{}", "x".repeat(5_000)) };
         let failure = fault.failure("db", true);
         assert_eq!(failure.reason, Reason::UpstreamFailed);

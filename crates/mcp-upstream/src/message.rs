@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_breaks_the_protocol() {
+    fn invalid_messages_break_the_protocol() {
         for wrong in [
             "",
             "hello",

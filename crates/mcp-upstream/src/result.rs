@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_handed_on_and_what_is_left_out_is_all_there_was(
+        fn shown_and_omitted_content_add_up(
             texts in prop::collection::vec("[aé]{0,40}", 0..12), most in 0_u64..200,
         ) {
             let items: Vec<Value> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();

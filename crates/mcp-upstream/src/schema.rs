@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_too_long_is_not_checked() {
+    fn expensive_schema_checks_are_refused() {
         let any: Vec<Value> = (0..2_000).map(|n| json!({"const": n})).collect();
         let schema = Schema::compile(&json!({"type": "array", "items": {"anyOf": any}})).unwrap();
         let many: Value = (0..100_000).map(|_| json!(-1)).collect();

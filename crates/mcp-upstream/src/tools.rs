@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_withheld_with_a_reason() {
+    fn invalid_tools_are_withheld_with_a_reason() {
         let entries = vec![
             entry("good", "Does.\u{202e}\u{200b}"),
             entry("twice", "a"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_is_no_change() {
+    fn key_order_does_not_change_the_digest() {
         let one: Value =
             serde_json::from_str(r#"{"name":"a","inputSchema":{"type":"object","title":"t"}}"#).unwrap();
         let other: Value =

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_that_is_none_is_refused() {
+    fn invalid_cursors_are_refused() {
         assert_eq!(path_of_cursor("QHByb2plY3QvYQ").unwrap(), "@project/a");
         for bad in ["*", "_w", &"A".repeat(10_000)] {
             assert!(path_of_cursor(bad).is_err(), "{bad}");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_only_now_has_changed() {
+    fn new_failure_before_the_effect_voids_the_approval() {
         let held = Held { digest: "ab".to_owned(), since: 0 };
         let failed = |reason| ToolFailure::new(reason, "a.txt: why").with("path", "a.txt");
         let changed = before_effect(Some(&held), failed(Reason::NotFound));

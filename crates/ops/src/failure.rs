@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaving_a_mount_is_a_violation_and_a_failure_is_none() {
+    fn escapes_are_violations_and_failures_are_not() {
         for (kind, expected) in [
             (OpenErrorKind::Escapes, Reason::SandboxViolation),
             (OpenErrorKind::NotRegular(FileKind::Fifo), Reason::SandboxViolation),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_come_back_has_no_second_form() {
+    fn ambiguous_tool_names_have_no_undotted_form() {
         for tool in ["a--b", "a-.b", &*"a".repeat(60)] {
             assert_eq!(McpTool::new("s", tool).unwrap().undotted(), None, "{tool}");
         }

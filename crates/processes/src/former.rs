@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_cannot_be_read_is_not_forgotten_while_it_may_live() {
+    fn unreadable_process_is_kept_while_it_may_run() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
         let run = RunId::new();

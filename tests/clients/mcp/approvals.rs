@@ -103,7 +103,7 @@ async fn a_reviewer_who_is_faster_ends_the_question() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_started_the_bridge_decides_where_they_said_so_and_may() {
+async fn user_of_the_bridge_decides_when_enabled_and_permitted() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let (mut run, token) = run_with_token(&daemon, "review", &workspace).await;

@@ -166,7 +166,7 @@ fn tampering_with_any_member_is_found_and_named() {
 }
 
 #[test]
-fn a_manifest_that_was_made_anew_is_none_of_the_logs() {
+fn rebuilt_manifest_is_refused() {
     let (bundle, key, _) = bundle();
     let forged = remade(&bundle, |name, content| match name {
         "run.json" => Some(b"{\"run\":2}".to_vec()),
@@ -181,7 +181,7 @@ fn a_manifest_that_was_made_anew_is_none_of_the_logs() {
 }
 
 #[test]
-fn what_is_no_bundle_is_refused() {
+fn invalid_bundles_are_refused() {
     let (bundle, key, _) = bundle();
     let with = |name: &str, kind: tar::EntryType| {
         let mut out = tar::Builder::new(Vec::new());

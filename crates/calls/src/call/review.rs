@@ -213,7 +213,7 @@ mod tests {
     use super::state;
 
     #[test]
-    fn only_what_is_no_file_counts_as_absent() {
+    fn only_missing_files_count_as_absent() {
         let path = SandboxPath::parse("run.sh").unwrap();
         let failed = |reason| state(&path, Err(ToolFailure::new(reason, "why")));
         assert_eq!(state(&path, Ok("ab".to_owned())).unwrap(), FileState::Sha256("ab".to_owned()));

@@ -115,7 +115,7 @@ mod tests {
     use crate::output::Look;
 
     #[test]
-    fn what_is_broken_is_named() {
+    fn broken_member_is_named() {
         let mut page = Output::new(Look::PIPE);
         render(&verdict(bundle::verify(&b""[..], None), false), &mut page);
         assert_eq!(page.as_str(), "BROKEN: manifest.json is missing\n");

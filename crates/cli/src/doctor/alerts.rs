@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_to_be_wrong_when_nothing_is() {
+    fn no_open_alerts_are_a_good_finding() {
         assert_eq!(findings(&[]), [Finding::good("alerts", "none is open")]);
         let seen = Alert {
             state: State::Acknowledged.into(),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_webhook_did_not_take_since_it_took_something_is_told() {
+    fn undelivered_alerts_since_the_last_success_are_counted() {
         let (due, gone, done) = (Delivery::Due, Delivery::GaveUp, Delivery::Delivered);
         let alerts = [
             alert(Severity::Low, &[("mail", done), ("pager", due)]),

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_start_has_recorded_is_told() {
+    fn default_image_finding_follows_the_start_record() {
         let made = finding(&json!({ "busybox": "sha256:ab", "default_image": "sha256:cd" }));
         assert_eq!(made, Some(Finding::good("default image", "made of busybox sha256:ab")));
         let none = finding(&json!({ "no_default_image": "No static busybox at /x" })).unwrap();

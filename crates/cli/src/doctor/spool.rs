@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_daemon_has_said_last_counts() {
+    fn last_spool_record_of_this_daemon_decides() {
         let started = json!({ "kind": "daemon_started" });
         let said =
             |state: &str| json!({ "kind": "disk_space", "details": { "state": state, "why": "no room" } });

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_a_directory_and_what_is_wrong_with_them() {
+    fn files_and_directories_are_checked_with_problems() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("mine.yaml");
         std::fs::write(&file, "profiles: {mine: {operations: {read: allow}}}\n").unwrap();

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cut_short_has_not_succeeded() {
+    fn process_that_was_cut_short_fails() {
         let of = |ended_by: &str, code| {
             exit(&Process { ended_by: ended_by.to_owned(), ..Default::default() }, true, code)
         };

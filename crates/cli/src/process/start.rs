@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_arrives() {
+    fn start_options_reach_the_request() {
         let line = "x - --stdin --tag web --env A=b=c --timeout 2h --cwd src -- node server.js --port 80";
         let made = Line::parse_from(line.split(' ')).start.request();
         let expected = ProcessRequest {

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_arrives() {
+    fn create_options_reach_the_request() {
         let request = request(
             "create --profile review --clone /nonexistent/repo --revision v1 --agent alice --role manager \
              --pkg /nonexistent/pkg --image box:1 --label a=b --label c= --ttl 10m --idle-timeout 90s \

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_arrives() {
+    fn session_options_reach_the_request() {
         let made = |line: &[&str]| Line::try_parse_from(line).map(|line| line.run.request("s".to_owned()));
         let words = ["x", "-", "build", "--timeout", "2m", "--expect", ">>> ", "--", "make", "-k", "all"];
         let expected = SessionRequest {

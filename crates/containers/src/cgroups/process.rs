@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_first_says_so() {
+    fn goes_first_sets_oom_score() {
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let process = HostProcess::of_engine(child.id()).unwrap();

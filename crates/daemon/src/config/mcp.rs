@@ -123,7 +123,7 @@ mod tests {
     use super::super::testing::{keys, parse};
 
     #[test]
-    fn it_is_off_and_once_on_for_this_host_alone() {
+    fn mcp_is_off_by_default_and_listens_on_loopback() {
         assert!(parse("{}").unwrap().mcp.is_none());
         let http = parse("mcp: { http: {} }").unwrap().mcp.unwrap();
         assert_eq!(http.address.to_string(), "127.0.0.1:7464");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_all_at_once() {
+    fn all_mcp_problems_are_reported() {
         let text = "mcp: { http: { listen: here, allowed_hosts: ['a b'], allowed_origins: [example.org, 'https://example.org', 'http://a:1/x'],
             dialect: latin, connections: 0, sessions_per_run: 65, session_idle_timeout: 1s } }";
         let expected = [

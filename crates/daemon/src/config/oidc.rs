@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn j5_what_is_wrong_with_an_issuer_is_told_by_its_keys() {
+    fn j5_issuer_problems_are_reported_by_key() {
         let directory = tempfile::tempdir().unwrap();
         let file = file(directory.path());
         let text = format!(
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn j5_what_is_printed_is_the_same_again() {
+    fn j5_printed_issuers_parse_back() {
         let directory = tempfile::tempdir().unwrap();
         let file = file(directory.path());
         assert!(parse("{}").unwrap().oidc.is_empty());

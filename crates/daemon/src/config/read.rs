@@ -409,14 +409,14 @@ on_stop: leave
     }
 
     #[test]
-    fn a_file_that_is_no_mapping_or_no_yaml_is_one_problem() {
+    fn invalid_yaml_is_one_problem() {
         for text in ["[1]", "a: b: c", "just text", "a: !tag b", &"[".repeat(100_000)] {
             assert_eq!(keys(text), [""], "{text}");
         }
     }
 
     #[test]
-    fn what_is_printed_is_the_same_configuration() {
+    fn printed_configuration_parses_back() {
         let text = "{host_lane: {accept: landlock-only}, default_image: {busybox: /opt/busybox}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, disk: {warn_free: 2GiB}, sessions: {max_length: 2h}, runs: {on_stop: leave}, harness_on_bind: allow, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);

@@ -189,12 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_unless_it_is_asked_for() {
+    fn tcp_is_off_by_default() {
         assert!(parse("{}").unwrap().tcp.is_none());
     }
 
     #[test]
-    fn nobody_gets_in_without_tls_or_without_showing_anything() {
+    fn tcp_requires_tls_and_a_credential() {
         let directory = tempfile::tempdir().unwrap();
         let tls = made(directory.path());
         assert_eq!(wrong(""), ["listen.tcp.tls", "listen.tcp.tokens"]);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_the_same_again() {
+    fn printed_configuration_parses_back() {
         let directory = tempfile::tempdir().unwrap();
         let tls = made(directory.path());
         let at = directory.path().display();

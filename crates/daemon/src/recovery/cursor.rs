@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_open_is_closed_although_its_beginning_was_removed() {
+    async fn open_calls_are_closed_after_their_records_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let directory = place.path().join("audit");

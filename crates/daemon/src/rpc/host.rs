@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn j7_what_is_known_of_an_issuers_keys_is_told() {
+    fn j7_issuer_key_findings_show_count_and_expiry() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
         let told = |held: Option<(usize, Option<u64>)>, wrong: Option<&str>| {
             let held = held.map(|(keys, left)| Held { keys, left: left.map(Duration::from_secs) });

@@ -144,7 +144,7 @@ mod tests {
     use super::{MAX_LINE, parts};
 
     #[test]
-    fn nothing_of_what_a_build_prints_is_lost() {
+    fn build_output_is_split_without_loss() {
         let text = "ä".repeat(2 * MAX_LINE) + "end";
         let lengths: Vec<_> = parts(&text).map(|part| part.chars().count()).collect();
         assert_eq!(lengths, [MAX_LINE, MAX_LINE, 3]);

@@ -68,7 +68,7 @@ fn a_command_in_the_background_is_a_process_without_input() {
 }
 
 #[test]
-fn what_is_wanted_of_a_process_is_no_operation() {
+fn process_access_is_not_an_operation() {
     let access = |arguments: Value| Code.process_access("process", &arguments.to_string());
     let process_id = || "p".to_owned();
     assert_eq!(

@@ -92,7 +92,7 @@ fn a_patch_of_front_matter_becomes_an_operation() {
 }
 
 #[test]
-fn a_patch_that_is_none_says_what_is_wrong_with_it() {
+fn invalid_patch_argument_is_explained() {
     let refusal = |patch: Value| {
         let error = refused("fs.apply_patch", &json!({"path": "@state/a.md", "patch": patch}));
         assert_eq!(

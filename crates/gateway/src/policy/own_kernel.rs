@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gvisor_cannot_give_is_refused_when_the_policy_is_loaded() {
+    fn profiles_that_gvisor_cannot_run_are_refused_at_load() {
         let freezes = "p.yaml:1: profiles.p.runtime: with runsc the run cannot be frozen while a reviewer is asked: set approvals.freeze to false";
         let stays = "p.yaml:1: profiles.p.runtime: with runsc no process can stay after its call, because the daemon cannot reach it again: deny operations.process";
         let fits = "runtime: runsc, approvals: {freeze: false}";

@@ -325,7 +325,7 @@ aliases: {http_get: mcp.web.get}
     }
 
     #[test]
-    fn what_is_wrong_with_a_server_is_said() {
+    fn server_problems_are_reported() {
         for (yaml, said) in [
             ("mcp_servers: {Db: {stdio: {command: [a]}}}", "the name of a server"),
             ("mcp_servers: {db: {}}", "either `stdio` or `http`"),

@@ -41,7 +41,7 @@ fn the_built_in_policy_is_sound() {
 }
 
 #[test]
-fn what_each_shipped_profile_lets_happen() {
+fn shipped_profiles_match_the_snapshot() {
     let policy = builtin();
     let profiles: Vec<_> = policy.profile_names().map(|name| policy.profile(name).unwrap()).collect();
     let row = |key: &str, values: Vec<String>| {
@@ -216,7 +216,7 @@ fn the_write_limit_of_each_shipped_profile() {
 }
 
 #[test]
-fn what_is_shown_is_the_policy_itself() {
+fn shown_policy_parses_back() {
     let policy = builtin();
     let shown = policy.to_yaml().unwrap();
     let again = Policy::from_files([("shown.yaml", &shown)]).unwrap_or_else(|problems| panic!("{problems}"));
@@ -249,7 +249,7 @@ fn the_digest_is_of_the_meaning() {
 }
 
 #[test]
-fn what_is_missing_is_strict() {
+fn missing_profile_settings_are_strict() {
     let policy =
         Policy::from_files([("p.yaml", format!("{ROLES}profiles: {{p: {{operations: {{}}}}}}"))]).unwrap();
     let profile = policy.profile("p").unwrap();
@@ -549,7 +549,7 @@ teams:
 }
 
 #[test]
-fn what_a_role_denies_is_denied_to_its_heirs() {
+fn denials_of_a_role_are_inherited() {
     let policy = builtin_and(
         "roles:\n  careful: {inherits: director, deny: [delete, exec.read_only]}\n  heir: {inherits: careful, allow: [delete]}\n",
     );

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_inputs_are_bounded() {
         let mut lines = Lines::default();
         for call in 0..3 * super::OPEN {
             lines.remember(&call.to_string(), Value::Null);

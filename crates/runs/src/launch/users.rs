@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_cannot_give_is_refused() {
+    fn users_that_the_engine_cannot_map_are_refused() {
         let root = Hardening { run_as: RunAs::MappedRoot, ..Hardening::default() };
         let (plain, silent) = (engine(&["name=seccomp,profile=default"]), engine(&["name=userns"]));
         assert!(can_be_had(&Hardening::default(), &plain).is_ok());

@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_ended_commands_are_gone_is_theirs() {
+    fn measurements_before_the_end_count_for_the_ended_commands() {
         let account = account();
         let takes = |mib, began| account.take(found(mib, 3), began).standing;
         account.take(Found { is_more: true, ..found(65, 3) }, Instant::now());
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_holds_is_only_said() {
+    fn kernel_quota_is_only_reported() {
         let account = account();
         let kernel = |found| Found { by_kernel: true, ..found };
         assert_eq!(takes(&account, kernel(found(63, 3))).0, Standing::Within);
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_is_too_much() {
+    fn uncountable_use_exceeds_the_quota() {
         let account = Account::new(Amount { bytes: 64 * MIB, files: 1_000 }, true);
         takes(&account, Found { is_too_deep: true, ..found(1, 300) });
         let refused = account.check(&write("a")).unwrap_err();

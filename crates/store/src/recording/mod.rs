@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_whole() {
+    fn oversized_entry_is_refused_completely() {
         let place = tempfile::tempdir().unwrap();
         let (path, mut recording) = begin(place.path(), 200);
         let before = std::fs::read(&path).unwrap();

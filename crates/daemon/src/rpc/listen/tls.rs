@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_told_by_its_key() {
+    fn tls_file_problems_are_reported_by_key() {
         let directory = tempfile::tempdir().unwrap();
         let (certificate, key) = made();
         let wrong = || Certificates::load(files(directory.path()), false).err().unwrap_or_default();

@@ -79,7 +79,7 @@ fn judged(policy: &Policy, profile: &str, argv: &[&str], stdin: &str) -> (Verdic
 }
 
 #[test]
-fn nothing_of_it_runs_unasked_where_a_profile_asks() {
+fn unseen_commands_need_approval_where_a_profile_asks() {
     let policy = builtin();
     for (argv, stdin, open) in LINES {
         assert_eq!(judged(&policy, "open", argv, stdin).0, *open, "open: {argv:?}");

@@ -131,7 +131,7 @@ fn names_that_are_not_utf8_are_found_as_shown() {
 }
 
 #[test]
-fn a_link_to_git_is_no_way_to_its_hooks() {
+fn link_to_git_does_not_reach_its_hooks() {
     let scene = Scene::new();
     scene.file(".git/hooks/pre-commit", "");
     scene.file(".git/HEAD", "");

@@ -107,7 +107,7 @@ fn a_search_that_found_nothing_says_what_it_left_out() {
 }
 
 #[test]
-fn what_is_named_in_full_is_searched_though_it_is_ignored_hidden_or_reached_by_a_link() {
+fn explicit_paths_are_searched_though_ignored_hidden_or_linked() {
     let scene = Scene::new();
     let rules = "scripts/*\nbuilt/\n*.log\n/config/secret.yml\n/deep/**\n";
     scene.file(".gitignore", rules);
@@ -321,7 +321,7 @@ fn a_pattern_of_many_unicode_classes_is_searched_for() {
 }
 
 #[test]
-fn it_stops_within_a_file() {
+fn grep_stops_within_a_file() {
     let scene = Scene::new();
     scene.file("a", "text\n".repeat(1 << 20));
     let cancel = Cancel::new(Some(Instant::now()));
@@ -331,7 +331,7 @@ fn it_stops_within_a_file() {
 }
 
 #[test]
-fn a_link_to_git_is_no_way_to_its_configuration() {
+fn link_to_git_does_not_reach_its_configuration() {
     let scene = Scene::new();
     scene.file(".git/config", "secret");
     scene.file(".git/HEAD", "secret");

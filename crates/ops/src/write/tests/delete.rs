@@ -178,7 +178,7 @@ fn a_hash_that_differs_keeps_the_file() {
 }
 
 #[test]
-fn p2_p3_p4_what_is_no_file_and_what_is_protected_stays() {
+fn p2_p3_p4_special_and_protected_files_are_not_deleted() {
     let bin = Bin::new();
     let (scene, inside) = (&bin.scene, &bin.scene.inside);
     fs::write(scene.outside.join("canary"), "canary").unwrap();
@@ -266,7 +266,7 @@ fn c4_a_file_that_the_trash_does_not_take_stays() {
 }
 
 #[test]
-fn c4_what_the_trash_does_not_take_goes_for_good_when_the_consent_says_so() {
+fn c4_oversized_files_are_deleted_for_good_with_consent() {
     let bin = Bin::new();
     bin.huge();
     bin.fill();

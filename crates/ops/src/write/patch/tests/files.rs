@@ -165,7 +165,7 @@ fn a_patch_that_changes_nothing_writes_nothing() {
 }
 
 #[test]
-fn bytes_that_are_no_text_stay() {
+fn bytes_that_are_not_text_are_preserved() {
     let scene = Scene::new();
     scene.put("f", b"caf\xe9\na\n\0\n");
     scene.envelope("*** Update File: f\n-a\n+b\n").unwrap();
@@ -191,7 +191,7 @@ fn a_long_diff_is_cut() {
 }
 
 #[test]
-fn what_a_patch_makes_has_its_own_bound_and_what_it_brings_that_of_writes() {
+fn patched_files_and_new_content_have_separate_bounds() {
     let scene = Scene::new();
     let bounds = Bounds { max_write_bytes: 10, max_edit_bytes: 1_000, ..Bounds::default() };
     let attempt = |change: PatchChange| patch(&scene.jail, &Patch::new(change).unwrap(), &bounds);
