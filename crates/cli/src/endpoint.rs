@@ -15,7 +15,7 @@ pub(crate) struct Files {
     /// Default: COFFERDAM_TLS.
     #[arg(long = "tls", global = true, id = "tls_directory", value_name = "DIR", help_heading = "Global options", conflicts_with_all = ["tls_ca", "tls_cert", "tls_key"])]
     directory: Option<PathBuf>,
-    /// For https: who must have signed the daemon's certificate. Default: an authority that this host trusts.
+    /// For https: the authority that must have signed the daemon's certificate. Default: one that this host trusts.
     #[arg(long = "ca", global = true, id = "tls_ca", value_name = "FILE", help_heading = "Global options")]
     ca: Option<PathBuf>,
     /// For https: the client's certificate.

@@ -24,7 +24,7 @@ const MIB: u64 = 1 << 20;
 /// `limits.runs` of a daemon whose configuration does not say.
 const RUNS_OF_A_DAEMON: u64 = 256;
 
-/// Tell how many runs a host holds, and how many hosts a number of runs needs.
+/// Estimate how many runs fit on a host, and how many hosts a number of runs needs.
 ///
 /// An idle run takes what Cofferdam and the engine need for it. A busy run uses up its profile's limits. Real runs are between the
 /// two. The costs of a run are measured: --costs takes a measurement of your own.

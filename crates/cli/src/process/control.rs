@@ -27,7 +27,7 @@ pub(crate) struct Signal {
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
     process: Named,
-    /// Which: HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP or TSTP, in any case, also as SIGTERM or 15. KILL
+    /// The signal: HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP or TSTP, in any case, also as SIGTERM or 15. KILL
     /// ends everything that it started.
     #[arg(value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     which: Kind,

@@ -11,7 +11,7 @@ use crate::failure::Ended;
 use crate::output::{Output, Style};
 use crate::{quantity, time};
 
-/// Show one run, with the hardening that is really in force.
+/// Show one run, with the hardening in force.
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer run show 3f2a9c01")]
 pub(crate) struct Show {
