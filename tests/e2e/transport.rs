@@ -97,7 +97,7 @@ async fn a_file_of_any_size_is_read_in_part_or_as_a_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_request_brings_is_taken_up_to_its_bound_and_refused_in_words() {
+async fn requests_are_accepted_up_to_their_bound_and_refused_clearly() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let before = guest(&run);

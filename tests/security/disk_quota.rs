@@ -102,7 +102,7 @@ fn assert_ended(result: &v1::ExecResult, by: By) {
         By::Kernel => assert!(result.exit_code.is_some_and(|code| code != 0), "{result:?}"),
         By::Measuring => {
             assert_eq!((result.ended_by.as_str(), result.exit_code), ("disk-quota", Some(137)), "{result:?}");
-            assert!(result.hint.contains("used up what it may have on the disk"), "{result:?}");
+            assert!(result.hint.contains("disk quota (of @state"), "{result:?}");
         }
     }
 }

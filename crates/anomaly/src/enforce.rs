@@ -44,7 +44,7 @@ impl Enforcement for AlertActions {
             }),
             Measure::Throttle { per_minute, .. } => {
                 if alert.agent_id.is_empty() {
-                    return Err("it was for no agent".to_owned());
+                    return Err("the alert names no agent".to_owned());
                 }
                 self.gateway.limits().throttle(
                     ThrottleSource::Alert,
@@ -98,5 +98,5 @@ fn scope(alert: &Alert) -> MeasureScope {
 }
 
 fn run(alert: &Alert) -> Result<RunId, String> {
-    RunId::parse(&alert.run_id).map_err(|_| "it was in no run".to_owned())
+    RunId::parse(&alert.run_id).map_err(|_| "the alert names no run".to_owned())
 }

@@ -264,8 +264,8 @@ impl AuditLog {
         if *self.full.borrow() {
             return Err(Refusal::new(
                 Reason::AuditUnavailable,
-                "the daemon's state disk is full, and the audit log has no room for more calls: nothing new may begin until the \
-                 operator has made room; runs and workspaces can be listed, stopped and deleted meanwhile",
+                "the daemon's state disk is full, so no call or run can start until the operator frees \
+                 space. Runs and workspaces can still be listed, stopped and deleted",
             ));
         }
         Ok(())

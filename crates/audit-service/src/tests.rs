@@ -27,7 +27,7 @@ fn open(directory: &Path) -> AuditLog {
 }
 
 #[tokio::test]
-async fn what_was_recorded_can_be_read_at_once() {
+async fn recorded_events_can_be_read_immediately() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path());
     for call in 0..3 {
@@ -40,7 +40,7 @@ async fn what_was_recorded_can_be_read_at_once() {
 }
 
 #[tokio::test]
-async fn what_was_taken_can_be_read_once_it_is_settled() {
+async fn enqueued_events_can_be_read_after_settling() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path());
     log.settle().await;

@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(event in any_event()) {
+        fn written_lines_parse_back(event in any_event()) {
             let line = line(&event);
             let envelope = open(&line).unwrap();
             prop_assert_eq!(record(&envelope, &line).unwrap().event, event);

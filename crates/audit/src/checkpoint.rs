@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_is_read() {
+    fn signed_checkpoints_parse_back() {
         let (checkpoint, key) = checkpoint();
         let parsed = Checkpoint::parse(&checkpoint.note).unwrap();
         assert_eq!(parsed, checkpoint);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handover_is_no_checkpoint_and_nonsense_is_none() {
+    fn handovers_and_malformed_notes_are_not_checkpoints() {
         let (checkpoint, key) = checkpoint();
         let next = SecretKey::new(&origin(log_id()), &[4; 32]);
         assert_eq!(Checkpoint::parse(&key.sign(&handover(log_id(), next.public()))), None);

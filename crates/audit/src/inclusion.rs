@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_proof() {
+    fn malformed_proofs_are_refused() {
         assert_eq!(root_of(0, &[], &[]), None);
         assert_eq!(root_of(5, &[(0, record(0))], &[]), None);
         assert_eq!(root_of(5, &[(6, record(6))], &[record(1); 9]), None);

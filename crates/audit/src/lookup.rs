@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_line_is_none_is_found() {
+    fn lookup_finds_no_line_at_wrong_places() {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(dir.path()).unwrap();
         assert_eq!(

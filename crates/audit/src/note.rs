@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_none() {
+    fn invalid_keys_are_refused() {
         let good = SecretKey::new(NAME, &[7; 32]).public().to_string();
         for bad in
             ["", "a", "a+b", "a+00000000+AAAA", &good[1..], &good[..good.len() - 4], &format!("{good} ")]

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_compressed_is_read_from_its_beginning() {
+    fn foreign_gzip_is_read_from_its_beginning() {
         let text = content(3, 500);
         let (_dir, path) = packed(b"");
         let builder = flate2::GzBuilder::new().operating_system(HEADER[9]);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_changed_or_followed_by_more_is_not_whole() {
+    fn truncated_changed_or_extended_segments_are_not_whole() {
         let (_dir, path) = packed(b"{\"v\":1}\n".repeat(50).as_slice());
         let good = fs::read(&path).unwrap();
         for cut in 0..good.len() {

@@ -49,7 +49,7 @@ pub struct Policy {
 #[non_exhaustive]
 pub enum RetentionError {
     /// The records to be removed cannot be verified. They remain, with all records after them.
-    #[error("old segments stay, for the audit log is damaged: {0}")]
+    #[error("old segments are kept because the audit log is damaged: {0}")]
     Damaged(#[source] Break),
     #[error("cannot tidy the audit log")]
     Io(#[from] io::Error),

@@ -24,11 +24,12 @@ const LONGEST: u64 = 4096;
 pub enum SignerError {
     /// The file exists but does not contain a key of this log.
     #[error(
-        "{0} holds no key of this audit log; move it away, and a new key is made that no earlier checkpoint confirms"
+        "{0} does not hold this audit log's key; if you move it away, a new key is created, which no \
+         earlier checkpoint confirms"
     )]
     NoKey(PathBuf),
     /// Other users may access the file.
-    #[error("{0} must be for its owner alone (mode 0600)")]
+    #[error("{0} must be accessible to its owner only (mode 0600)")]
     Exposed(PathBuf),
     #[error("cannot read or write the audit log's key")]
     Io(#[from] io::Error),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_or_too_few_peaks_are_no_tree() {
+    fn wrong_number_of_peaks_is_refused() {
         assert!(Tree::of(5, leaves(2)).is_some());
         assert!(Tree::of(5, leaves(1)).is_none());
         assert!(Tree::of(5, leaves(3)).is_none());

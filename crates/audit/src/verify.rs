@@ -35,8 +35,7 @@ pub enum Integrity {
 }
 
 /// Warning about a chain without a signature.
-pub const UNVOUCHED: &str = "no signed checkpoint covers any record, so nothing vouches for this log: one that was emptied or written anew \
-     looks the same";
+pub const UNVOUCHED: &str = "no signed checkpoint covers any record, so this log cannot be told from one that was emptied or rewritten";
 
 /// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -251,7 +251,7 @@ impl CallTask {
             self.calls.approvals.cancel(&id.to_string()).await;
             Close::Broken(Refusal::new(
                 Reason::Internal,
-                "the call broke; whether it had an effect is not known, and the daemon's log says more",
+                "the call failed with an internal error and may have taken effect; see the daemon's log",
             ))
         };
         let refusal = match &close {
@@ -279,7 +279,8 @@ impl CallTask {
             tracing::error!(call = %id, "a call's receipt waits for the audit log");
             refusal = Some(Refusal::new(
                 Reason::AuditUnavailable,
-                "the call is over, but its receipt is not on disk: GetCall has its outcome, do not repeat it unseen",
+                "the call has ended, but its receipt is not on disk. Read its outcome with GetCall before \
+                 you repeat it",
             ));
         }
         let keep = match (journal.was_asked(), journal.has_effect()) {
@@ -395,10 +396,11 @@ impl CallTask {
         if failure.reason != Reason::Cancelled || self.call.cancel.is_cancelled() {
             return None;
         }
-        let unknown = "whether it had an effect is not known";
+        let unknown = "the call may have taken effect";
         let message = if self.calls.stop.is_cancelled() && self.calls.on_stop == OnStop::Leave {
             format!(
-                "the daemon was stopped during the call and leaves the run to the next one: {unknown}; look before you repeat it"
+                "the daemon was stopped during the call and hands the run over to the next daemon: \
+                 {unknown}; check before you repeat it"
             )
         } else if self.calls.stop.is_cancelled() {
             format!("the daemon was stopped during the call, and the run was ended with it: {unknown}")
@@ -447,7 +449,7 @@ impl CallTask {
             _ if !operation.is_download() => Ok(Arc::new(self.call.output.clone())),
             Some(download) => Ok(download.clone()),
             None => {
-                let message = "no client takes this download: use DownloadFile or DownloadArchive, and again after a restart";
+                let message = "a download needs a connected client: call DownloadFile or DownloadArchive, and again after a restart of the daemon";
                 Err(ToolFailure::new(Reason::InvalidArgument, message))
             }
         }

@@ -99,7 +99,7 @@ impl Escalations {
         let audit = self.audit.clone();
         tokio::spawn(async move {
             if audit.enqueue(event).await.is_err() {
-                tracing::error!("an attempt to do more than is allowed is not in the audit log");
+                tracing::error!("an attempt to exceed permissions could not be recorded in the audit log");
             }
         });
     }

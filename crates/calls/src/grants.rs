@@ -152,13 +152,17 @@ impl Grants {
         if self.keep(permission, owed).await {
             return Ok(());
         }
-        let taken_back = "it could not be kept, and was never in force";
+        let taken_back = "it could not be stored and never took effect";
         if self.record(permission, Effect::Revocation, DAEMON, taken_back).await.is_err() {
-            tracing::error!(permission = permission.id, "that a permission is not in force is not on record");
+            tracing::error!(
+                permission = permission.id,
+                "the audit log lacks the record that a permission never took effect"
+            );
         }
         Err(Refusal::new(
             Reason::Internal,
-            "the change cannot be kept, and is not in force; the record says so. Try again when the store works",
+            "the change could not be stored and did not take effect; the audit log says so. Try again when \
+             the daemon's store works",
         ))
     }
 
@@ -170,7 +174,8 @@ impl Grants {
         owed.push(permission.clone());
         Err(Refusal::new(
             Reason::Internal,
-            "the change is on record and in force, and cannot be kept so far: that is tried again, and until then a restart of the daemon would undo it",
+            "the change is recorded and in force, but not stored yet. The daemon keeps trying; until it \
+             succeeds, a restart would undo the change",
         ))
     }
 
@@ -179,7 +184,7 @@ impl Grants {
         let (kept, now) = (permission.clone(), now());
         let kept = self.store.with(move |store| store.put_permission(&kept, now)).await;
         if let Err(error) = &kept {
-            tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded and not kept");
+            tracing::error!(permission = permission.id, error = %chain(error), "a permission was recorded but not stored");
         }
         if kept.is_ok() {
             owed.retain(|other| other.id != permission.id);

@@ -72,7 +72,7 @@ impl Limits {
         let copy = match read(&path) {
             Ok(copy) => copy,
             Err(error) => {
-                tracing::warn!(%error, "the copy of the rate limits' counters cannot be read; the audit log is");
+                tracing::warn!(%error, "the copy of the rate limits' counters cannot be read; the audit log is read instead");
                 None
             }
         };
@@ -99,7 +99,7 @@ impl Limits {
                 }
             }
         }
-        tracing::info!(after = sequence, calls = counted, "rate limits go on where they were");
+        tracing::info!(after = sequence, calls = counted, "the counters of rate limits were restored");
         let reservations = Reservations::new(calls, Arc::new(SystemClock));
         Ok(Arc::new(Self {
             gateway,

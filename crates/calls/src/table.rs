@@ -213,7 +213,8 @@ impl CallTable {
             if self.store.is_crowded() && self.table().of_request(run, request_id).is_none() {
                 return Err(Refusal::new(
                     Reason::Overloaded,
-                    "request_id: the daemon remembers as many request ids as it may; try again later, or without one",
+                    "request_id: the daemon has stored as many request ids as it may; try again later, or \
+                     leave it out",
                 ));
             }
         }
@@ -398,7 +399,7 @@ impl CallTable {
 }
 
 fn no_such_call() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such call; calls that only read are kept for a while only")
+    Refusal::new(Reason::NotFound, "there is no such call; calls that only read are deleted after a while")
         .with("resource", "call")
 }
 
@@ -410,7 +411,7 @@ fn same(one: &str, other: &str, digest: &[u8], again: &[u8]) -> Result<(), Refus
     }
     Err(Refusal::new(
         Reason::AlreadyExists,
-        "request_id: another call was made under this id; a repetition must have the same content",
+        "request_id: this id was used for a different call; a repetition must have the same content",
     ))
 }
 

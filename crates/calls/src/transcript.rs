@@ -72,15 +72,15 @@ pub async fn step(
         }),
         Taken::OtherText => Err(Refusal::new(
             Reason::AlreadyExists,
-            "request_id: another text was sent under this id; a repetition must have the same text",
+            "request_id: this id was used for a different text; a repetition must have the same text",
         )),
         Taken::OtherTurns { of } => Err(Refusal::invalid(
             "max_turns",
-            format_args!("the session has {of}, as its first step decided; leave it out or say the same"),
+            format_args!("the session's first step set it to {of}; leave it out or give the same"),
         )),
         Taken::TooManySessions => Err(Refusal::new(
             Reason::Overloaded,
-            format!("the run has {MAX_SESSIONS} sessions already: go on in one of them"),
+            format!("the run has {MAX_SESSIONS} sessions, which is the limit: continue one of them"),
         )),
         Taken::NoRun => Err(Refusal::new(Reason::NotFound, "there is no such run").with("resource", "run")),
     }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_drives_the_terminal() {
+    fn control_characters_are_replaced() {
         assert_eq!(clean("\x1b[2Ja\rb\x07\x7f", Shape::Block), "␛[2Ja␍b␇␡");
         assert_eq!(clean("a\u{9b}31m", Shape::Block), "a<U+009B>31m");
         assert_eq!(clean("if \u{202e}x\u{200b}", Shape::Block), "if <U+202E>x<U+200B>");

@@ -84,7 +84,7 @@ enum Command {
     /// Call a tool in a run.
     #[command(subcommand)]
     Call(Box<call::Command>),
-    /// Start processes that stay, and speak with them.
+    /// Start and control processes that stay.
     #[command(subcommand)]
     Process(process::Command),
     /// Open shells that stay, and run commands in them.

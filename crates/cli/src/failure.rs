@@ -168,20 +168,20 @@ fn hint_for(reason: &str, metadata: &BTreeMap<String, String>, exit: Exit, retry
     let resource = metadata.get("resource").map(String::as_str);
     match (reason, retry) {
         (_, Some(delay)) => format!("try again in {delay}"),
-        ("RUN_NOT_READY", _) => "`coffer run list` shows in which state it is".into(),
+        ("RUN_NOT_READY", _) => "`coffer run list` shows its state".into(),
         ("AWAITING_APPROVAL", _) => {
             "`coffer approval list` shows what waits; `coffer approval approve ID` decides".into()
         }
         // The API refuses, and not the policy of a run. The message names the roles.
         ("PERMISSION_DENIED", _) if metadata.contains_key("roles") => String::new(),
         ("NOT_FOUND", _) if resource == Some("run") => {
-            "`coffer run list` shows yours; those of other users only operators see".into()
+            "`coffer run list` shows your runs; only operators see those of other users".into()
         }
         ("PERMISSION_DENIED" | "COMMAND_NOT_ALLOWED", _) => {
             "`coffer policy show` prints what the run's profile and role allow".into()
         }
         ("AUDIT_UNAVAILABLE", _) => {
-            "the daemon makes no call that it cannot record: check its log and its disk space".into()
+            "the daemon refuses calls that it cannot record: check its log and its disk space".into()
         }
         ("OVERLOADED", _) => "try again in a moment".into(),
         ("APPROVAL_EXPIRED", _) => "make the call again, and decide with `coffer approval approve ID`".into(),
@@ -224,14 +224,14 @@ mod tests {
         let failure = Failure::from(status(Code::FailedPrecondition, "RUN_NOT_READY"));
         assert_eq!(
             failure.to_string(),
-            "no such run (RUN_NOT_READY)\nhint: `coffer run list` shows in which state it is"
+            "no such run (RUN_NOT_READY)\nhint: `coffer run list` shows its state"
         );
         assert_eq!(
             serde_json::to_value(&failure).unwrap(),
             serde_json::json!({
                 "reason": "RUN_NOT_READY",
                 "message": "no such run",
-                "hint": "`coffer run list` shows in which state it is",
+                "hint": "`coffer run list` shows its state",
                 "metadata": {"run": "a"},
             })
         );
@@ -251,7 +251,7 @@ mod tests {
         let policy = of(Code::PermissionDenied, "PERMISSION_DENIED", ("rule", "exec"));
         assert!(policy.1.contains("policy show"), "{policy:?}");
         let run = of(Code::NotFound, "NOT_FOUND", ("resource", "run"));
-        assert!(run.0 == Exit::Failed && run.1.contains("shows yours"), "{run:?}");
+        assert!(run.0 == Exit::Failed && run.1.contains("shows your runs"), "{run:?}");
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_is_no_failure() {
+    fn closed_reader_is_not_a_failure() {
         assert!(Failure::from(io::Error::from(io::ErrorKind::BrokenPipe)).reader_left());
         assert!(!Failure::from(io::Error::from(io::ErrorKind::Other)).reader_left());
     }

@@ -121,12 +121,12 @@ pub(crate) fn pick<'a>(
     match found[..] {
         [one] => Ok(one),
         [] => Err(Failure::failed(format!("no {noun} has an id that begins or ends with `{part}`"))
-            .with_hint(format!("`{list}` shows yours; those of other users only operators see"))),
+            .with_hint(format!("`{list}` shows yours; only operators see those of other users"))),
         _ => {
             let some = found.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
             let more = if found.len() > SHOWN { ", …" } else { "" };
-            Err(Failure::usage(format!("`{part}` could be any of {} {noun} ids", found.len()))
-                .with_hint(format!("give more of its end: {some}{more}")))
+            Err(Failure::usage(format!("`{part}` matches {} {noun} ids", found.len()))
+                .with_hint(format!("give more of its last characters: {some}{more}")))
         }
     }
 }

@@ -19,8 +19,7 @@ use crate::failure::{Ended, Failure};
 const FORMER: &str = "COFFERDAM_RUN_TOKEN";
 /// Length of the longest file with a token, in bytes.
 const LONGEST_FILE: u64 = 4096;
-const HOW: &str = "make a run with `coffer run create --issue-token`, which prints its token once; then set COFFERDAM_TOKEN, or put it into a \
-file of your own and name that with --token-file";
+const HOW: &str = "create a run with `coffer run create --issue-token`, which prints its token once; then set COFFERDAM_TOKEN, or name a file with the token, which only you can read, with --token-file";
 
 /// Serve a run's tools to an MCP client, on standard input and output.
 ///

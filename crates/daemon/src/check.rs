@@ -27,7 +27,7 @@ pub(crate) fn check(file: &Path, config: &Config) -> anyhow::Result<()> {
         eprintln!("note: {note}");
     }
     if let Err(error) = runtime.block_on(startup::engine(config)) {
-        eprintln!("note: {error:#}; the daemon does not start until that is mended");
+        eprintln!("note: {error:#}; the daemon does not start until that is fixed");
     }
     // Only a note: a host whose profiles all name images needs no busybox.
     if let Err(error) = runs::read_busybox(config.busybox.clone()) {
@@ -44,7 +44,7 @@ async fn issuers(config: &Config) -> Vec<String> {
         return Vec::new();
     }
     let note =
-        |(index, why)| format!("oidc[{index}].jwks: {why}; until that is mended its tokens are refused");
+        |(index, why)| format!("oidc[{index}].jwks: {why}; until that is fixed its tokens are refused");
     let opened = Issuers::open(config.oidc.clone());
     let (issuers, tls) = match (opened, Tls::new()) {
         (Ok(issuers), Ok(tls)) => (issuers, tls),

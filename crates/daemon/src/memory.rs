@@ -58,7 +58,9 @@ pub(crate) fn allocator_options(before: impl FnOnce()) {
         again.arg0(name);
     }
     let error = again.args(arguments).envs(missing.copied()).exec();
-    eprintln!("cofferd: goes on in more memory than it needs, since it cannot start itself anew: {error}");
+    eprintln!(
+        "cofferd: cannot restart itself with its memory settings and will use more memory than needed: {error}"
+    );
 }
 
 /// Time from the end of a run until its memory is given back. Other runs end meanwhile, and threads that blocked

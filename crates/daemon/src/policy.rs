@@ -89,7 +89,7 @@ pub(crate) async fn keep(store: &Store, policy: &Policy) {
         Err(error) => Err(error.to_string()),
     };
     if let Err(error) = kept {
-        tracing::warn!(error, "the policy is not kept: bundles of runs under it will lack it");
+        tracing::warn!(error, "the policy could not be stored: bundles of runs under it will lack it");
     }
 }
 

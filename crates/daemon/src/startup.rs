@@ -164,7 +164,8 @@ pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, 
         tracing::warn!("{}", containers::ADVISORY_CAVEAT);
         if config.strict_engine {
             bail!(
-                "docker.strict_engine is set and the engine has known escapes: update it, or judge the list above and unset it"
+                "docker.strict_engine is set and the engine has known escapes: update the engine, or judge \
+                 the list above and unset docker.strict_engine"
             );
         }
     }
@@ -179,7 +180,7 @@ pub(crate) async fn kernel(config: &Config, host_worker: OwnedFd) -> anyhow::Res
     let report = probe.map_err(|error| match config.accepted_jail {
         Some(_) => anyhow::anyhow!("the host lane's jail cannot be set up: {}", chain(&error)),
         None => anyhow::anyhow!(
-            "the host lane's jail cannot be set up: {}; what is left without it can be accepted with \
+            "the host lane's jail cannot be set up: {}; to accept the weaker form of the jail, set \
              `host_lane: {{ accept: landlock-only }}`",
             chain(&error)
         ),

@@ -90,7 +90,7 @@ impl Tokens {
             ApiTokenRefused::Expired => (Attempt::ExpiredToken, "the token has expired"),
             ApiTokenRefused::Revoked => (Attempt::RevokedToken, "the token was revoked"),
             ApiTokenRefused::Network => {
-                (Attempt::TokenElsewhere, "the token is for clients at other addresses")
+                (Attempt::TokenElsewhere, "the token cannot be used from this address")
             }
         })?;
         Ok(held)

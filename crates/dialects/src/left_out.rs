@@ -58,7 +58,7 @@ fn an_empty_answer_says_what_was_left_out_and_how_to_see_it() {
 }
 
 #[test]
-fn an_answer_with_findings_keeps_what_nobody_chose_to_leave_out() {
+fn answer_with_matches_keeps_unintended_omissions() {
     let matches =
         vec![ops::GrepMatch { path: "@project/a".into(), line: 1, text: "x".into(), ..Default::default() }];
     let hint = "2 files or directories not searched: 2 unreadable".to_owned();

@@ -68,7 +68,7 @@ fn an_unknown_tool_is_answered_with_the_names() {
 }
 
 #[test]
-fn what_is_no_object_is_refused_briefly() {
+fn arguments_that_are_not_objects_are_refused_briefly() {
     let deep = format!(r#"{{"path":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let long_string = format!(r#""{}""#, "x".repeat(1024 * 1024));
     let too_long = format!(r#"{{"path":"{}"}}"#, "x".repeat(4 * 1024 * 1024));
@@ -152,7 +152,7 @@ fn every_renamed_argument_is_one_of_a_tool_that_leads_to_its_operation() {
 }
 
 #[test]
-fn null_stands_for_an_optional_argument_that_is_not_there() {
+fn null_counts_as_a_missing_optional_argument() {
     for dialect in dialects() {
         for tool in dialect.tools() {
             let good: Value = serde_json::from_str(example(tool)).unwrap();
@@ -274,7 +274,7 @@ fn dialects_of_json_say_what_their_results_are() {
 }
 
 #[test]
-fn only_what_can_be_of_use_is_listed() {
+fn only_usable_tools_are_listed() {
     let offered = |dialect: &str, permitted: &[&str]| {
         let permitted = |operation: &str| permitted.contains(&operation);
         let tools = offer(find(dialect).unwrap(), &permitted).list(Format::Mcp);

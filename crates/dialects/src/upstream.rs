@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_upstream_tool_is_the_dialect_s_to_judge() {
+    fn names_without_an_upstream_tool_are_left_to_the_dialect() {
         for name in ["read_file", "fs.read", "mcp", "mcp.x", "mcp__x"] {
             assert!(parse_upstream(name, "{}", |_| None).is_none(), "{name}");
         }

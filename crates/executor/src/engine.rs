@@ -21,7 +21,7 @@ pub fn engine_refusal(error: EngineError) -> Refusal {
         | EngineError::Api { attempt, .. }
         | EngineError::Malformed { attempt, .. } => Refusal::new(
             Reason::EngineUnavailable,
-            format!("the container engine failed to {attempt}; the daemon's log has its words"),
+            format!("the container engine failed to {attempt}; see the daemon's log"),
         ),
     }
 }

@@ -410,10 +410,7 @@ async fn start_relayed(
 
 fn not_up(container: &ContainerId, error: &ConnectError, said: &ErrorTail) -> Refusal {
     tracing::error!(%container, error = %chain(error), said = said.text(), "the guest did not come up");
-    Refusal::new(
-        Reason::EngineUnavailable,
-        "the guest did not come up in the container; the daemon's log has its last words",
-    )
+    Refusal::new(Reason::EngineUnavailable, "the guest did not start in the container; see the daemon's log")
 }
 
 /// Takes the daemon's end of the guest's direct channel, if the guest is a process of this host.

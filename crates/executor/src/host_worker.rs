@@ -140,11 +140,11 @@ impl HostWorkerLane {
     async fn put_right(&self) {
         match self.recover().await {
             Ok(words) if words.is_empty() => {}
-            Ok(words) => tracing::warn!(words, "operations of a host worker that was killed were put right"),
+            Ok(words) => tracing::warn!(words, "unfinished operations of a killed host worker were repaired"),
             Err(why) => {
                 tracing::error!(
                     why,
-                    "what a host worker left is there until the next host worker or daemon starts"
+                    "temporary files of a host worker stay until the next host worker or daemon starts"
                 );
             }
         }

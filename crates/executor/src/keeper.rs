@@ -86,7 +86,7 @@ pub enum KeeperLost {
     Ended,
     #[error("it does not answer")]
     Silent,
-    #[error("it said what no keeper says: {0}")]
+    #[error("it sent an invalid message: {0}")]
     Malformed(&'static str),
 }
 
@@ -101,7 +101,7 @@ impl Link {
 
     async fn read(&mut self) -> Result<from_keeper::Body, KeeperLost> {
         loop {
-            let popped = self.frames.pop().map_err(|_| KeeperLost::Malformed("a frame that is none"))?;
+            let popped = self.frames.pop().map_err(|_| KeeperLost::Malformed("an invalid frame"))?;
             if let Some(FromKeeper { body }) = popped {
                 return body.ok_or(KeeperLost::Malformed("an empty frame"));
             }
@@ -130,7 +130,7 @@ impl Link {
                     from_keeper::Body::State(state) => return Ok(Ok(state)),
                     from_keeper::Body::Failed(failure) => {
                         let failure = failure_from_wire(failure)
-                            .map_err(|_| KeeperLost::Malformed("a failure that is none"))?;
+                            .map_err(|_| KeeperLost::Malformed("an invalid failure"))?;
                         return Ok(Err(failure));
                     }
                     other => self.pending.push_back(other),
@@ -314,7 +314,7 @@ async fn end_start(mut held: Held) {
 fn not_up() -> ToolFailure {
     ToolFailure::new(
         Reason::EngineUnavailable,
-        "the process could not be started: its keeper did not come up; nothing of it runs, and it can be started again",
+        "the process was not started, because its keeper did not come up; start it again",
     )
 }
 
@@ -412,7 +412,8 @@ pub fn leave() -> to_keeper::Body {
 fn no_cgroup() -> ToolFailure {
     ToolFailure::new(
         Reason::PreconditionFailed,
-        "the run's processes are in no cgroup that the daemon sees (a rootless engine, or gVisor), without which none can stay: use exec",
+        "the daemon does not see the cgroup of the run's processes (a rootless engine, or gVisor), so no \
+         process can stay after its call: use exec",
     )
 }
 

@@ -228,7 +228,7 @@ impl Lanes {
         let finished = self.guest.look(spec, CancellationToken::new()).await;
         match finished?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
-            _ => Err(ToolFailure::new(Reason::Internal, "the worker answered another question")),
+            _ => Err(ToolFailure::new(Reason::Internal, "the worker's answer is to another operation")),
         }
     }
 

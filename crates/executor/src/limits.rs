@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_stays_empty() {
+    fn unknown_limits_stay_empty() {
         for result in [exited(0), exited(137), died(9), died(15), ExecResult::default()] {
             assert_eq!(judged(result, NOTHING), (None, vec![]));
         }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_worker_saw_is_kept() {
+    fn limits_seen_by_the_worker_are_kept() {
         let full = ExecResult { limits_hit: vec!["tmp-space".to_owned()], ..exited(1) };
         assert_eq!(judged(full, OUT_OF_MEMORY), (None, vec![Limit::Memory, Limit::TmpSpace]));
     }

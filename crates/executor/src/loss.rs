@@ -93,7 +93,10 @@ impl Loss {
         self.is_last.then(|| match self.times {
             1 => format!("its worker was {}", self.cause),
             times => {
-                format!("its worker was lost {times} times within a minute; at last it was {}", self.cause)
+                format!(
+                    "its worker was lost {times} times within a minute; the last time it was {}",
+                    self.cause
+                )
             }
         })
     }
@@ -154,7 +157,7 @@ mod tests {
         let why = fourth.fatal().unwrap();
         assert_eq!(
             why,
-            "its worker was lost 4 times within a minute; at last it was ended by signal 9, probably by a command of this run"
+            "its worker was lost 4 times within a minute; the last time it was ended by signal 9, probably by a command of this run"
         );
         let told = fourth.failure();
         assert!(told.message.contains(&why) && !told.details.contains_key("retryable"), "{told:?}");

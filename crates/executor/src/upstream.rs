@@ -98,7 +98,7 @@ impl Lanes {
 
 fn not_started(error: &LaneError) -> Fault {
     Fault::Absent(match error {
-        LaneError::Busy => "as many servers run in this run as may".to_owned(),
+        LaneError::Busy => "this run has as many MCP servers as it may have".to_owned(),
         LaneError::Lost(_) => "the run's worker is lost".to_owned(),
         _ => "it could not be started".to_owned(),
     })
@@ -114,7 +114,7 @@ fn ended(finished: &Result<Finished, LaneError>) -> Fault {
         Ok(Ok(_)) => Fault::Lost("its program ended".to_owned()),
         Ok(Err(failure)) => Fault::Absent(format!("its program could not be run: {}", failure.message)),
         Err(LaneError::TimedOut) => {
-            Fault::Lost("it ran for as long as a server may, and was ended".to_owned())
+            Fault::Lost("it reached the longest time of a server and was ended".to_owned())
         }
         Err(_) => Fault::Lost("the run's worker is lost".to_owned()),
     }

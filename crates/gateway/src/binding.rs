@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_does_not_say_which_call() {
+    fn remembered_digest_omits_the_call_id() {
         let (caller, run, message) =
             (caller("worker"), run("review"), of_message(&Operation::Exec(exec(&["make"]))));
         let bound = Bound::default();

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_does_and_no_run_without_a_profile() {
+    fn others_and_runs_without_a_profile_are_refused() {
         let gateway = gateway();
         let refused = |scope, request| gateway.admit_session(&scope, request).unwrap_err();
         let other = refused(scope("open"), request(false));

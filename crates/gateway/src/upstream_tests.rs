@@ -23,7 +23,7 @@ roles:
 ";
 
 fn tool(name: &str, arguments: serde_json::Value) -> Operation {
-    let serde_json::Value::Object(arguments) = arguments else { panic!("no object") };
+    let serde_json::Value::Object(arguments) = arguments else { panic!("not an object") };
     Operation::Mcp(ops::Mcp { tool: McpTool::parse(name).unwrap(), arguments })
 }
 

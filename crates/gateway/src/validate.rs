@@ -66,7 +66,7 @@ fn input(profile: &Profile, operation: &Operation) -> Checked {
     if !operation.unseen_input() || profile.exec.is_blind() {
         return Ok(());
     }
-    let message = "stdin_file: this profile judges commands, and a file's content is not judged: give it as standard input";
+    let message = "stdin_file: this profile judges commands, and the content of a file cannot be judged: give it as standard input";
     Err(Invalid { reason: Reason::PermissionDenied, message: message.to_owned() })
 }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn protected_paths_are_refused_before_anybody_is_asked() {
+    fn protected_paths_are_refused_before_approval() {
         for path in [".git/hooks/pre-commit", "@pkg/a", "node_modules/.bin/tsc"] {
             assert_eq!(refused(&Operation::Write(writes(path))), Some(Reason::SandboxViolation), "{path}");
         }

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_writes() {
+    fn arguments_of_the_daemon_are_parsed() {
         assert_eq!(parsed("hold"), Ok(Command::Hold));
         assert_eq!(parsed("keep"), Ok(Command::Keep));
         assert_eq!(parsed("relay"), Ok(Command::Relay));

@@ -72,8 +72,8 @@ fn take(places: &[Place<'_>], stop: &Cancel) -> Result<Bound, ToolFailure> {
     let Walked { count, left_out, bound, .. } = walk(places, None, stop)?;
     let remark = if left_out {
         format!(
-            "the run has more than the {MOST} files and directories that a consent is bound to, or deeper ones than \
-             {DEEPEST} levels: the others may change unseen"
+            "consent is bound to {MOST} files and directories at most, down to {DEEPEST} levels; the run \
+             has more, and those may change unseen"
         )
     } else {
         format!("bound to all {count} files and directories of the run as they are now")
@@ -225,7 +225,7 @@ impl Walk<'_> {
             if self.stop.is_over() {
                 return Err(ToolFailure::new(
                     Reason::TimedOut,
-                    "the files of the run could not all be looked at in time, so that no consent can be bound to them",
+                    "not all files of the run could be read in time, so no consent can be bound to them",
                 ));
             }
             let length = self.path.len();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_holds() {
+    fn unchanged_files_keep_their_fingerprint() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("a/b")).unwrap();
         fs::write(place.path().join("a/b/c"), "x").unwrap();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_s_log_is_no_change() {
+    fn log_of_the_run_does_not_change_the_fingerprint() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("logs")).unwrap();
         let log = place.path().join("logs/execution.jsonl");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_rests_is_nothing_to_consent_to() {
+    fn constantly_changing_files_cannot_be_bound() {
         let place = tempfile::tempdir().unwrap();
         let busy = place.path().join("busy");
         fs::write(&busy, "").unwrap();

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_knows_the_secret_is_let_in() {
+    fn relay_requires_the_key() {
         let mut bytes = [7; Key::LENGTH];
         bytes[..4].copy_from_slice(&std::process::id().to_ne_bytes());
         let key = Key::new(bytes);

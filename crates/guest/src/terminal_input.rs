@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn of_orders_the_last_counts() {
+    fn last_resize_and_each_signal_count_once() {
         let input = input();
         for columns in 1..10_000 {
             assert!(input.resize(v1::TerminalSize { rows: 1, columns }) && input.signal(2));

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_much_as_may_be_is_done_at_once_and_the_rest_afterwards() {
+    fn work_beyond_the_thread_limit_waits() {
         let threads = Threads::start().unwrap();
         let together = Arc::new(Barrier::new(MOST));
         let results: Vec<_> = (0..3 * MOST)
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_elsewhere_keeps_no_memory_either() {
+    fn memory_of_other_threads_is_returned() {
         let threads = Threads::start().unwrap();
         let before = resident();
         let last = fragments();

@@ -22,7 +22,7 @@ const STOP: Duration = Duration::from_millis(500);
 pub(crate) async fn run(call: &mut Call, lane: &Lane, read: Read) -> Outcome {
     // Each download uses a thread for as long as its reader takes.
     let Ok(_place) = lane.transfers.try_acquire() else {
-        let message = "as many downloads of this run are under way as may be; try again";
+        let message = "this run has as many downloads at the same time as it may have; try again later";
         return Err(ToolFailure::new(Reason::Overloaded, message));
     };
     let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());

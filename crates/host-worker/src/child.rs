@@ -124,7 +124,7 @@ fn perform(work: Work, number: u64, deadline: Instant, result: OwnedFd) -> io::R
             let outcome = catch_unwind(execute).unwrap_or_else(|_| {
                 outcome_to_wire(Err(ToolFailure::new(
                     Reason::Internal,
-                    "the operation failed by a fault of ours",
+                    "the operation failed with an internal error",
                 )))
             });
             answer(&carried(outcome).encode_to_vec())

@@ -194,7 +194,8 @@ impl Job {
         outcome_to_wire(Err(ToolFailure::new(
             Reason::Internal,
             format!(
-                "the process of this operation ended with {how}, perhaps for want of memory; no other call is affected"
+                "the process of this operation ended with {how}, perhaps because memory ran out; no other \
+                 call is affected"
             ),
         )))
     }

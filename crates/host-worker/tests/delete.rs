@@ -38,7 +38,7 @@ fn trash(scratch: &Scratch) -> (BTreeMap<String, Vec<u8>>, usize) {
 }
 
 #[test]
-fn what_is_deleted_is_the_owners_in_the_trash() {
+fn trashed_files_belong_to_the_owner() {
     let scratch = Scratch::new();
     scratch.write("d/f", "content");
     delete(&mut scratch.host_worker(), "d/f").unwrap();

@@ -168,7 +168,7 @@ fn a_bare_repository_as_workspace_is_not_opened() {
     scratch.own();
     let failure = scratch.host_worker().git(Git::Status).unwrap_err();
     assert_eq!(failure.reason, Reason::PreconditionFailed);
-    assert_eq!(failure.message, "@project is no git repository (there is no @project/.git)");
+    assert_eq!(failure.message, "@project is not a git repository (there is no @project/.git)");
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn a_write_is_prepared_and_takes_effect_only_after_its_word() {
 }
 
 #[test]
-fn nothing_takes_effect_before_its_word() {
+fn operations_wait_for_the_go_ahead() {
     let scratch = Scratch::new();
     scratch.init();
     for name in ["deleted", "patched", "edited", "added"] {
@@ -134,7 +134,7 @@ fn a_write_that_never_gets_its_word_leaves_nothing() {
 }
 
 #[test]
-fn a_write_that_was_overtaken_while_it_waited_begins_anew() {
+fn write_overtaken_while_waiting_starts_again() {
     let scratch = Scratch::new();
     scratch.write("d/f", "old");
     let workspace = scratch.workspace();

@@ -132,7 +132,8 @@ pub fn changed(what: Option<&str>) -> ToolFailure {
     ToolFailure::new(
         Reason::PreconditionFailed,
         format!(
-            "what the reviewer saw has changed{what}. Nothing was done, and the approval is void; call again for another"
+            "the content that the reviewer saw has changed{what}. Nothing was done, and the approval is \
+             void; make the call again to ask for another"
         ),
     )
     .with(VOID, "void")
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_only_now_has_changed() {
+    fn new_failure_before_the_effect_voids_the_approval() {
         let held = Held { digest: "ab".to_owned(), since: 0 };
         let failed = |reason| ToolFailure::new(reason, "a.txt: why").with("path", "a.txt");
         let changed = before_effect(Some(&held), failed(Reason::NotFound));

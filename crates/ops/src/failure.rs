@@ -55,7 +55,7 @@ impl From<RemoveError> for ToolFailure {
         let (reason, hint) = match error {
             RemoveError::Open(error) => return error.into(),
             RemoveError::NotEmpty { .. } => {
-                (Reason::PreconditionFailed, "; delete what is in it first (hidden names, too)")
+                (Reason::PreconditionFailed, "; delete its content first (hidden names, too)")
             }
             RemoveError::Changed { .. } => (Reason::PreconditionFailed, ", so it is not deleted; look again"),
             RemoveError::NotDurable { .. } => (Reason::Internal, ""),
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaving_a_mount_is_a_violation_and_a_failure_is_none() {
+    fn escapes_are_violations_and_failures_are_not() {
         for (kind, expected) in [
             (OpenErrorKind::Escapes, Reason::SandboxViolation),
             (OpenErrorKind::NotRegular(FileKind::Fifo), Reason::SandboxViolation),

@@ -81,7 +81,7 @@ fn note(result: &OpResult, how: Option<&str>) -> String {
         (ignored.min(beside), "ignored"),
         (hidden.min(beside), "hidden"),
         (links.min(beside), "symbolic links"),
-        (special.min(beside), "no regular files"),
+        (special.min(beside), "special files"),
         (binary, "binary"),
         (unreadable, "unreadable"),
         (withheld, "kept from this call by the profile's rules for paths"),
@@ -112,7 +112,7 @@ mod tests {
     use crate::{GlobResult, GrepMatch, GrepResult};
 
     #[test]
-    fn an_empty_answer_says_all_that_was_left_out_and_another_what_nobody_chose() {
+    fn empty_answer_lists_all_omissions_and_others_only_unintended_ones() {
         let left_out = LeftOut { ignored: 9, hidden: 1, binary: 2, unfinished: 1, ..LeftOut::default() };
         let empty = OpResult::Grep(GrepResult { left_out: Some(left_out), ..GrepResult::default() });
         let said = |result: OpResult| match noted(result) {

@@ -100,10 +100,9 @@ impl EndedBy {
             Self::FileSizeLimit => {
                 (Reason::WriteLimit, "the command was ended because a file became larger than files may")
             }
-            Self::DiskQuota => (
-                Reason::WriteLimit,
-                "the run has used up what it may have on the disk, and its commands were ended",
-            ),
+            Self::DiskQuota => {
+                (Reason::WriteLimit, "the run's disk quota was used up, and its commands were ended")
+            }
         }
     }
 
@@ -181,7 +180,7 @@ impl Limit {
             Self::ProjectSpace => "the disk of @project is full: delete what is not needed",
             Self::StateSpace => "the disk of @state is full: delete what is not needed",
             Self::DiskQuota => {
-                "the run has used up what it may have on the disk, in @state and in a workspace of its own: delete what is not needed there"
+                "the run's disk quota (of @state and of a workspace of its own) is used up: delete what is not needed there"
             }
         }
     }

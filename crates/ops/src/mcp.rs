@@ -38,7 +38,7 @@ impl McpTool {
             return Err(Malformed::new(
                 "mcp.server",
                 format!(
-                    "must be 1 to {MAX_SERVER} characters of `a-z`, `0-9` and `-`, the first of them no `-`"
+                    "must be 1 to {MAX_SERVER} characters of `a-z`, `0-9` and `-`, and not begin with `-`"
                 ),
             ));
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_come_back_has_no_second_form() {
+    fn ambiguous_tool_names_have_no_undotted_form() {
         for tool in ["a--b", "a-.b", &*"a".repeat(60)] {
             assert_eq!(McpTool::new("s", tool).unwrap().undotted(), None, "{tool}");
         }

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cut_short_has_failed_whatever_its_exit_code() {
+    fn cut_short_commands_fail_with_any_exit_code() {
         for (by, reason) in [
             ("timeout", Reason::TimedOut),
             ("cancelled", Reason::Cancelled),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_by_itself_has_not_failed() {
+    fn commands_that_end_by_themselves_have_not_failed() {
         for (exit_code, signal) in [(Some(0), None), (Some(1), None), (Some(137), None), (None, Some(9))] {
             let command = ExecResult { exit_code, signal, ..Default::default() };
             assert_eq!(unfinished(&command), None, "{exit_code:?}, {signal:?}");

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_ends_between_characters_and_says_so() {
+    fn long_requests_are_cut_between_characters() {
         let long = "ä".repeat(MOST);
         for (asked, kept) in [
             (request(&long, &["a"]), MOST),

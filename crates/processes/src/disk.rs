@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_comes_back_and_lies_sealed() {
+    fn process_record_is_sealed_and_reads_back() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
         let place = Place::new(root.path(), RunId::new(), CallId::new());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_former_daemon_kept_of_the_longest_request_is_read_and_cut() {
+    fn longest_stored_request_is_read_and_cut() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
         let place = Place::new(root.path(), RunId::new(), CallId::new());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_again_is_not_written() {
+    fn oversized_record_is_not_written() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
         let place = Place::new(root.path(), RunId::new(), CallId::new());

@@ -27,12 +27,12 @@ impl Former {
             match place.read(key) {
                 Ok((edition, known)) => former.known.push((place, edition, known)),
                 Err(error) if place.may_live() => {
-                    tracing::error!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process cannot be read: it is ended");
+                    tracing::error!(process = %place.id, error = %chain(&error), "the record of a process from before the restart cannot be read: the process is ended");
                     former.unreadable.push(place);
                 }
                 // A process that was never begun, or whose end is recorded, has nothing that must survive.
                 Err(error) => {
-                    tracing::warn!(process = %place.id, error = %chain(&error), "what a former daemon knew of a process is removed");
+                    tracing::warn!(process = %place.id, error = %chain(&error), "the record of a process from before the restart is removed");
                     place.remove()?;
                 }
             }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_cannot_be_read_is_not_forgotten_while_it_may_live() {
+    fn unreadable_process_is_kept_while_it_may_run() {
         let root = tempfile::tempdir().unwrap();
         let key = StreamKey::from_bytes([7; 32]);
         let run = RunId::new();

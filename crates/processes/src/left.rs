@@ -58,7 +58,7 @@ impl Processes {
         let shared = self.shared();
         let place = Place::new(&shared.root, run_id, id);
         if let Err(failure) = self.enter(run_id, id) {
-            tracing::warn!(run = %run_id, call = %id, why = failure.message, "what a call left running is ended");
+            tracing::warn!(run = %run_id, call = %id, why = failure.message, "the background processes of a call are ended");
             return Err(end(left).await.0);
         }
         let (made, key, written) = (place.clone(), shared.key.clone(), known.clone());
@@ -74,7 +74,7 @@ impl Processes {
         let output = match output {
             Ok(output) => output,
             Err(error) => {
-                tracing::error!(run = %run_id, call = %id, error = %chain(&error), "what a call left running cannot be kept on the daemon's disk, and is ended");
+                tracing::error!(run = %run_id, call = %id, error = %chain(&error), "the background processes of a call cannot be recorded on the daemon's disk and are ended");
                 let evidence = end(left).await.0;
                 self.forget(run_id, id);
                 let _ = tokio::task::spawn_blocking(move || place.remove()).await;
@@ -90,7 +90,7 @@ impl Processes {
             .agent(by.agent)
             .details(json!({ "process_id": id.to_string(), "processes": left.processes }));
         if shared.audit.enqueue(event).await.is_err() {
-            tracing::error!(call = %id, "what a call left running is not in the audit log");
+            tracing::error!(call = %id, "the background processes of a call are not in the audit log");
         }
         self.own_left(run.clone(), place, known, (status, output), left);
         Ok(())

@@ -201,7 +201,7 @@ impl Output {
             let has_room = self.make_room(at, stream, now.len() as u64);
             if let Some(piece) = stream.pieces.last_mut().filter(|_| has_room) {
                 if let Err(error) = self.write(at, piece.start, &mut stream.tail, now) {
-                    tracing::debug!(%error, "output of a process is not kept");
+                    tracing::debug!(%error, "output of a process could not be stored");
                 }
                 piece.length = stream.tail.length();
             }
@@ -401,7 +401,7 @@ mod tests {
     /// Many processes write without end. Each has its beginning and its end, all of them no more than the run may keep, and a
     /// recording still has room.
     #[test]
-    fn all_processes_of_a_run_together_keep_no_more_than_it_may() {
+    fn processes_of_a_run_share_its_output_allowance() {
         let root = tempfile::tempdir().unwrap();
         let allowance = Allowance::new(16 << 20);
         let places: Vec<_> = (0..6).map(|_| place(root.path())).collect();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_moved_or_cut_is_found() {
+    fn tampered_output_is_detected() {
         let root = tempfile::tempdir().unwrap();
         let place = place(root.path());
         let output = open(&place, 80);
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_open() {
+    fn stored_output_is_encrypted() {
         let root = tempfile::tempdir().unwrap();
         let place = place(root.path());
         open(&place, 1 << 20).append(1, 0, b"canary");

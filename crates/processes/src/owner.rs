@@ -238,7 +238,7 @@ impl Owner {
                     session.heard(heard.taken, heard.open);
                 }
             }
-            Body::Drained(_) => return Err(KeeperLost::Malformed("an end that nobody asked for")),
+            Body::Drained(_) => return Err(KeeperLost::Malformed("an end that was not requested")),
         }
         Ok(())
     }

@@ -205,7 +205,7 @@ impl Processes {
                 continue;
             };
             if let Err(error) = self.close_unreadable(&place, &run.spec).await {
-                tracing::error!(run = %place.run, process = %place.id, error = %chain(&error), "a process of a former daemon cannot be closed");
+                tracing::error!(run = %place.run, process = %place.id, error = %chain(&error), "a process from before the restart cannot be closed");
             }
         }
         for (place, edition, known) in known {
@@ -214,7 +214,7 @@ impl Processes {
                 continue;
             }
             if let Err(error) = self.reattach_one(&place, edition, known).await {
-                tracing::warn!(run = %place.run, process = %place.id, error = %chain(&error), "a process of a former daemon cannot be read");
+                tracing::warn!(run = %place.run, process = %place.id, error = %chain(&error), "a process from before the restart cannot be read");
             }
         }
     }
@@ -254,7 +254,7 @@ impl Processes {
                 } else {
                     None
                 };
-                tracing::info!(run = %place.run, process = %place.id, "process taken over from a former daemon");
+                tracing::info!(run = %place.run, process = %place.id, "process taken over after a restart");
                 self.own(run, place, known, status, (output, recorder), kept);
             }
             (Ok(_), None) => {}
@@ -283,7 +283,7 @@ impl Processes {
         if let Some(run) = living.filter(|_| kill.left > 0) {
             run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
         }
-        let why = "the daemon was restarted, and what it knew of the process cannot be read".to_owned();
+        let why = "the daemon was restarted and cannot read its record of the process".to_owned();
         self.interrupted(place, &known, status, output, (why, kill)).await;
         Ok(())
     }
@@ -480,6 +480,6 @@ fn not_kept(error: &std::io::Error) -> ToolFailure {
     tracing::error!(error = %chain(error), "a process cannot be kept on the daemon's disk");
     ToolFailure::new(
         Reason::Internal,
-        "the daemon's disk does not take what a process needs; nothing was started",
+        "the daemon cannot write the files of a process to its disk; nothing was started",
     )
 }

@@ -65,11 +65,14 @@ impl Process {
         let until = Instant::now() + wanted.timeout;
         let turn = cancel.run_until_cancelled(timeout(TURN.min(wanted.timeout), session.turn.lock())).await;
         let Some(turn) = turn else {
-            let message = "the call was cancelled before its session took it; nothing of it has happened";
+            let message = "the call was cancelled before its session received it; nothing was done";
             return Err(ToolFailure::new(Reason::Cancelled, message));
         };
         let _turn = turn.map_err(|_| {
-            ToolFailure::new(Reason::Overloaded, "another call waits for what the session does")
+            ToolFailure::new(
+                Reason::Overloaded,
+                "another call is waiting for the session: try again when it has ended",
+            )
         })?;
         match &wanted.input {
             SessionInput::Command(command) => {
@@ -83,7 +86,8 @@ impl Process {
             }
             SessionInput::Typed(input) => {
                 if session.is_idle() {
-                    let message = "nothing runs in the session that could read it: give it a command";
+                    let message =
+                        "no command runs in the session that could read the input: send a command instead";
                     return Err(ToolFailure::new(Reason::PreconditionFailed, message));
                 }
                 self.type_in(input, until).await?;
@@ -167,8 +171,7 @@ impl Process {
             Err(Over::Ended) => Ok(self.last(session)),
             Err(Over::Late) => Ok(session.take(SessionState::Running)),
             Err(Over::Cancelled) => {
-                let message =
-                    "the call was cancelled; what it gave the session runs on: interrupt it, or wait for it";
+                let message = "the call was cancelled; its command goes on in the session: interrupt it, or wait for it";
                 Err(ToolFailure::new(Reason::Cancelled, message))
             }
         }
@@ -254,7 +257,10 @@ impl Process {
         let mut rest = Bytes::from(input.to_owned());
         while !rest.is_empty() {
             if Instant::now() >= until {
-                let message = format!("{} bytes of it were not read in time by what runs", rest.len());
+                let message = format!(
+                    "the command in the session did not read {} bytes of the input in time",
+                    rest.len()
+                );
                 return Err(ToolFailure::new(Reason::TimedOut, message));
             }
             let taken = self.append(rest.clone()).await.map_err(refused)?;
@@ -276,7 +282,7 @@ impl Process {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let message =
-                    "what a session is given is recorded, and its recording is full or cannot be written";
+                    "the input of a session must be recorded, and its recording is full or cannot be written";
                 Err(ToolFailure::new(Reason::WriteLimit, message))
             }
             Err(_) => Err(refused(crate::process::has_ended())),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_time_mends_says_when() {
+    fn retryable_refusal_has_a_delay() {
         let refusal = Refusal::new(Reason::RateLimited, "later")
             .retry_after(std::time::Duration::from_micros(12_000_001));
         let status = Status::from(refusal);

@@ -60,7 +60,7 @@ pub(crate) fn terms(
         return Err(format!("profile {} no longer allows its image", spec.profile));
     }
     if let Some(above) = above(profile, spec) {
-        return Err(format!("its {above} is above what profile {} allows by now", spec.profile));
+        return Err(format!("its {above} is above what profile {} now allows", spec.profile));
     }
     if !spec.secret_env.iter().eq(secrets.keys()) {
         return Err("the values of its secret variables are gone".to_owned());
@@ -107,9 +107,9 @@ impl Launcher {
         wanted: &Wanted,
         spared: BTreeSet<String>,
     ) -> Result<Adopted, Mismatch> {
-        let started = record.started.as_ref().ok_or("it was not launched to its end")?;
+        let started = record.started.as_ref().ok_or("its launch was not complete")?;
         let fingerprint =
-            started.fingerprint.as_ref().ok_or("its daemon kept too little to know it again by")?;
+            started.fingerprint.as_ref().ok_or("its daemon stored too little to recognise it")?;
         let wanted = &wanted.under(self.projects.quota_of(record.id));
         let run = record.id.to_string();
         let container = ContainerId::parse(&started.container_id).map_err(|error| chain(&error))?;
@@ -137,7 +137,7 @@ impl Launcher {
             .map_err(|refusal| refusal.message)?;
         if let Some(fields) = differs(&run, &spec, &inspection) {
             return Err(format!(
-                "its container is not as it was launched, or as its profile is now ({fields})"
+                "its container differs from how it was launched, or from its profile now ({fields})"
             ));
         }
         let boundary = hardening.boundary;
@@ -164,7 +164,7 @@ impl Launcher {
         arrived(pid)?;
         // The daemon takes no calls until all runs of the previous daemon have been checked.
         if !hardening.has_own_etc() && root.is_some_and(|root| !block_in_place(|| root.users_are_files())) {
-            return Err("its /etc/passwd or /etc/group is no file".to_owned());
+            return Err("its /etc/passwd or /etc/group is not a file".to_owned());
         }
         let environment = wanted.environment.clone();
         let guest = GuestLane::connect(self.engine.clone(), container, user, environment, boundary);
@@ -212,7 +212,7 @@ impl Launcher {
             containers::EngineError::NotFound { .. } => "its container is gone".to_owned(),
             error => {
                 tracing::error!(run, error = %chain(&error), "a container cannot be inspected");
-                "the engine does not say how its container is".to_owned()
+                "the engine does not report the state of its container".to_owned()
             }
         })
     }
@@ -223,7 +223,7 @@ impl Launcher {
         if sweep(self.engine.as_ref(), container, user).await {
             return Ok(FormerEnded::default());
         }
-        Err("what was left running in it could not be ended".to_owned())
+        Err("its background processes could not be ended".to_owned())
     }
 
     /// Opens the run's directories and checks that each is the one that was mounted.
@@ -259,7 +259,7 @@ impl Launcher {
         let linked = fingerprint.linked.as_ref().and_then(|was| {
             let found = self.repository_again(&run, started.layer, was, fingerprint.owner);
             if found.is_none() {
-                tracing::warn!(run, "a work tree's repository is another one by now: no git operations");
+                tracing::warn!(run, "a work tree's repository was replaced: no git operations");
             }
             found
         });
@@ -326,9 +326,9 @@ async fn host_worker_again(run: &str, found: &Opened) -> Result<HostWorkerLane, 
     .map_err(|error| chain(&error))?;
     match host_worker.recover().await {
         Ok(words) if words.is_empty() => {}
-        Ok(words) => tracing::warn!(run, words, "operations that were killed were put right"),
+        Ok(words) => tracing::warn!(run, words, "unfinished operations were repaired"),
         Err(why) => {
-            tracing::error!(run, why, "operations were killed; the next host worker puts them right");
+            tracing::error!(run, why, "operations were not finished; the next host worker repairs them");
         }
     }
     Ok(host_worker)
@@ -360,8 +360,8 @@ fn same(directory: Directory, was: Place, what: &str) -> Result<Directory, Misma
     let is = Place::of(directory.handle.as_fd()).map_err(|error| chain(&error))?;
     match is {
         is if is == was => Ok(directory),
-        is if is.is(was) => Err(format!("its {what} belongs to somebody else by now")),
-        _ => Err(format!("its {what} is another directory by now")),
+        is if is.is(was) => Err(format!("its {what} now belongs to another user")),
+        _ => Err(format!("its {what} was replaced by another directory")),
     }
 }
 
@@ -370,13 +370,13 @@ fn alive(inspection: &Inspection, fingerprint: &LaunchFingerprint) -> Result<Hos
     match inspection.state {
         ContainerState::Running => {}
         ContainerState::Exited(code) => return Err(format!("its container has ended (exit code {code})")),
-        ContainerState::Paused => return Err("its container was paused by somebody else".to_owned()),
+        ContainerState::Paused => return Err("its container was paused outside of Cofferdam".to_owned()),
         ContainerState::Created | ContainerState::Other => {
             return Err("its container does not run".to_owned());
         }
     }
     if inspection.started_at != fingerprint.container_started {
-        return Err("its container was started again by somebody else".to_owned());
+        return Err("its container was restarted outside of Cofferdam".to_owned());
     }
     let pid = inspection.host_pid.ok_or("the engine does not name its container's process")?;
     HostProcess::of_engine(pid).map_err(|_| "its container's process is gone".to_owned())
@@ -407,8 +407,8 @@ async fn end_former(
         cgroup.end_former(&first, &spared, WITHIN)
     });
     let ended = ended.await.map_err(|error| chain(&error))?.map_err(|error| {
-        tracing::error!(error = %chain(&error), "what a former daemon left running cannot be ended");
-        "what was left running in it cannot be seen or ended".to_owned()
+        tracing::error!(error = %chain(&error), "processes from before the restart cannot be ended");
+        "its background processes can be neither seen nor ended".to_owned()
     })?;
     match ended.left {
         0 => Ok(ended),

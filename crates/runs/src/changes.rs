@@ -138,7 +138,7 @@ impl Runs {
         if record.state.has_ended() {
             Ok(record)
         } else {
-            Err(Refusal::new(Reason::PreconditionFailed, "the run lives: stop it first"))
+            Err(Refusal::new(Reason::PreconditionFailed, "the run has not ended: stop it first"))
         }
     }
 
@@ -152,7 +152,8 @@ impl Runs {
             if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
                 return Err(Refusal::new(
                     Reason::PreconditionFailed,
-                    "the directory beneath is another one than the run began with: put the old one back, or discard the changes",
+                    "the directory beneath the overlay was replaced after the run began: put the old one \
+                     back, or discard the changes",
                 ));
             }
             let upper = self.launcher.directories.layer(&record.id.to_string()).join("upper");
@@ -211,7 +212,7 @@ fn workspace_change(run: RunId, principal: &Principal, details: serde_json::Valu
 fn no_overlay() -> Refusal {
     Refusal::new(
         Reason::PreconditionFailed,
-        "the run's workspace is no overlay: its changes are in it already",
+        "the run's workspace is not an overlay: its changes are in it already",
     )
 }
 
@@ -225,7 +226,7 @@ fn pending(record: &Record) -> Result<Layer, Refusal> {
         Some(Layer { changes: Changes::Accepted, .. }) => gone("accepted"),
         Some(_) => gone("discarded"),
         None if matches!(record.spec.workspace, Workspace::Overlay { .. }) => {
-            Err(Refusal::new(Reason::PreconditionFailed, "the run never began: it has changed nothing"))
+            Err(Refusal::new(Reason::PreconditionFailed, "the run never began, so it has no changes"))
         }
         None => Err(no_overlay()),
     }

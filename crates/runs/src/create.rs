@@ -86,7 +86,7 @@ impl Runs {
             if error.is_conflict() {
                 Refusal::new(
                     Reason::AlreadyExists,
-                    "request_id: a run is being made under this id at this moment",
+                    "request_id: a run with this id is being created now; try again",
                 )
             } else {
                 Refusal::internal("keeping the run", &chain(&error))
@@ -118,11 +118,11 @@ impl Runs {
         if living.len() >= self.limit {
             return Err(Refusal::new(
                 Reason::Overloaded,
-                format!("{} runs live already, which is the daemon's limit: stop one first", self.limit),
+                format!("{} runs are live, which is the daemon's limit: stop one first", self.limit),
             ));
         }
         if living.contains_key(&id) || self.ended().contains_key(&id) {
-            return Err(Refusal::new(Reason::AlreadyExists, "run_id: there is a run with this id already"));
+            return Err(Refusal::new(Reason::AlreadyExists, "run_id: a run with this id already exists"));
         }
         if let Workspace::Kept { workspace } = run.spec().workspace
             && let Some(user) = user_among(&living, workspace)

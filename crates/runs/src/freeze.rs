@@ -87,12 +87,16 @@ impl Shared {
             return Err(takes_no_call(&self.record.borrow()));
         }
         if before.len() >= MOST {
-            return Err(Refusal::new(Reason::Overloaded, format!("{MOST} causes hold the run already")));
+            return Err(Refusal::new(
+                Reason::Overloaded,
+                format!("the run is already held for {MOST} reasons, which is the limit"),
+            ));
         }
         if lanes.commands(Group::Ordinary).is_none() {
             return Err(Refusal::new(
                 Reason::PreconditionFailed,
-                "the run's commands are in no cgroup that the daemon sees (a rootless engine, or gVisor), without which they cannot be made to stand still",
+                "the daemon does not see the cgroup of the run's commands (a rootless engine, or gVisor), \
+                 so they cannot be frozen",
             ));
         }
         self.record.send_modify(|record| record.holds.push(held.clone()));
@@ -103,13 +107,13 @@ impl Shared {
             Ok(false) if matches!(held.hold, Hold::Terminal(_)) => Refusal::new(
                 Reason::PreconditionFailed,
                 format!(
-                    "a process of the run waits in the kernel and was not frozen within {WITHIN:?}, so the terminal was not opened: try \
-                     again, or open it without pausing the run"
+                    "a process of the run is blocked in the kernel and was not frozen within {WITHIN:?}, so \
+                     the terminal was not opened: try again, or open it without pausing the run"
                 ),
             ),
             Ok(false) => {
                 let run = self.record.borrow().id;
-                tracing::warn!(%run, "a paused run has a process that waits in the kernel; it freezes after that");
+                tracing::warn!(%run, "a paused run has a process that is blocked in the kernel; it freezes when the kernel returns");
                 return Ok(());
             }
             Err(refusal) => refusal,
@@ -175,7 +179,7 @@ impl Shared {
     /// Applies the holds that an earlier daemon left, and pauses the run if there are any.
     pub(crate) async fn freeze_again(&mut self, lanes: &Lanes) {
         if let Err(refusal) = self.apply(lanes).await {
-            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "a run's commands are not as they should be");
+            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "the freezer state of a run's commands could not be set");
         }
         if !self.record.borrow().holds.is_empty() && !self.is_paused() {
             self.enter(State::Paused, None).await;
@@ -195,7 +199,7 @@ impl Shared {
         lanes.guest().sweep().await;
         self.run.disk.commands_are_gone();
         if let Err(refusal) = self.apply(lanes).await {
-            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "a run's commands are not as they should be");
+            tracing::error!(run = %self.record.borrow().id, why = refusal.message, "the freezer state of a run's commands could not be set");
         }
     }
 
@@ -235,7 +239,7 @@ pub(crate) async fn end_leftover(engine: &dyn Engine, container: &ContainerId) {
     let Some(cgroup) = pid.and_then(|pid| ContainerCgroup::of_pid(pid, container).ok()) else { return };
     for commands in Group::ALL.map(|group| cgroup.commands(group)) {
         if let Err(refusal) = with(commands, |commands| commands.end(WITHIN)).await {
-            tracing::warn!(%container, why = refusal.message, "a container that a former daemon left may stand still");
+            tracing::warn!(%container, why = refusal.message, "a container from before the restart may be frozen");
         }
     }
 }

@@ -58,7 +58,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_lease_is_over_when_nobody_came_in_time_and_stays_so() {
+    fn unrenewed_lease_expires_for_good() {
         let start = Instant::now();
         let lease = Lease::new(10 * SECOND, start);
         assert!(lease.renew(start + 9 * SECOND));

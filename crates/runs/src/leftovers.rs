@@ -33,11 +33,12 @@ impl Runs {
             let Some(run) = made_as(&container) else {
                 tracing::warn!(
                     container = container.name,
-                    "not removing a container that has this daemon's label, and a name that the daemon gives none"
+                    "not removing a container that has this daemon's label, but a name that the daemon \
+                     never gives"
                 );
                 continue;
             };
-            tracing::warn!(container = container.name, "removing a container that a former daemon left");
+            tracing::warn!(container = container.name, "removing a container from before the restart");
             let (engine, slots) = (engine.clone(), slots.clone());
             let removal = async move {
                 let slot = slots.acquire().await;
@@ -57,7 +58,8 @@ impl Runs {
         if !removals.is_empty() {
             tracing::error!(
                 containers = removals.len(),
-                "the engine does not remove what a former daemon left; that goes on beside the daemon's work"
+                "the engine has not removed the containers from before the restart; the daemon keeps trying \
+                 while it works"
             );
             tokio::spawn(removals.join_all());
         }
@@ -77,7 +79,7 @@ impl Runs {
                     match containers::clean_slots(&run.path()) {
                         Ok(count) => cleaned += count,
                         Err(error) => {
-                            tracing::error!(error = %chain(&error), "mounts that a former daemon left stay; the next start tries again");
+                            tracing::error!(error = %chain(&error), "mounts from before the restart could not be removed; the next start tries again");
                         }
                     }
                     // This removes only an empty directory.
@@ -88,7 +90,7 @@ impl Runs {
         });
         let cleaned = cleaned.await?;
         if cleaned > 0 {
-            tracing::warn!(mounts = cleaned, "removed mounts that a former daemon left");
+            tracing::warn!(mounts = cleaned, "removed mounts from before the restart");
         }
         Ok(())
     }

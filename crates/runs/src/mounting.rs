@@ -180,7 +180,7 @@ pub(crate) fn are_restricted(host_pid: u32, directories: &[Shown<'_>]) -> Result
             rustix::fs::openat(&root, place, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
         let has = rustix::fs::fstatvfs(&seen).map_err(failed)?.f_flag;
         if !has.contains(shown.flags()) {
-            let message = format!("the mount at {} has not the flags that were asked for", shown.name);
+            let message = format!("the mount at {} does not have the requested flags", shown.name);
             return Err(Refusal::new(Reason::EngineUnavailable, message));
         }
     }

@@ -186,7 +186,7 @@ impl Runs {
             tracing::info!(
                 adopted = taken.0.len(),
                 ended = count - taken.0.len(),
-                "the runs of the former daemon are sorted"
+                "the runs from before the restart were examined"
             );
         }
         Ok(taken)
@@ -211,7 +211,7 @@ impl Runs {
             End::Unmade => record.enter(
                 State::Failed,
                 Some(
-                    "the daemon ended while the run was being made; the same request makes it anew"
+                    "the daemon ended while the run was being created; repeat the request to create it"
                         .to_owned(),
                 ),
             ),
@@ -221,9 +221,10 @@ impl Runs {
                 record.enter(State::Stopped, None);
             }
             End::Failed(why) => {
-                tracing::warn!(run = %record.id, why, "a run of the former daemon is not taken over");
-                let failure =
-                    format!("the daemon ended while the run lived, and it was not taken over: {why}");
+                tracing::warn!(run = %record.id, why, "a run from before the restart is not taken over");
+                let failure = format!(
+                    "the daemon ended during the run, and the next daemon could not take it over: {why}"
+                );
                 record.enter(State::Failed, Some(failure));
             }
         }
@@ -233,7 +234,7 @@ impl Runs {
         }
         let (kept, event) = (record.clone(), record.event(details));
         let stored = if unmade {
-            tracing::warn!(run = %record.id, "a run that the former daemon had not finished making is removed");
+            tracing::warn!(run = %record.id, "a run whose creation was not finished before the restart is removed");
             let run = record.id.to_string();
             remove_tree(self.launcher.directories.run_state(&run)).await;
             remove_tree(self.launcher.directories.run_log(&run)).await;
@@ -281,7 +282,7 @@ impl Runs {
         match taken.map_err(std::io::Error::other).and_then(|taken| taken) {
             Ok(bytes) => run.allowance.enter(bytes),
             Err(error) => {
-                tracing::error!(run = %id, error = %chain(&error), "the recordings of a run cannot be counted: nothing more of it is recorded");
+                tracing::error!(run = %id, error = %chain(&error), "the recordings of a run cannot be counted: it records nothing more");
                 run.allowance.enter(run.allowance.most());
             }
         }

@@ -51,9 +51,9 @@ pub(crate) async fn recover(
         let recovered = tokio::task::spawn_blocking(move || one(&record, &directories, &roots)).await;
         match recovered.unwrap_or_else(|error| Err(chain(&error))) {
             Ok(words) if words.is_empty() => {}
-            Ok(words) => tracing::warn!(run = %id, words, "operations that were killed were put right"),
+            Ok(words) => tracing::warn!(run = %id, words, "unfinished operations were repaired"),
             Err(why) => {
-                tracing::error!(run = %id, why, "operations were killed and what they left stays: see its workspace");
+                tracing::error!(run = %id, why, "operations were not finished and could not be repaired: check the workspace");
             }
         }
     }
@@ -84,7 +84,7 @@ fn one(record: &Record, directories: &Directories, roots: &Roots) -> Result<Stri
     };
     let found = rustix::fs::fstat(workspace.as_fd()).map_err(|error| chain(&error))?;
     if (found.st_uid, found.st_gid) != (owner.uid, owner.gid) {
-        return Err("its workspace belongs to somebody else by now".to_owned());
+        return Err("its workspace now belongs to another user".to_owned());
     }
     let spec = HostWorkerSpec {
         workspace,

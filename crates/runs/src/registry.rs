@@ -301,7 +301,7 @@ impl Runs {
         let _settling = self.settle(id).await;
         let mut record = self.get(id)?;
         if !record.state.has_ended() {
-            return Err(Refusal::new(Reason::PreconditionFailed, "the run lives: stop it first"));
+            return Err(Refusal::new(Reason::PreconditionFailed, "the run has not ended: stop it first"));
         }
         if record.has_pending_changes() {
             if !with_workspace {

@@ -138,7 +138,7 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
         if text.contains("://") && redactor.whole(text).1 > 0 {
             return Err(Refusal::invalid(
                 field,
-                "has what looks like a password or a token in it, and would be kept and shown with it: leave that out",
+                "contains what looks like a password or token, which would be stored and shown: leave it out",
             ));
         }
     }
@@ -146,7 +146,7 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
         if redactor.whole(&format!("{name}={value}")).1 > 0 {
             let name = if is_name(name) { name } else { "a variable" };
             let message =
-                format!("{name} looks like a secret, and would be kept and shown: give it in secret_env");
+                format!("{name} looks like a secret, and would be stored and shown: give it in secret_env");
             return Err(Refusal::invalid("env", message));
         }
     }
@@ -185,7 +185,8 @@ fn workspace(workspace: Option<v1::Workspace>) -> Result<Workspace, Refusal> {
             Source::Managed(managed) if managed.workspace_id.is_empty() => Workspace::Managed,
             Source::Managed(managed) => {
                 let workspace = RunId::parse(&managed.workspace_id);
-                let bad = |_| Refusal::invalid("workspace.managed.workspace_id", "is no id of a workspace");
+                let bad =
+                    |_| Refusal::invalid("workspace.managed.workspace_id", "is not the id of a workspace");
                 Workspace::Kept { workspace: workspace.map_err(bad)? }
             }
             Source::Overlay(overlay) => {

@@ -102,7 +102,9 @@ pub(crate) async fn remove_container(engine: &Arc<dyn Engine>, container: Contai
         loop {
             tokio::time::sleep(wait).await;
             match engine.remove(&container).await {
-                Ok(()) => return tracing::info!(%container, "a container is removed at last"),
+                Ok(()) => {
+                    return tracing::info!(%container, "a container that could not be removed earlier is removed");
+                }
                 Err(error) => not_removed(&container, &chain(&error)),
             }
             wait = (wait * 2).min(AGAIN.1);

@@ -161,8 +161,8 @@ impl Run {
     pub fn no_room(&self, what: &str) -> Refusal {
         let (used, most) = (self.allowance.used(), self.allowance.most());
         let message = format!(
-            "the daemon keeps {} MiB of what the processes, sessions and terminals of this run write and are given, of at most {} MiB \
-             (limits.output_mib of its profile), so that {what}",
+            "the stored input and output of this run's processes, sessions and terminals take {} MiB of at \
+             most {} MiB (limits.output_mib of its profile), so {what}",
             used.div_ceil(1 << 20),
             most >> 20
         );
@@ -293,8 +293,7 @@ impl Run {
         if lease.renew(Instant::now()) && !self.ended.is_cancelled() {
             return Ok(());
         }
-        let message =
-            "the run has ended, or is ending: nobody renewed its lease in time, or somebody stopped it";
+        let message = "the run has ended or is ending: its lease was not renewed in time, or it was stopped";
         Err(Refusal::new(Reason::RunNotReady, message))
     }
 

@@ -55,7 +55,7 @@ impl Shared {
             record.adopted_at = Some(Timestamp::now());
         });
         let record = self.record.borrow().clone();
-        tracing::info!(run = %record.id, restarts = record.restarts, "run taken over from a former daemon");
+        tracing::info!(run = %record.id, restarts = record.restarts, "run taken over after a restart");
         self.keep(
             &record,
             json!({

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_left_out() {
+    fn invalid_trash_entries_are_skipped() {
         let scene = Scene::new();
         let secret = scene.top.path().join("secret");
         scene.put("1-1-0", "@project/a", "x");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_elses_file_is_read() {
+    fn linked_trash_entries_are_not_read() {
         let scene = Scene::new();
         let secret = scene.top.path().join("secret");
         symlink(&secret, scene.trash.join("1-1-0")).unwrap();

@@ -211,12 +211,13 @@ impl Uploads {
             }
             None if offset > 0 => return Err(no_such_upload()),
             None if table.keys().filter(|(one, _)| *one == key.0).count() >= MOST => {
-                let message =
-                    format!("{MOST} uploads of this run are under way already: let some finish first");
+                let message = format!(
+                    "{MOST} uploads of this run are in progress, which is the limit: let some finish first"
+                );
                 return Err(Refusal::new(Reason::Overloaded, message));
             }
             None if table.len() >= MOST_OF_ALL => {
-                let message = "too many uploads of all runs are under way already: try again later";
+                let message = "too many uploads of all runs are in progress: try again later";
                 return Err(Refusal::new(Reason::Overloaded, message));
             }
             Some(Entry::Kept { .. }) | None => {}

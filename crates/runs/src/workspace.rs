@@ -132,7 +132,7 @@ fn is_open_to_all(directory: &OwnedFd, root: &Path) -> bool {
 fn outside(field: &'static str) -> Refusal {
     Refusal::new(
         Reason::SandboxViolation,
-        format!("{field}: is not beneath one of the daemon's workspace_roots; the operator sets them in its configuration"),
+        format!("{field}: is not below one of the daemon's workspace_roots; the operator sets them in its configuration"),
     )
     .with("field", field)
 }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_was_open_to_all_and_is_not_read_as_its_owner() {
+    fn package_is_readable_by_all_and_not_read_as_its_owner() {
         use std::os::unix::fs::PermissionsExt as _;
         let tree = tempfile::tempdir().unwrap();
         let (home, public) = (tree.path().join("home"), tree.path().join("home/public"));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_makes_is_not_roots() {
+    fn created_directories_do_not_belong_to_root() {
         let tree = tempfile::tempdir().unwrap();
         let owner = owner_for(&principal(0));
         if rustix::process::geteuid().is_root() {

@@ -25,22 +25,22 @@ const SHORT: u64 = 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleError {
-    #[error("it is no bundle: the archive cannot be read")]
+    #[error("not a bundle: the archive cannot be read")]
     Archive(#[source] io::Error),
     /// The archive contains an entry that no bundle has.
-    #[error("it is no bundle: {0}")]
+    #[error("not a bundle: {0}")]
     Shape(String),
     /// A required member is missing, or is in another place.
     #[error("{0} is missing")]
     Missing(String),
     /// A member differs from its description in the manifest.
-    #[error("{0} was changed: it is not what the manifest says")]
+    #[error("{0} was changed: it does not match the manifest")]
     Changed(String),
     /// A member cannot be read.
     #[error("{0} cannot be read: it was changed, or made by something else")]
     Malformed(&'static str),
     /// The manifest is not the one that is recorded in the log.
-    #[error("manifest.json was changed: it is not the one that the log has on record")]
+    #[error("manifest.json was changed: it differs from the one that the audit log recorded")]
     Manifest,
     #[error("record {line} of {member} {damage}")]
     Record {
@@ -50,7 +50,7 @@ pub enum BundleError {
         damage: Damage,
     },
     /// The proof does not show that the records are in the log.
-    #[error("proof.txt does not prove the records to be in the log that the checkpoint speaks of")]
+    #[error("proof.txt does not prove that the records are in the log of checkpoint.txt")]
     Unproved,
     /// The checkpoint has no valid signature of the key.
     #[error("checkpoint.txt is not signed by {0}")]
@@ -156,10 +156,10 @@ impl<'a, R: Read> Members<'a, R> {
         let entry = entry.map_err(BundleError::Archive)?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         if !entry.header().entry_type().is_file() || !is_name(&name) {
-            return Err(BundleError::Shape(format!("{name:?} is no plain file with a plain name")));
+            return Err(BundleError::Shape(format!("{name:?} is not a plain file with a plain name")));
         }
         if !self.seen.insert(name.clone()) {
-            return Err(BundleError::Shape(format!("{name} is there twice")));
+            return Err(BundleError::Shape(format!("{name} occurs twice")));
         }
         Ok(Some((name, entry)))
     }
@@ -181,7 +181,7 @@ impl<'a, R: Read> Members<'a, R> {
         if content.len() as u64 == entry.size() {
             Ok(content)
         } else {
-            Err(BundleError::Shape(format!("{name} is cut short")))
+            Err(BundleError::Shape(format!("{name} is truncated")))
         }
     }
 
@@ -228,7 +228,7 @@ pub(super) fn read_member(
     }
     let digest = hashed.policy.map(|sha256| Hash::from_bytes(sha256.finalize().into()).to_string());
     if digest.as_deref() != policy {
-        return Err(BundleError::Shape(format!("{name} is not the policy of that digest")));
+        return Err(BundleError::Shape(format!("{name} does not match the digest in its name")));
     }
     Ok(())
 }

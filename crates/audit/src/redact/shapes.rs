@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn other_alphabets_around_a_secret_are_no_hiding_place() {
+    fn secrets_are_found_among_other_alphabets() {
         let shapes = Shapes::new();
         for (text, secret) in [
             ("curl «é» 日本語 -u 名前:geheim-日本 x", "geheim-日本"),

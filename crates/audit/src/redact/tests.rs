@@ -189,7 +189,7 @@ fn leaks(clean: &str, secret: &str) -> bool {
 }
 
 #[test]
-fn what_only_looks_like_a_secret_stays() {
+fn lookalikes_of_secrets_are_kept() {
     let redactor = Redactor::default();
     let hit: Vec<_> =
         INNOCENT.iter().map(|text| (text, redactor.text(text))).filter(|(t, (c, _))| c != **t).collect();
@@ -264,7 +264,7 @@ fn long_texts_are_cut_and_no_token_is_cut_in_half() {
 }
 
 #[test]
-fn of_a_whole_text_nothing_is_dropped_but_secrets() {
+fn long_texts_lose_only_secrets() {
     let redactor = Redactor::default();
     let token = secret(SECRETS[4].1);
     let words = "word ".repeat(MAX_TEXT / 5);

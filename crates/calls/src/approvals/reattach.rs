@@ -58,9 +58,11 @@ impl FormerApprovals {
                 let approval = &kept.approval.approval_id;
                 tracing::warn!(
                     approval,
-                    "an older release has asked for this approval, which binds less than this one does: it is cancelled"
+                    "this approval was requested by an older release, whose approvals bind less: it is \
+                     cancelled"
                 );
-                let comment = "asked by an older release, whose approvals bind less: ask again".to_owned();
+                let comment = "requested by an older release, whose approvals bind less: make the call again"
+                    .to_owned();
                 former.over.push(settled(Approval { comment, ..kept.approval }, false)?);
             } else if kept.approval.is_sound() {
                 former.waiting.push(kept);

@@ -194,7 +194,7 @@ async fn a_clock_that_is_set_back_lets_it_wait_until_its_time_and_reminds_no_sec
 
 /// Nobody has to wake the daemon for a jump: it looks at the clock once a second at least while something waits.
 #[tokio::test]
-async fn the_desk_finds_a_jump_by_itself() {
+async fn approvals_notice_a_clock_jump() {
     let scene = Scene::new();
     let (_, settled) = scene.asks().await;
     let stop = CancellationToken::new();
@@ -270,7 +270,7 @@ async fn an_approval_is_seen_and_decided_on_only_when_it_is_kept() {
 
 /// The run ends while the call is being kept.
 #[tokio::test]
-async fn one_that_is_cancelled_before_it_is_kept_is_settled() {
+async fn approval_cancelled_before_it_is_stored_is_settled() {
     let scene = Scene::new();
     let (ticket, asker) = scene.ticket();
     let call = asker.call.to_string();

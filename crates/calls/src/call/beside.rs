@@ -162,12 +162,12 @@ impl CallTask {
         let millis = waited.as_millis().to_string();
         let refused = match run.readiness(operation) {
             Readiness::Ready(_) | Readiness::Resuming => {
-                Refusal::new(Reason::Overloaded, "the call's time was over before it had a slot; try again")
+                Refusal::new(Reason::Overloaded, "the call timed out while it waited for a slot; try again")
                     .retry_after(Duration::from_secs(1))
             }
             Readiness::Held(refused) if refused.reason == Reason::AwaitingApproval => {
                 let why = format!(
-                    "this call waited for {:.1} s, as long as its own time allows",
+                    "this call waited for {:.1} s, as long as its timeout allows",
                     waited.as_secs_f64()
                 );
                 awaiting(&self.calls.gateway, run, &why)
@@ -198,8 +198,8 @@ pub fn awaiting(gateway: &Gateway, run: &Run, why: &str) -> Refusal {
         // The approval is about to be asked for, or a remembered consent is used.
         let id = ids.first().cloned().unwrap_or_default();
         let message = format!(
-            "not made: another call of this run needs consent, and its run is frozen until that call is over{why}. Make this call \
-             again a little later; files can be read, listed and searched meanwhile"
+            "not made: another call of this run waits for an approval, and the run is frozen until that \
+             call has ended{why}. Make this call again later; files can be read, listed and searched meanwhile"
         );
         return Refusal::new(Reason::AwaitingApproval, message)
             .with("approval_id", id)
@@ -223,7 +223,8 @@ fn situation(approval: &Approval) -> String {
     let Approval { approval_id, operation, .. } = approval;
     if approval.state != ApprovalState::Pending {
         return format!(
-            "not made: the call of approval {approval_id} (`{operation}`) is decided and not over yet, and its run is frozen until then"
+            "not made: the call of approval {approval_id} (`{operation}`) is decided but has not ended, and \
+             the run is frozen until it has"
         );
     }
     let deciders = match approval.needed {

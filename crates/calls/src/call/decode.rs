@@ -157,7 +157,10 @@ fn dialect(
     let parsed = match dialect {
         None => Err(Refusal::new(
             Reason::NotFound,
-            format!("dialect.dialect: there is no such dialect; there are {}", dialects::names().join(", ")),
+            format!(
+                "dialect.dialect: there is no such dialect; the dialects are {}",
+                dialects::names().join(", ")
+            ),
         )
         .with("resource", "dialect")),
         Some(dialect) => parse(dialect, &tool, &arguments_json, (limits, policy)).map_err(|failure| {
@@ -355,8 +358,8 @@ impl ResponseFormat {
 /// Returns the failure of a call whose answer has so many bytes.
 fn too_large(bytes: usize) -> ToolFailure {
     let message = format!(
-        "the call was executed, and its answer has {bytes} bytes, more than the {MAX_ANSWER} that an answer can have: ask \
-         for a part of it, or for less at once"
+        "the call was executed, but its answer of {bytes} bytes is above the limit of {MAX_ANSWER}: ask for \
+         a smaller part"
     );
     ToolFailure::new(Reason::ReadLimit, message)
 }

@@ -29,7 +29,7 @@ const SHOWN: u64 = 256 * 1024;
 /// Most bytes of a diff that a reviewer is shown under any profile.
 const MOST_SHOWN: u64 = 768 * 1024;
 /// The remark of a review in which only the words of the call are bound.
-const WORDS_ALONE: &str = "consent is to these words alone: the run goes on meanwhile, and its other commands can change the files that are used, before and after";
+const WORDS_ALONE: &str = "consent covers only these words: the run is not frozen, and its other commands can change the files that this call uses, before and after";
 /// Most files that a call can name and be bound to.
 const FILES: usize = 256;
 /// Most names that are checked to find those files: most words of a script name none.
@@ -84,8 +84,8 @@ async fn files(lanes: &Lanes, operation: &Operation) -> Result<FileStates, Refus
         return Err(Refusal::new(
             Reason::InvalidArgument,
             format!(
-                "the call has {} words that may be names of files, and {NAMES} can be looked at before a reviewer is \
-                 asked: put a part of it into a file of its own",
+                "the call has {} words that may be names of files, and at most {NAMES} can be checked \
+                 before a reviewer is asked: move a part of it into a file",
                 named.len()
             ),
         ));
@@ -124,7 +124,7 @@ fn state(path: &SandboxPath, hashed: Result<String, ToolFailure>) -> Result<File
         _ => Err(Refusal::new(
             Reason::PreconditionFailed,
             format!(
-                "{}: cannot be read now, so that consent cannot be bound to its content: {}",
+                "{}: cannot be read, so consent cannot be bound to its content: {}",
                 path.excerpt(),
                 failure.message
             ),
@@ -168,7 +168,7 @@ fn patch_preview(patch: &PatchResult) -> String {
 fn delete_preview(delete: &DeleteResult) -> String {
     let path = shown(&delete.path);
     let whereto = if delete.gone_for_good {
-        "cannot be kept in the run's trash, which has no room for it: it will be GONE FOR GOOD"
+        "the run's trash has no room for it, so it will be GONE FOR GOOD"
     } else {
         "to the run's trash"
     };
@@ -176,7 +176,7 @@ fn delete_preview(delete: &DeleteResult) -> String {
     match delete.r#type() {
         EntryType::Directory => format!("{whereto}: the empty directory {path}\n"),
         _ if delete.sha256.is_empty() => {
-            format!("{whereto}: the file {path}, {bytes} bytes, which are too many to be read\n")
+            format!("{whereto}: the file {path}, {bytes} bytes, too many to be read\n")
         }
         _ => format!("{whereto}: the file {path}, {bytes} bytes, sha256 {}\n", delete.sha256),
     }
@@ -214,7 +214,7 @@ mod tests {
     use super::state;
 
     #[test]
-    fn only_what_is_no_file_counts_as_absent() {
+    fn only_missing_files_count_as_absent() {
         let path = SandboxPath::parse("run.sh").unwrap();
         let failed = |reason| state(&path, Err(ToolFailure::new(reason, "why")));
         assert_eq!(state(&path, Ok("ab".to_owned())).unwrap(), FileState::Sha256("ab".to_owned()));

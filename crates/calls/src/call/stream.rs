@@ -178,7 +178,7 @@ impl Teller {
                 }
                 // The call may still deliver output that is not kept.
                 Err(error) if matches!(self.news, News::Call { .. }) => {
-                    tracing::error!(call = %self.call, error = %chain(&error), "what is kept of a command's output cannot be read");
+                    tracing::error!(call = %self.call, error = %chain(&error), "the stored output of a command cannot be read");
                     *lost = true;
                 }
                 Err(error) => {

@@ -78,7 +78,7 @@ impl Limits {
                 _ => "limits.calls_waiting".to_owned(),
             };
             let message =
-                format!("{most} calls of this {scope} wait for a reviewer already, and no more may");
+                format!("{most} calls of this {scope} already wait for a reviewer, which is the limit");
             Refusal::new(Reason::Overloaded, message).with("rule", rule).with("limit", most.to_string())
         })
     }

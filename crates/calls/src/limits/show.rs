@@ -143,13 +143,14 @@ fn whose(limits: &Limits, runs: &Runs, id: String, principal: String) -> Result<
     match (principals.pop_first(), principals.pop_first()) {
         (Some(principal), None) => Ok(Agent { principal, id }),
         (None, _) => {
-            let message = "no agent of this name has a living run: say whose it is with `principal`";
+            let message = "no agent of this name has a live run: name its owner with `principal`";
             Err(Refusal::new(Reason::NotFound, message).with("resource", "agent"))
         }
         (Some(one), Some(other)) => Err(Refusal::new(
             Reason::PreconditionFailed,
             format!(
-                "agents of several principals have this name, {one} and {other} among them: say whose with `principal`"
+                "several principals have an agent of this name, such as {one} and {other}: name one with \
+                 `principal`"
             ),
         )),
     }

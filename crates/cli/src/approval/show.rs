@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_needs_is_bound_to_and_may_be_remembered_as() {
+    fn approval_shows_level_bound_files_and_ways_to_remember() {
         let approval = Approval {
             approval_id: "a".into(),
             state: State::Pending.into(),

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_consents_are_counted() {
         let vote = |principal: &str, approved| ApprovalVote {
             principal: principal.into(),
             level: "director".into(),

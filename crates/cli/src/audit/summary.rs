@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_shown_and_bounded() {
+    fn unknown_records_are_shown_shortened() {
         assert_eq!(summarise("{\"kind\":3}").rest, "{\"kind\":3}");
         assert_eq!(summarise(&"é".repeat(1000)).rest.chars().count(), LONGEST + 1);
     }

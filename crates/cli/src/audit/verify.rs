@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_vouches_for_a_log_that_was_emptied() {
+    fn emptied_log_is_reported_as_unconfirmed() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
         let (mut writer, _) = ::audit::Writer::open(&log).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_a_log_is_no_intact_log() {
+    fn directory_without_a_log_fails_verification() {
         let dir = tempfile::tempdir().unwrap();
         let failure = offline(Ui::new(Format::Table), dir.path(), Against::default()).unwrap_err();
         assert!(failure.to_string().contains("holds no audit log"), "{failure}");

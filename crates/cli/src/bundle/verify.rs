@@ -115,12 +115,12 @@ mod tests {
     use crate::output::Look;
 
     #[test]
-    fn what_is_broken_is_named() {
+    fn broken_member_is_named() {
         let mut page = Output::new(Look::PIPE);
         render(&verdict(bundle::verify(&b""[..], None), false), &mut page);
         assert_eq!(page.as_str(), "BROKEN: manifest.json is missing\n");
         let mut page = Output::new(Look::PIPE);
         render(&verdict(Err(BundleError::Changed("run.json".into())), true), &mut page);
-        assert_eq!(page.as_str(), "BROKEN: run.json was changed: it is not what the manifest says\n");
+        assert_eq!(page.as_str(), "BROKEN: run.json was changed: it does not match the manifest\n");
     }
 }

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_needed_and_stands_behind_the_dashes() {
+    fn command_is_required_after_the_dashes() {
         assert!(Line::try_parse_from(["exec", "r"]).is_err());
         assert!(Line::try_parse_from(["exec", "r", "--"]).is_err());
         assert!(Line::try_parse_from(["exec", "r", "ls"]).is_err());

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_kept_is_counted() {
+    fn output_that_is_not_stored_is_counted() {
         let result = ExecResult { stdout_bytes: 10, stderr_bytes: 3, ..Default::default() };
         let call = CallResponse { result: Some(CallResult::Exec(result).into()), ..Default::default() };
         let chunk = OutputChunk { kept_bytes: 4, ..Default::default() };

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn cut_and_binary_content_is_noted() {
         let result = ReadResult {
             content: "a\n".into(),
             truncated: true,

@@ -19,7 +19,7 @@ pub(super) struct Surroundings {
     /// A file for its standard input, at most 32 MiB; `-` for coffer's own. Default: none.
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
-    /// A file of the run for its standard input, of any size, if the profile judges no command. `coffer cp` brings one.
+    /// A file of the run for its standard input, of any size, if the profile does not judge commands. Copy one in with `coffer cp`.
     #[arg(
         long,
         value_name = "PATH",

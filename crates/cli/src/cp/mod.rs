@@ -27,7 +27,7 @@ const TRIES: u32 = 3;
 #[derive(Args, Debug)]
 #[command(before_help = "Example: coffer cp ./data 3f2a9c01:data && coffer cp 3f2a9c01:report.pdf .")]
 pub(crate) struct Cp {
-    /// What to copy: a path, or RUN:PATH.
+    /// The source: a path, or RUN:PATH.
     #[arg(value_name = "SOURCE")]
     source: Place,
     /// Where to: RUN:PATH, or a path.

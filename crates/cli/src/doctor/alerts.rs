@@ -61,7 +61,7 @@ fn measures(alerts: &[Alert]) -> Option<Finding> {
     let why = newest.measure.as_ref().map(|measure| measure.failure.clone()).unwrap_or_default();
     Some(Finding::limited(
         "measures",
-        format!("{what} not imposed the policy's measure; the last failure: {why}"),
+        format!("{what} failed to impose the policy's measure; the last failure: {why}"),
         format!(
             "`coffer alert show {}` shows the cause; until then the agent is not restricted",
             newest.alert_id
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_to_be_wrong_when_nothing_is() {
+    fn no_open_alerts_are_a_good_finding() {
         assert_eq!(findings(&[]), [Finding::good("alerts", "none is open")]);
         let seen = Alert {
             state: State::Acknowledged.into(),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_webhook_did_not_take_since_it_took_something_is_told() {
+    fn undelivered_alerts_since_the_last_success_are_counted() {
         let (due, gone, done) = (Delivery::Due, Delivery::GaveUp, Delivery::Delivered);
         let alerts = [
             alert(Severity::Low, &[("mail", done), ("pager", due)]),
@@ -181,7 +181,7 @@ mod tests {
         let found = findings(&[Alert { measure: Some(measure), ..alert(Severity::Low, &[]) }]);
         assert_eq!(
             found[1].found,
-            "1 alert has not imposed the policy's measure; the last failure: the run has ended"
+            "1 alert has failed to impose the policy's measure; the last failure: the run has ended"
         );
         assert!(found[1].follows.as_ref().is_some_and(|follows| follows.contains("coffer alert show a")));
     }

@@ -84,7 +84,7 @@ impl Doctor {
             Err(failure) => {
                 let mut findings = vec![
                     limited("daemon", &failure),
-                    Finding::good(HOST, "this one, because no daemon answers"),
+                    Finding::good(HOST, "this host, because no daemon answers"),
                 ];
                 findings.extend(doctor::examine(self.engine).await);
                 findings
@@ -147,7 +147,7 @@ fn limited(topic: &'static str, failure: &Failure) -> Finding {
 /// Renders the findings for a user who may not ask the daemon.
 fn render_not_permitted(findings: &[Finding], page: &mut Output) {
     render_each(findings, page);
-    page.own("\nNothing was examined: you may not ask the daemon, which may well run.\n");
+    page.own("\nNothing was examined: you may not use the daemon's socket. The daemon may be running.\n");
 }
 
 fn render_each(findings: &[Finding], page: &mut Output) {
@@ -182,7 +182,7 @@ fn render(findings: &[Finding], page: &mut Output) {
             .own(".\n"),
         (missing, _) => page
             .word(&count(missing, "thing is", "things are"))
-            .own(" missing: a daemon cannot run on this host.\n"),
+            .own(" missing: the daemon cannot run on this host.\n"),
     };
 }
 
@@ -211,7 +211,7 @@ mod tests {
              \u{20}                  → one layer less\n\
              MISSING  openat2   not in this kernel\n\
              \u{20}                  → a kernel of 5.6 or later is needed\n\
-             \n1 thing is missing: a daemon cannot run on this host.\n"
+             \n1 thing is missing: the daemon cannot run on this host.\n"
         );
         assert!(text(&findings[..2]).ends_with("\nNothing is missing, with 1 limitation.\n"));
         assert!(text(&findings[..1]).ends_with("can use every feature.\n"));

@@ -16,8 +16,8 @@ pub(super) fn finding(records: &[Value]) -> Option<Finding> {
     Some(Finding::limited(
         TOPIC,
         format!("off: {why}"),
-        "what commands write is shown to those who follow them and kept for nobody: make room on the disk of state_dir, or set \
-         spool.min_free",
+        "output of commands can be followed live but is not stored: free space on the disk of state_dir, or \
+         set spool.min_free",
     ))
 }
 
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_daemon_has_said_last_counts() {
+    fn last_spool_record_of_this_daemon_decides() {
         let started = json!({ "kind": "daemon_started" });
         let said =
             |state: &str| json!({ "kind": "disk_space", "details": { "state": state, "why": "no room" } });

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_does_not_take_and_a_host_does_not_bound_binds_nothing() {
+    fn unused_and_unbounded_resources_do_not_limit() {
         let free = Amounts { pids: 5, ..Amounts::default() };
         assert_eq!(fit(host(0, 0, None, Some(0)), free), (None, None));
         assert_eq!(Fit::of(&host(0, 0, None, None), &BASE, free).hosts(u64::MAX), Some(1));

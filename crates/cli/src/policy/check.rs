@@ -71,7 +71,7 @@ fn load(path: &Path) -> Result<Result<Policy, Problems>, Failure> {
 
 const OFF: &str = "the deny list is off: rm, dd, su and all others run unless the profile names them";
 const OUTSIDE: &str =
-    "container paths are allowed: files outside of the mounts are read and written as by commands";
+    "container paths are allowed: operations can read and write files outside of the mounts, as commands can";
 
 fn render(checked: &Result<Policy, Problems>, page: &mut Output) {
     match checked {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_a_directory_and_what_is_wrong_with_them() {
+    fn files_and_directories_are_checked_with_problems() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("mine.yaml");
         std::fs::write(&file, "profiles: {mine: {operations: {read: allow}}}\n").unwrap();

@@ -27,7 +27,7 @@ pub(crate) struct Signal {
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
     process: Named,
-    /// Which: HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP or TSTP, in any case, also as SIGTERM or 15. KILL
+    /// The signal: HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP or TSTP, in any case, also as SIGTERM or 15. KILL
     /// ends everything that it started.
     #[arg(value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     which: Kind,
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cut_short_has_not_succeeded() {
+    fn process_that_was_cut_short_fails() {
         let of = |ended_by: &str, code| {
             exit(&Process { ended_by: ended_by.to_owned(), ..Default::default() }, true, code)
         };

@@ -17,7 +17,7 @@ const PIECE: usize = 256 * 1024;
 /// Length of the longest input that `coffer` reads, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// Give a process something to read.
+/// Send input to a process.
 ///
 /// Sends TEXT and a line break, or standard input where there is no TEXT.
 #[derive(Args, Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Send {
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
     process: Named,
-    /// What to send.
+    /// The text to send.
     #[arg(value_name = "TEXT")]
     text: Option<String>,
     /// Send no line break after TEXT.

@@ -8,7 +8,7 @@ use crate::client::{Context, quick};
 use crate::exit::Exit;
 use crate::failure::Ended;
 
-/// Make a token for a run that lives, with which an agent can call its tools and nothing else.
+/// Issue a token for a live run, with which an agent can call its tools and nothing else.
 ///
 /// It is printed once. The token that the run had before opens nothing from then on.
 #[derive(Args, Debug)]

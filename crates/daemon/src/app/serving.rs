@@ -268,7 +268,7 @@ async fn wait_for_signal(
             _ = interrupt.recv() => return Ok(()),
             _ = hangup.recv() => {
                 if let Some(Err((key, message))) = certificates.map(|certificates| certificates.reload()) {
-                    tracing::warn!("listen.tcp.tls.{key}: {message}; the former TLS certificates stay in force");
+                    tracing::warn!("listen.tcp.tls.{key}: {message}; the previous TLS certificates stay in force");
                 }
                 config::tell_what_waits(config, file);
                 let loader = loader.clone();

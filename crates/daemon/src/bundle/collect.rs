@@ -26,13 +26,11 @@ pub(super) enum CollectError {
     Log(#[from] ReadError),
     #[error("the bundle's files cannot be written or read")]
     File(#[from] io::Error),
-    #[error("the audit log is not what its checkpoint says; verify it")]
+    #[error("the audit log does not match its checkpoint; verify it")]
     Inconsistent,
     #[error("the run has more records than a bundle may hold")]
     TooLarge,
-    #[error(
-        "the file system has not enough room for a bundle beside what it must keep free for the audit log"
-    )]
+    #[error("the disk has too little space for a bundle, because some of it is reserved for the audit log")]
     NoRoom,
     #[error("the client no longer waits for the bundle")]
     Left,

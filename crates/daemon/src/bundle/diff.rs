@@ -53,7 +53,7 @@ pub(super) async fn of(
         return Ok(Diff::none("it was not asked for"));
     }
     if !principal.may_use(&record.spec.principal) {
-        return Ok(Diff::none("an auditor may see records, and not contents"));
+        return Ok(Diff::none("an auditor may see records but not contents"));
     }
     let redactor = &*bundles.audit.redactor().of(&record.id.to_string());
     if record.has_pending_changes() {
@@ -61,7 +61,9 @@ pub(super) async fn of(
     }
     let Some(lanes) = bundles.runs.living_run(record.id).ok().and_then(|run| run.lanes_for_review().ok())
     else {
-        return Ok(Diff::none("the run has ended, and its workspace is no overlay whose changes are kept"));
+        return Ok(Diff::none(
+            "the run has ended, and its workspace is not an overlay with retained changes",
+        ));
     };
     let bounds = Bounds { max_output_bytes: LARGEST.into(), ..Bounds::default() };
     let mut diff = Diff::default();

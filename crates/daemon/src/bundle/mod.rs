@@ -86,7 +86,7 @@ impl Bundles {
         };
         let made = make(self, principal, wanted, record.as_ref(), &events).await?;
         let sent = tokio::time::timeout(SENDING, events.send_all(made)).await;
-        sent.map_err(|_| Refusal::new(Reason::TimedOut, "the bundle was not taken in time"))?
+        sent.map_err(|_| Refusal::new(Reason::TimedOut, "the client did not read the bundle in time"))?
     }
 }
 
@@ -217,7 +217,7 @@ fn incomplete(summary: &summary::Summary, removed: u64) -> Refusal {
         Reason::PreconditionFailed,
         format!(
             "the audit log no longer has {what}: its records up to {removed} were removed by `audit.remove_after` or \
-             `audit.keep`. With allow_incomplete a bundle of the rest is made, which says so"
+             `audit.keep`. With allow_incomplete a bundle of the rest is created, which notes the gap"
         ),
     )
     .with("removed_records", removed.to_string())

@@ -11,7 +11,7 @@ pub(super) fn read(top: &Fields<'_>) -> (Vec<(u32, Roles)>, Vec<Certified>) {
         let entry = entry.fields(&["uid", "certificate", "roles", "files"]);
         if let Some(at) = entry.get("certificate") {
             if entry.get("uid").is_some() {
-                entry.at("uid").problem("cannot be set beside `certificate`: an entry is for one of them");
+                entry.at("uid").problem("cannot be combined with `certificate`: an entry has one of the two");
             }
             let (roles, user) = (roles(&entry), entry.get("files").and_then(user));
             let Some(subject) = at.text().map(str::to_owned) else { continue };
@@ -22,7 +22,7 @@ pub(super) fn read(top: &Fields<'_>) -> (Vec<(u32, Roles)>, Vec<Certified>) {
             continue;
         }
         if entry.get("files").is_some() {
-            entry.at("files").problem("is for a `certificate`: a uid has its own files");
+            entry.at("files").problem("is only for an entry with `certificate`: a uid uses its own files");
         }
         let uid = entry.required("uid").and_then(number);
         let roles = roles(&entry);

@@ -65,7 +65,7 @@ pub(super) fn webhooks(alerts: &Fields<'_>) -> Vec<Webhook> {
 fn name(at: &At<'_>, before: &[Webhook]) -> Option<String> {
     let name = values::name(at)?;
     if before.iter().any(|before| before.name == name) {
-        at.problem(format!("{name:?} is there twice"));
+        at.problem(format!("{name:?} is listed twice"));
         return None;
     }
     Some(name)
@@ -78,7 +78,7 @@ mod tests {
     use super::super::testing::{keys, parse};
 
     #[test]
-    fn what_is_wrong_with_webhooks_is_said_all_at_once() {
+    fn all_webhook_problems_are_reported() {
         let text = "alerts: { webhooks: [
             { name: 'A b', url: 'http://example.org/', secret_file: /no/such/file, min_severity: loud, timeout: 0s, attempts: 99, first_retry: x },
             { name: a, url: nonsense, secret_file: relative }] }";
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_may_be_secret_is_printed_and_the_rest_is_the_same() {
+    fn printed_webhooks_hide_secrets() {
         let directory = tempfile::tempdir().unwrap();
         let secret = directory.path().join("secret");
         std::fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_the_same_again() {
+    fn printed_configuration_parses_back() {
         let text =
             "audit: { segment_age: never, remove_after: 90d, keep: 10GiB, checkpoint: { file: /a/b } }";
         let printed = parse(text).unwrap().to_string();

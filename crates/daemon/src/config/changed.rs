@@ -14,12 +14,13 @@ pub(crate) fn tell_what_waits(config: &Config, file: &Path) {
             if !keys.is_empty() {
                 tracing::warn!(
                     keys = keys.join(", "),
-                    "the configuration has changed, and is read at the start alone: restart the daemon for these keys"
+                    "the configuration file has changed: restart the daemon to apply these keys"
                 );
             }
         }
         Err(error) => tracing::warn!(
-            "the configuration is not in order; what was read at the start stays in force, and the daemon would not start again: {error:#}"
+            "the configuration file has an error, with which the daemon would not start again; the \
+             configuration of its start stays in force: {error:#}"
         ),
     }
 }

@@ -54,12 +54,13 @@ pub(super) fn read(top: &Fields<'_>) -> Option<Http> {
     let is_local = address.is_none_or(|address| address.ip().is_loopback());
     if !is_local && !behind_tls_proxy {
         fields.at("listen").problem(
-            "is reached from elsewhere, and tokens would go there in the clear: listen on 127.0.0.1, or put a proxy that does TLS before it and say behind_tls_proxy: true",
+            "is reachable from other hosts, and tokens would be sent unencrypted: listen on 127.0.0.1, or \
+             put a TLS proxy in front and set behind_tls_proxy: true",
         );
     }
     if !is_local && fields.items("allowed_hosts").is_empty() {
         fields.at("allowed_hosts").problem(
-            "must name what clients call this host when it is not this host alone that they come from",
+            "must list the names that clients use for this host, because clients of other hosts can connect",
         );
     }
     let mut hosts: Vec<String> = fields.items("allowed_hosts").iter().filter_map(host).collect();
@@ -98,7 +99,7 @@ fn host(at: &At<'_>) -> Option<String> {
     let host = at.text()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
     if host.len() > 255 || !host.chars().all(plain) {
-        at.problem("must be a name or an address, perhaps with a port");
+        at.problem("must be a name or an address, optionally with a port");
     }
     Some(host.to_owned())
 }
@@ -122,7 +123,7 @@ mod tests {
     use super::super::testing::{keys, parse};
 
     #[test]
-    fn it_is_off_and_once_on_for_this_host_alone() {
+    fn mcp_is_off_by_default_and_listens_on_loopback() {
         assert!(parse("{}").unwrap().mcp.is_none());
         let http = parse("mcp: { http: {} }").unwrap().mcp.unwrap();
         assert_eq!(http.address.to_string(), "127.0.0.1:7464");
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_all_at_once() {
+    fn all_mcp_problems_are_reported() {
         let text = "mcp: { http: { listen: here, allowed_hosts: ['a b'], allowed_origins: [example.org, 'https://example.org', 'http://a:1/x'],
             dialect: latin, connections: 0, sessions_per_run: 65, session_idle_timeout: 1s } }";
         let expected = [

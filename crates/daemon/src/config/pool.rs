@@ -36,7 +36,7 @@ pub(super) fn read(top: &Fields<'_>) -> Vec<PoolEntry> {
         }
     }
     if entries.iter().map(|entry| entry.max).sum::<usize>() > MAX_WARM {
-        at.problem(format!("lets more than {MAX_WARM} containers wait, by the sum of `max`"));
+        at.problem(format!("allows more than {MAX_WARM} warm containers in total (the sum of `max`)"));
     }
     entries
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_key() {
+    fn pool_problems_are_reported_by_key() {
         assert_eq!(keys("pool: { min: 2, max: 1 }"), ["pool.min"]);
         assert_eq!(keys("pool: { max: 1001 }"), ["pool.max"]);
         assert_eq!(keys("pool: { profile: open, max: 1 }"), ["pool.profile"]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_makes_impossible_is_told_by_its_key() {
+    fn pool_conflicts_with_the_policy_are_reported_by_key() {
         let policy = Policy::builtin().unwrap();
         let told = |text: &str| check(&parse(text).unwrap().pool, &policy).unwrap_err().to_string();
         assert!(told("pool: [{ profile: opne, max: 1 }]").starts_with("pool[0].profile: the policy has no"));

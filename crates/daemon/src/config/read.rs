@@ -129,7 +129,7 @@ fn state_dir(top: &Fields<'_>) -> PathBuf {
 fn socket(unix: &Fields<'_>) -> PathBuf {
     let socket = path_or(unix, "path", "/run/cofferdam/cofferd.sock");
     if socket.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
-        unix.at("path").problem(format!("there is something else than a socket at {}", socket.display()));
+        unix.at("path").problem(format!("{} exists and is not a socket", socket.display()));
     }
     if socket.as_os_str().len() > MAX_SOCKET_PATH {
         let message = format!("is longer than {MAX_SOCKET_PATH} bytes, the system's limit for sockets");
@@ -141,7 +141,7 @@ fn socket(unix: &Fields<'_>) -> PathBuf {
 fn socket_mode(at: &At<'_>) -> Option<u32> {
     match u32::from_str_radix(at.text()?, 8) {
         Ok(mode) if mode & 0o002 != 0 => {
-            at.problem("must not let everybody write: who may connect may ask for runs");
+            at.problem("must not be writable by everybody: anyone who can connect can request runs");
             None
         }
         Ok(mode) if mode <= 0o777 => Some(mode),
@@ -410,14 +410,14 @@ on_stop: leave
     }
 
     #[test]
-    fn a_file_that_is_no_mapping_or_no_yaml_is_one_problem() {
+    fn invalid_yaml_is_one_problem() {
         for text in ["[1]", "a: b: c", "just text", "a: !tag b", &"[".repeat(100_000)] {
             assert_eq!(keys(text), [""], "{text}");
         }
     }
 
     #[test]
-    fn what_is_printed_is_the_same_configuration() {
+    fn printed_configuration_parses_back() {
         let text = "{host_lane: {accept: landlock-only}, default_image: {busybox: /opt/busybox}, approvals: {timeout: 90s}, spool: {max_total: 1536KiB, min_free: 0}, disk: {warn_free: 2GiB}, sessions: {max_length: 2h}, runs: {on_stop: leave}, harness_on_bind: allow, access: [{uid: 7, roles: [auditor]}], log: {format: json}}";
         let printed = parse(text).unwrap().to_string();
         assert_eq!(parse(&printed).unwrap().to_string(), printed);

@@ -185,7 +185,9 @@ impl Images {
         self.slots.try_acquire().map_err(|_| {
             Refusal::new(
                 Reason::Overloaded,
-                format!("{AT_ONCE} images are being imported or built: wait for one"),
+                format!(
+                    "{AT_ONCE} images are being imported or built, which is the limit: wait for one to finish"
+                ),
             )
         })
     }
@@ -199,7 +201,7 @@ impl Images {
             None => Ok(()),
             Some(has) => Err(Refusal::new(
                 Reason::AlreadyExists,
-                format!("reference: the engine has an image {reference}; `replace` takes its name away"),
+                format!("reference: the engine already has an image {reference}; set `replace` to give this name to the new image"),
             )
             .with("image_id", has.id.to_string())),
         }
@@ -221,9 +223,8 @@ impl Images {
             Ok(_) => self.launcher.engine.image(reference).await.map_err(engine_refusal),
             Err(refusal) => Err(refusal.clone()),
         };
-        let missing = || {
-            Refusal::new(Reason::EngineUnavailable, "the engine says that it is done and has no such image")
-        };
+        let missing =
+            || Refusal::new(Reason::EngineUnavailable, "the engine reported success but has no such image");
         match (made, found.and_then(|found| found.ok_or_else(missing))) {
             (Ok(passed), Ok(facts)) => {
                 let details = json!({
@@ -334,11 +335,11 @@ async fn in_time(
         made = made => made,
         () = tokio::time::sleep(limit + SETTLING) => Err(Refusal::new(
             Reason::TimedOut,
-            format!("the tar was not there within {} seconds; the engine kept nothing of it", limit.as_secs()),
+            format!("the tar did not arrive within {} seconds; the engine kept nothing of it", limit.as_secs()),
         )),
         () = cancel.cancelled() => Err(Refusal::new(
             Reason::Cancelled,
-            "the client went away, or the daemon stops; the engine was told to end it",
+            "the client disconnected or the daemon is stopping; the engine was told to stop",
         )),
     }
 }
@@ -355,9 +356,7 @@ async fn settled(
         (Err(error), Err(_) | Ok(Ok(_) | Err(BadTar::Io(_)))) => Err(refused(error)),
         (_, Ok(Err(bad))) => Err(bad_tar(&bad)),
         (Ok(()), Ok(Ok(passed))) => Ok(passed),
-        (Ok(()), Err(_)) => {
-            Err(Refusal::new(Reason::Internal, "the tar was never looked through to its end"))
-        }
+        (Ok(()), Err(_)) => Err(Refusal::new(Reason::Internal, "the tar was not checked to its end")),
     }
 }
 
@@ -370,7 +369,7 @@ fn refused(error: EngineError) -> Refusal {
         }
         EngineError::TimedOut { attempt, limit } => Refusal::new(
             Reason::TimedOut,
-            format!("the engine did not {attempt} within {} seconds; it was told to end it", limit.as_secs()),
+            format!("the engine did not {attempt} within {} seconds and was told to stop", limit.as_secs()),
         ),
         error => engine_refusal(error),
     }
@@ -379,11 +378,8 @@ fn refused(error: EngineError) -> Refusal {
 fn bad_tar(bad: &BadTar) -> Refusal {
     match bad {
         BadTar::Io(_) => {
-            tracing::info!(error = %chain(bad), "a tar was not passed on to its end");
-            Refusal::new(
-                Reason::Cancelled,
-                "the tar ended before it was whole; the engine kept nothing of it",
-            )
+            tracing::info!(error = %chain(bad), "a tar was not passed on completely");
+            Refusal::new(Reason::Cancelled, "the tar is incomplete; the engine kept nothing of it")
         }
         BadTar::TooLong(most) => {
             Refusal::invalid("tar", format!("is longer than {most} bytes (images.max_size)"))

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn no_stream_of_a_tar_that_is_cut_broken_or_too_long_ends_well() {
+    async fn truncated_broken_or_long_tar_is_refused() {
         let tar = tar();
         let broken = Some(io::ErrorKind::ConnectionReset);
         for (pieces, most) in [
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_no_tar_is_refused_and_an_engine_that_leaves_ends_the_thread() {
+    async fn invalid_tar_is_refused_and_lost_engine_ends_the_thread() {
         let passage =
             Passage::begin(pieces(b"", None), None, 1_000, |_, input, output| pass_filesystem(input, output));
         let (_, tar, passed) = passage.form().await.unwrap();

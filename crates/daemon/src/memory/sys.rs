@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_or_moved_leaves_nothing() {
+    fn freed_and_moved_memory_is_wiped() {
         for (size, new_size) in [(64, 64), (64, 4096), (4096, 64), (300, 310), (310, 300), (30_000, 60_000)] {
             let layout = Layout::from_size_align(size, 8).unwrap();
             // SAFETY: each block is freed once, with its layout, and read afterwards as `left` says.

@@ -98,7 +98,7 @@ impl RecoveryCursor {
                 Err(refusal) => {
                     tracing::warn!(
                         why = refusal.message,
-                        "the next start reads more of the audit log than it had to"
+                        "the next start reads more of the audit log than necessary"
                     );
                     return None;
                 }
@@ -111,7 +111,7 @@ impl RecoveryCursor {
         match self.store.with(move |store| store.set_mark(&marked)).await {
             Ok(()) => self.kept.store(sequence, Ordering::Release),
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "the next start reads more of the audit log than it had to");
+                tracing::warn!(error = %chain(&error), "the next start reads more of the audit log than necessary");
             }
         }
     }
@@ -147,7 +147,7 @@ pub(super) async fn begin(log: &AuditLog, store: &Store) -> Begun {
     }
     tracing::warn!(
         sequence = mark.sequence,
-        "the audit log is not the one that was marked: all of it is read"
+        "the recovery cursor is of another audit log: the whole log is read"
     );
     Begun::default()
 }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_open_is_closed_although_its_beginning_was_removed() {
+    async fn open_calls_are_closed_after_their_records_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let store = Store::open(&place.path().join("store.db"), store::OutcomeBounds::WIDE).unwrap();
         let directory = place.path().join("audit");

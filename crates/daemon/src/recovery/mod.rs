@@ -23,7 +23,7 @@ pub(crate) use cursor::RecoveryCursor;
 use ends::Ends;
 
 /// Message about a call whose end is not known.
-const INTERRUPTED: &str = "the daemon ended during the call; whether it had an effect is not known";
+const INTERRUPTED: &str = "the daemon ended during the call, which may have taken effect";
 
 /// Number of latest receipts that are searched for outcomes that did not reach the store.
 const LATEST: usize = 4_096;
@@ -91,7 +91,8 @@ impl Open {
             if known.contains(&call) || !taken.has(run) {
                 continue;
             }
-            let why = "the call came to its end, but the daemon ended before its outcome was kept; the audit log says how";
+            let why =
+                "the call ended, but the daemon ended before it stored the outcome; the audit log has it";
             if let Some(stored) = lost(call, run, event, why.to_owned()) {
                 keep(store, stored).await?;
             }
@@ -122,7 +123,7 @@ impl Open {
             if let Some(kill) = run.zip(id).and_then(|(run, id)| taken.evidence(run, id)) {
                 outcome = outcome.facts(json!({ "kill": kill }));
             }
-            let why = format!("{INTERRUPTED}: look before you repeat it");
+            let why = format!("{INTERRUPTED}: check before you repeat it");
             if let Some(stored) = run.zip(id).and_then(|(run, id)| lost(id, run, &intent, why)) {
                 keep(store, stored).await?;
             }
@@ -235,7 +236,7 @@ mod tests {
         let waiting = BTreeSet::from([calls[3].0]);
         open.close(&log, &store, &directories, &TakenOver::of([run.id]), &waiting).await.unwrap();
         assert_eq!(store.call_by_request(run.id, "kept").unwrap(), Some(kept));
-        for (request, words) in [("lost", "came to its end"), ("open", "not known")] {
+        for (request, words) in [("lost", "the audit log has it"), ("open", "may have taken effect")] {
             let stored = store.call_by_request(run.id, request).unwrap().unwrap();
             let response = CallResponse::decode(stored.response.as_slice()).unwrap();
             assert!(response.error.unwrap().message.contains(words), "{request}");
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(store.call_by_request(run.id, "waits").unwrap(), None);
         let stored = store.call(decided).unwrap().unwrap();
         let response = CallResponse::decode(stored.response.as_slice()).unwrap();
-        assert!(response.error.unwrap().message.contains("came to its end"));
+        assert!(response.error.unwrap().message.contains("the audit log has it"));
         // One end for each, but for what waits.
         let again = look(&log, &store, &BTreeSet::new()).await.unwrap();
         assert_eq!(again.ends.calls.keys().collect::<Vec<_>>(), [&calls[3].0.to_string()]);

@@ -189,7 +189,7 @@ fn remember_from_wire(form: v1::approval::Remember, prefix: Vec<String>) -> Resu
     use v1::approval::Remember as Wire;
     match form {
         Wire::Prefix => Ok(Remember::Prefix(prefix)),
-        _ if !prefix.is_empty() => Err(Refusal::invalid("prefix", "goes with the form PREFIX alone")),
+        _ if !prefix.is_empty() => Err(Refusal::invalid("prefix", "is for the form PREFIX only")),
         Wire::Unspecified | Wire::Once => Ok(Remember::Once),
         Wire::Digest => Ok(Remember::Digest),
     }

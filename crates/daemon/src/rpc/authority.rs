@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_left_alone_and_what_was_not_counted_is_not_looked_up() {
+    fn other_header_names_and_uncounted_entries_are_untouched() {
         let other = frame(HEADERS, 4, &block(&in_letters(b"\x0ax-authorit", PATH)));
         assert_eq!(through(&other, 9), other);
         let stream = |value: &[u8]| {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_no_change_or_makes_no_sense_passes_untouched() {
+    fn unchanged_and_malformed_frames_pass_untouched() {
         let cases = [
             frame(HEADERS, 4, &block(&[])),
             // Shorter than what would replace it.

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_flushed_in_one_turn_goes_out_in_the_next() {
+    async fn flushed_bytes_are_sent_in_the_next_turn() {
         let (mut ours, theirs) = pair();
         let theirs = theirs.into_std().unwrap();
         ours.write_all(b"head and data").await.unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_lost_at_the_end_whatever_ends_it() {
+    async fn buffered_bytes_are_sent_at_the_end() {
         let (mut ours, mut theirs) = pair();
         ours.write_all(b"goodbye").await.unwrap();
         ours.shutdown().await.unwrap();

@@ -34,7 +34,7 @@ impl HostService for Service {
         &self,
         _request: Request<v1::ExamineHostRequest>,
     ) -> Result<Response<v1::ExamineHostResponse>, Status> {
-        let busy = |_| Refusal::new(Reason::Overloaded, "others are looking at the host: try again");
+        let busy = |_| Refusal::new(Reason::Overloaded, "other clients are examining the host: try again");
         let _look = LOOKS.try_acquire().map_err(busy)?;
         let mut findings = doctor::examine(Some(self.engine_socket.clone())).await;
         findings.extend(escapes(&self.runs.launcher.host));
@@ -83,7 +83,7 @@ fn container_paths(policy: &Policy) -> Finding {
         names => Finding::good(
             TOPIC,
             format!(
-                "allowed in {}: files outside of the mounts are read and written as by commands",
+                "allowed in {}: operations can read and write files outside of the mounts, as commands can",
                 names.join(", ")
             ),
         ),
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn j7_what_is_known_of_an_issuers_keys_is_told() {
+    fn j7_issuer_key_findings_show_count_and_expiry() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
         let told = |held: Option<(usize, Option<u64>)>, wrong: Option<&str>| {
             let held = held.map(|(keys, left)| Held { keys, left: left.map(Duration::from_secs) });

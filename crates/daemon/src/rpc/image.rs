@@ -38,7 +38,7 @@ fn pieces<T: Send + 'static>(
 ) -> Pieces {
     Box::pin(stream.map(move |message| match message.map(&piece) {
         Ok(Some(piece)) if piece.len() <= MAX_PIECE => Ok(Bytes::from(piece)),
-        Ok(_) => Err(io::Error::other("no piece of a tar, or a longer one than may be")),
+        Ok(_) => Err(io::Error::other("a message has no piece of the tar, or too long a one")),
         Err(status) => Err(io::Error::other(status)),
     }))
 }
@@ -53,7 +53,7 @@ fn parts(text: &str) -> impl Iterator<Item = String> {
 }
 
 fn no_header() -> Refusal {
-    Refusal::invalid("header", "is missing: the first message has it")
+    Refusal::invalid("header", "is missing: send it in the first message")
 }
 
 #[tonic::async_trait]
@@ -143,7 +143,7 @@ mod tests {
     use super::{MAX_LINE, parts};
 
     #[test]
-    fn nothing_of_what_a_build_prints_is_lost() {
+    fn build_output_is_split_without_loss() {
         let text = "ä".repeat(2 * MAX_LINE) + "end";
         let lengths: Vec<_> = parts(&text).map(|part| part.chars().count()).collect();
         assert_eq!(lengths, [MAX_LINE, MAX_LINE, 3]);

@@ -144,7 +144,8 @@ fn has_no_secret(audit: &AuditLog, permission: &v1::Permission) -> Result<(), Re
         ("path_pattern", words(std::slice::from_ref(&permission.path_pattern))),
     ] {
         if secrets > 0 {
-            let message = "has what looks like a password or a token in it, and would be kept and shown with it: leave that out";
+            let message =
+                "contains what looks like a password or token, which would be stored and shown: leave it out";
             return Err(Refusal::invalid(field, message));
         }
     }
@@ -201,7 +202,7 @@ fn moment(at: &wire::Timestamp) -> Result<UnixMillis, Refusal> {
     millis
         .filter(|millis| *millis < 253_402_300_800_000)
         .map(UnixMillis)
-        .ok_or_else(|| Refusal::invalid("expires_at", "is no moment from 1970 to 9999"))
+        .ok_or_else(|| Refusal::invalid("expires_at", "must be a time in the years 1970 to 9999"))
 }
 
 fn to_wire(permission: Permission) -> v1::Permission {

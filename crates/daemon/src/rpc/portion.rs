@@ -24,7 +24,7 @@ pub(super) fn page<T>(
         0 => DEFAULT_PAGE,
         size => size.min(most) as usize,
     };
-    let bad = || Refusal::invalid("page_token", "is not one of ours");
+    let bad = || Refusal::invalid("page_token", "was not issued by this daemon");
     let after = if token.is_empty() { None } else { Some(parse(token).ok_or_else(bad)?) };
     Ok((size, after))
 }

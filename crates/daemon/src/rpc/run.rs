@@ -142,7 +142,7 @@ impl Service {
             },
             Some(_) => Err(Refusal::new(
                 Reason::AlreadyExists,
-                "request_id: another run was made under this id; a repetition must have the same content",
+                "request_id: this id was used for a different run; a repetition must have the same content",
             )),
         }
     }
@@ -160,7 +160,7 @@ async fn lift_alerts(service: &Service, run: RunId, principal: &Principal) -> Re
     for held in service.runs.get(run)?.holds {
         let Hold::Alert(alert) = &held.hold else { continue };
         if let Ok(id) = AlertId::parse(alert) {
-            match service.alerts.acknowledge(id, principal, "let go with ResumeRun").await {
+            match service.alerts.acknowledge(id, principal, "lifted with ResumeRun").await {
                 // Acknowledged or forgotten meanwhile, so it holds nothing.
                 Err(refusal) if !matches!(refusal.reason, Reason::PreconditionFailed | Reason::NotFound) => {
                     return Err(refusal);
@@ -232,7 +232,7 @@ impl RunService for Service {
         if !record.state.has_ended() {
             // This status has no reason, like a lost connection: clients ask again, and the next daemon stops the run.
             return Err(Status::unavailable(
-                "the daemon is stopping and leaves the run to the next one: ask again",
+                "the daemon is stopping and hands the run over to the next daemon: try again",
             ));
         }
         Ok(Response::new(v1::StopRunResponse { run: Some(record.to_wire()) }))
@@ -259,7 +259,7 @@ impl RunService for Service {
         let id = self.used(&request, &request.get_ref().run_id)?;
         let alerts = request.get_ref().lift_alerts;
         if alerts && !principal(&request)?.roles.has(Role::Operator) {
-            let message = "lift_alerts: what an alert holds is for operators to let go";
+            let message = "lift_alerts: only operators can lift the hold of an alert";
             return Err(Refusal::new(Reason::PermissionDenied, message).into());
         }
         let (service, principal) = (self.clone(), principal(&request)?);

@@ -130,7 +130,7 @@ fn roles(names: Vec<String>, by: &Principal) -> Result<Roles, Refusal> {
         Refusal::invalid("token.roles", format!("must be of {}", known.join(", ")))
     })?;
     if roles.is_empty() {
-        return Err(Refusal::invalid("token.roles", "is empty: the token would open nothing"));
+        return Err(Refusal::invalid("token.roles", "is empty: the token would give access to nothing"));
     }
     if !by.roles.covers(roles) {
         let message = format!("token.roles: {} cannot give a role that it does not have", by.name);

@@ -40,7 +40,10 @@ impl Service {
         let dialect = dialects::find(name).ok_or_else(|| {
             Refusal::new(
                 Reason::NotFound,
-                format!("dialect: there is no such dialect; there are {}", dialects::names().join(", ")),
+                format!(
+                    "dialect: there is no such dialect; the dialects are {}",
+                    dialects::names().join(", ")
+                ),
             )
         })?;
         let format = match request.format() {

@@ -84,7 +84,7 @@ impl TrashService for Service {
 }
 
 fn no_such_entry() -> Refusal {
-    Refusal::new(Reason::NotFound, "entry: there is none of this name in the run's trash")
+    Refusal::new(Reason::NotFound, "entry: the run's trash has no entry of this name")
         .with("resource", "entry")
 }
 

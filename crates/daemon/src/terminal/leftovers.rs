@@ -55,7 +55,7 @@ mod tests {
     use crate::terminal::record::details;
 
     #[tokio::test]
-    async fn what_belongs_to_no_run_goes_and_an_open_session_gets_its_end() {
+    async fn leftover_recordings_are_removed_and_open_sessions_closed() {
         let place = tempfile::tempdir().unwrap();
         let directories = Directories { state: place.path().to_owned() };
         let (known, gone, session) = (RunId::new(), RunId::new(), SessionId::new());

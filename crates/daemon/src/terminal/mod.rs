@@ -153,7 +153,7 @@ async fn run_session<R>(
     let Session { recorder, screen, typed, shown, requests: _requests, .. } = session;
     match recorder.finish().await {
         Ok(digest) => chapter.recording = Some(digest),
-        Err(error) => tracing::error!(error = %chain(&error), "a session's recording is not whole"),
+        Err(error) => tracing::error!(error = %chain(&error), "a session's recording is incomplete"),
     }
     let closing = record::Closing::of(end, run.ended.is_cancelled(), typed, shown);
     if terminals.audit.record(chapter.closed(&closing)).await.is_err() {
@@ -242,8 +242,8 @@ async fn record_at(
     let begun = begun.await.map_err(|error| Refusal::internal("beginning the recording", &error))?;
     begun.map_err(|error| match error {
         RecordingError::NoRoom => of.no_room(
-            "no terminal can be recorded, and so none is opened: a process that is ended makes room; recordings stay until the run \
-             is deleted",
+            "no terminal can be opened, because its recording would have no room: end a process to make \
+             room; recordings are kept until the run is deleted",
         ),
         error => Refusal::internal("beginning the recording", &chain(&error)),
     })

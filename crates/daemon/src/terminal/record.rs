@@ -195,10 +195,10 @@ pub(super) fn interrupted(opened: &Event, recording: Option<Digest>) -> Event {
     let recording = recording.map(|Digest { sha256, bytes }| json!({ "sha256": sha256, "bytes": bytes }));
     let was_paused = opened.details.as_ref().is_some_and(|details| details.get(PAUSED_SINCE).is_some());
     let message = if was_paused {
-        "the daemon ended during the session; its recording is as it was then, and its pause of the run ended with the daemon's next \
-         start"
+        "the daemon ended during the session; the recording ends there, and the session's pause of the run \
+         ended at the daemon's next start"
     } else {
-        "the daemon ended during the session; its recording is as it was then"
+        "the daemon ended during the session; the recording ends there"
     };
     let outcome = Outcome::new(Status::Interrupted)
         .reason(Reason::Internal.as_str())

@@ -131,10 +131,10 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
                 () = self.run_ended.cancelled() => Happening::Cut(Cause::RunEnded),
                 () = self.screen.closed() => Happening::Cut(Cause::Disconnected),
                 () = sleep_until(began + self.limits.max_length) => {
-                    Happening::Cut(Cause::TimedOut("the session is as long as one may be"))
+                    Happening::Cut(Cause::TimedOut("the session reached its longest time"))
                 }
                 () = sleep_until(active + self.limits.idle_timeout) => {
-                    Happening::Cut(Cause::TimedOut("nothing was typed and nothing shown for too long"))
+                    Happening::Cut(Cause::TimedOut("the session was idle for too long"))
                 }
                 place = self.screen.reserve(), if pending.is_some() => {
                     if let (Ok(place), Some(bytes)) = (place, pending.take()) {

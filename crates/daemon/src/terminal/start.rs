@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn little_has_to_be_said() {
+    fn terminal_start_has_defaults() {
         let parsed = Start::parse(start(TerminalStart::default())).unwrap();
         assert!(parsed.command.login_shell && !parsed.paused);
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_said_is_bounded() {
+    fn terminal_start_values_are_bounded() {
         let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
         let bad = |field: &str| (Reason::InvalidArgument, field.to_owned());
         for (rows, columns) in [(0, 80), (24, 0), (10_001, 80), (24, u32::MAX), (65_536 + 24, 80)] {

@@ -117,7 +117,7 @@ fn a_failed_command_gives_its_output_all_the_same() {
 }
 
 #[test]
-fn what_was_left_out_and_what_ended_it_is_said() {
+fn omitted_bytes_and_signal_are_rendered() {
     let ended = ExecResult {
         signal: Some(9),
         stdout_omitted_bytes: 7,

@@ -416,7 +416,7 @@ fn failures_and_waiting_calls_say_so_first() {
 
 proptest! {
     #[test]
-    fn whatever_a_file_is_called_it_stays_on_its_line(name in "\\PC{0,20}[\\x00-\\x1f\u{2028}]{1,3}\\PC{0,20}", line in any::<u64>()) {
+    fn hostile_file_names_stay_on_one_line(name in "\\PC{0,20}[\\x00-\\x1f\u{2028}]{1,3}\\PC{0,20}", line in any::<u64>()) {
         let text = grep(vec![found(&name, line, &["x"; 3], &["y"; 3])], false);
         let lines: Vec<&str> = text.lines().collect();
         prop_assert!(lines.len() <= 7 && !lines.is_empty());

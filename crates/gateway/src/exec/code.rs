@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_not_taken_for_it() {
+    fn ordinary_command_lines_are_not_code() {
         for line in [
             "python3 -m pytest -q",
             "python3 --version",

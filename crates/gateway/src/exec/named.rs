@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_it() {
+    fn named_files_are_bounded() {
         let script = (0..500).fold(String::new(), |script, n| script + &format!("cd d{n}\nf{n}\n"));
         assert!(named_files(&Operation::Shell(shell(&script))).len() <= MAX_FILES);
     }

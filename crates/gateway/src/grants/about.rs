@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_something_else_is_passed_over() {
+    fn unrelated_permissions_are_skipped() {
         let hasher = RandomState::new();
         let meets = |effect, operation, command, call: &Operation| {
             let permission = permission(effect, operation, command);

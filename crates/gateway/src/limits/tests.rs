@@ -128,7 +128,7 @@ fn scopes_are_counted_apart() {
 }
 
 #[test]
-fn what_one_window_refuses_uses_up_none_of_the_others() {
+fn refusal_by_one_window_does_not_use_the_others() {
     let gateway = Gateway::new(
         policy("{minute: 5, hour: 5, day: 5}", "{minute: 2, hour: 2, day: 2}"),
         TestClock::new(),
@@ -145,7 +145,7 @@ fn what_one_window_refuses_uses_up_none_of_the_others() {
 }
 
 #[test]
-fn what_is_refused_before_uses_up_nothing() {
+fn earlier_refusals_do_not_use_rate_limits() {
     let gateway = Gateway::new(policy("{minute: 5, hour: 5, day: 5}", WIDE), TestClock::new());
     let nobody = Caller { role: "nobody".into(), ..agent("alice", "run-1") };
     let protected = Operation::Write(write(".git/config"));

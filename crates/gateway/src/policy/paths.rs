@@ -128,7 +128,7 @@ fn rule(at: &At<'_>, outside: bool) -> Option<ProfilePathRule> {
         if decision == Verdict::Allow {
             at.problem_hint(
                 "a rule for paths makes calls stricter and allows nothing",
-                Some("write `ask` or `deny`, and name what is left alone in `except`".to_owned()),
+                Some("write `ask` or `deny`, and name the exceptions in `except`".to_owned()),
             );
         }
         Some(decision)
@@ -176,7 +176,7 @@ fn patterns(at: &At<'_>, outside: bool) -> Option<Vec<PathPattern>> {
         };
         if pattern.as_str().starts_with('/') && !outside {
             item.problem_hint(
-                "is of the container's own files, which no call names under this profile",
+                "is one of the container's own files, which no call can name under this profile",
                 Some("set `container_paths: allow`, or leave it out".to_owned()),
             );
         }
@@ -316,7 +316,7 @@ mod tests {
             "paths[0].path: must not have empty parts, `.` or `..`",
             "paths[0].decision: a rule for paths makes calls stricter and allows nothing",
             "paths[1]: `justification` is missing",
-            "paths[2].path: is of the container's own files",
+            "paths[2].path: is one of the container's own files",
             "paths[2].acess: unknown key",
             "paths[3].access: unknown value `both`",
             "paths[3].decision: unknown value `forbid`",

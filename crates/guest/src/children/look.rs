@@ -146,7 +146,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_listed_or_read_is_not_nothing() {
+    fn failed_listing_or_reading_is_not_whole() {
         assert!(!look_by(|| Err(io::ErrorKind::Other.into()), |_| None).is_whole);
         assert!(!look_by(|| Ok(vec![COMMAND]), |_| None).is_whole);
     }

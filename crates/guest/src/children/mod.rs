@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_is_reaped_during_a_look_is_no_orphan() {
+    fn command_reaped_during_a_scan_is_not_an_orphan() {
         let children = Children::new(own_pid()).unwrap();
         let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(other.id()).unwrap();

@@ -87,7 +87,7 @@ mod tests {
     use crate::children::{Kernel, filters};
 
     #[test]
-    fn what_the_engines_profile_would_refuse_is_refused() {
+    fn filters_refuse_what_the_engine_profile_refuses() {
         // Filters belong to the thread that installs them, and to what it starts.
         let filtered = thread::spawn(|| {
             for program in filters(Kernel::Own).unwrap() {

@@ -248,7 +248,7 @@ async fn admitted(
     let signal = tokio::select! {
         signal = call.signals.recv() => signal,
         () = sleep_until(call.deadline) => {
-            return Err(ToolFailure::new(Reason::TimedOut, "the command was not let run before the call's deadline"));
+            return Err(ToolFailure::new(Reason::TimedOut, "the command did not begin before the call's deadline"));
         }
         _ = exited => return Err(ToolFailure::new(Reason::Internal, "the command was killed before it began")),
     };
@@ -293,11 +293,12 @@ pub(crate) fn not_started(command: &str, errno: Errno) -> ToolFailure {
             "permission denied: it may not be executed (mode, or a noexec mount)",
             CANNOT_RUN,
         ),
-        Errno::NOTDIR => (Reason::NotFound, "a part of its path is no directory", NO_PROGRAM),
+        Errno::NOTDIR => (Reason::NotFound, "a part of its path is not a directory", NO_PROGRAM),
         Errno::LOOP => (Reason::NotFound, "its path has too many links", CANNOT_RUN),
         Errno::NOEXEC => (
             Reason::InvalidArgument,
-            "it is no program of this machine: no binary for its processor, no script with `#!`, and no text for /bin/sh",
+            "it is not a program for this machine: neither a binary for its processor, nor a script with \
+             `#!`, nor text for /bin/sh",
             CANNOT_RUN,
         ),
         Errno::TXTBSY => (Reason::PreconditionFailed, "it is open for writing; try again", CANNOT_RUN),

@@ -153,8 +153,10 @@ fn not_found(name: &str) -> ToolFailure {
 }
 
 fn not_executable(path: &str) -> ToolFailure {
-    let message =
-        format!("{}: permission denied: it is no executable file (`chmod +x` makes it one)", excerpt(path));
+    let message = format!(
+        "{}: permission denied: it is not an executable file (`chmod +x` makes it one)",
+        excerpt(path)
+    );
     unusable(Reason::PermissionDenied, &message, CANNOT_RUN)
 }
 
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_interprets_a_script_is_seen() {
+    fn interpreters_of_scripts_are_checked() {
         let place = place();
         let script = |name: &str, line: &str| {
             let path = place.file(name, 0o755);
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_run_by_a_link_of_the_kernels() {
+    fn proc_links_are_not_executed() {
         let place = place();
         assert_eq!(place.reason("/proc/self/exe"), Reason::SandboxViolation);
         assert_eq!(place.reason(&place.link("x", "/proc/self/exe")), Reason::SandboxViolation);
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_with_startup_files_is_no_login() {
+    fn home_with_startup_files_gets_no_login_shell() {
         let place = place();
         assert_eq!(script_option(&place.path("")), "-lc");
         assert_eq!(script_option("/nonexistent"), "-lc");

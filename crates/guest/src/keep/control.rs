@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_is_bounded_and_a_shell_that_is_gone_is_noticed() {
+    fn pending_commands_are_bounded_and_lost_shell_is_noticed() {
         let (mut control, shells) = Control::make().unwrap();
         assert_eq!(control.put(&vec![0; MOST], false), Some(true));
         assert_eq!(control.put(b"x", false), None);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_twice_comes_once() {
+    fn repeated_input_is_delivered_once() {
         let mut input = Input::new(true);
         assert!(input.put(0, b"abc", false));
         assert!(input.put(0, b"abc", false) && input.put(1, b"bcd", false));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_to_be_said_again() {
+    fn excess_input_is_left_for_a_retry() {
         let mut input = Input::new(true);
         assert!(input.put(0, &vec![1; MOST + 1], true));
         assert_eq!((input.taken(), input.is_open()), (MOST as u64, true));

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_daemon_gets_what_the_last_one_has_not_kept() {
+    fn next_daemon_gets_unacknowledged_output() {
         let mut output = Output::default();
         output.push(b"abcdef");
         assert_eq!(output.next(4), Some((0, b"abcd".to_vec())));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn pending_output_is_bounded() {
         let mut output = Output::default();
         output.push(&vec![0; MOST]);
         assert_eq!(output.room(), 0);

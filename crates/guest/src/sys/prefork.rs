@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn it_becomes_what_it_is_told() {
+    fn prefork_becomes_the_given_command() {
         let prefork = Prefork::fork(&[]).unwrap();
         let script = "echo $A-$1; pwd; tr '\\0' '\\n' < /proc/self/environ";
         let shell = plan(&["/bin/sh", "-c", script, "", "x y"], &["A=1", "B="]);

@@ -30,7 +30,7 @@ async fn run(guest: &Guest, operation: Operation, prepared: Prepared) -> Outcome
 }
 
 #[tokio::test]
-async fn it_becomes_the_command() {
+async fn prepared_process_becomes_the_command() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     let expected = pid(&group);
@@ -43,7 +43,7 @@ async fn it_becomes_the_command() {
 }
 
 #[tokio::test]
-async fn one_that_was_stopped_runs_all_the_same() {
+async fn stopped_prepared_process_still_runs() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     kill_process(Pid::from_raw(pid(&group).try_into().unwrap()).unwrap(), Signal::STOP).unwrap();
@@ -51,7 +51,7 @@ async fn one_that_was_stopped_runs_all_the_same() {
 }
 
 #[tokio::test]
-async fn another_takes_the_place_of_one_that_is_gone_or_too_small() {
+async fn lost_or_small_prepared_process_is_replaced() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     let gone = pid(&group);
@@ -74,7 +74,7 @@ async fn another_takes_the_place_of_one_that_is_gone_or_too_small() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_fails_as_ever() {
+async fn prepared_process_reports_failed_commands() {
     let guest = Guest::start().await;
     let (waiting, _) = prepared(&guest).await;
     let refused = run(&guest, Operation::Exec(command(&["rm", "x"])), waiting).await.unwrap_err();
@@ -91,7 +91,7 @@ async fn what_cannot_be_run_fails_as_ever() {
 }
 
 #[tokio::test]
-async fn one_that_is_not_used_goes() {
+async fn unused_prepared_process_ends() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     let pid = pid(&group);

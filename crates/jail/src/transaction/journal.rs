@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_whole_or_not_at_all() {
+    fn journal_reads_back_complete_or_not_at_all() {
         let bytes = encode(&entries());
         assert_eq!(decode(&bytes), Some(entries()));
         for length in 0..bytes.len() {

@@ -35,7 +35,7 @@ fn a_write_that_ends_leaves_neither_temporary_nor_note() {
 }
 
 #[test]
-fn what_was_noted_is_removed_and_nothing_else() {
+fn sweep_removes_only_noted_files() {
     let (scene, private) = Scene::new().private(1);
     let (notes, lookalike) = (private.join("temporaries"), ".cofferdam-tmp-fedcba9876543210fedcba9876543210");
     fs::create_dir_all(scene.inside.join("a/b")).unwrap();

@@ -231,13 +231,13 @@ fn member(
 fn extended(bytes: &[u8], extension: &mut Extension) -> Result<(), ToolFailure> {
     for field in PaxExtensions::new(bytes) {
         let field = field.map_err(|error| broken(&error))?;
-        let key = field.key().map_err(|_| refused("an extended header that is no text"))?;
+        let key = field.key().map_err(|_| refused("an extended header that is not text"))?;
         match key {
             "path" => extension.name = Some(text(field.value_bytes().to_vec())?),
             "linkpath" => extension.target = Some(text(field.value_bytes().to_vec())?),
             "size" => {
                 let size = field.value().ok().and_then(|size| size.parse().ok());
-                extension.size = Some(size.ok_or_else(|| refused("a size that is no number"))?);
+                extension.size = Some(size.ok_or_else(|| refused("a size that is not a number"))?);
             }
             key if key.starts_with("GNU.sparse.") => return Err(sparse("a file")),
             _ => {}
@@ -284,7 +284,7 @@ fn outside(what: &str) -> ToolFailure {
 pub(super) fn broken(error: &io::Error) -> ToolFailure {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::Other | io::ErrorKind::InvalidData => {
-            ToolFailure::new(Reason::InvalidArgument, format!("this is no whole tar archive: {error}"))
+            ToolFailure::new(Reason::InvalidArgument, format!("this is not a complete tar archive: {error}"))
         }
         _ => ToolFailure::new(Reason::Internal, format!("the archive cannot be read: {error}")),
     }

@@ -37,7 +37,7 @@ impl Room {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.entries > MAX_ENTRIES {
             let message =
-                format!("the archive has more than the {MAX_ENTRIES} entries that one may have; divide it");
+                format!("the archive has more than {MAX_ENTRIES} entries, which is the limit; divide it");
             return Err(ToolFailure::new(Reason::WriteLimit, message));
         }
         if self.bytes > self.most {

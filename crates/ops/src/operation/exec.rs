@@ -254,7 +254,7 @@ impl Answer for ExecResult {
         if self.limits_hit.iter().all(|name| Limit::parse(name).is_some_and(Limit::is_space)) {
             Ok(())
         } else {
-            Err(Malformed::new("exec.limits_hit", "has one that no worker can see"))
+            Err(Malformed::new("exec.limits_hit", "has a limit that a worker cannot report"))
         }
     }
 

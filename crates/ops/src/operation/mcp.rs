@@ -80,7 +80,7 @@ impl Describe for Mcp {
 
 impl Answer for McpResult {
     fn check(&mut self) -> Result<(), Malformed> {
-        Err(Malformed::new("mcp", "is no worker's result"))
+        Err(Malformed::new("mcp", "cannot be the result of a worker"))
     }
 
     fn facts(&self) -> Value {
@@ -107,7 +107,7 @@ fn arguments(json: &str) -> Result<Map<String, Value>, Malformed> {
         Ok(_) => Err(Malformed::new(FIELD, "must be a JSON object")),
         Err(error) => Err(Malformed::new(
             FIELD,
-            format!("is no JSON: line {}, column {}", error.line(), error.column()),
+            format!("is not JSON: line {}, column {}", error.line(), error.column()),
         )),
     }
 }

@@ -207,7 +207,7 @@ impl Describe for Process {
             lines.push(format!("terminal: {rows} rows, {columns} columns"));
         }
         if self.takes_input() {
-            lines.push("stdin: open, for input that nobody is asked about".to_owned());
+            lines.push("stdin: open; no reviewer is asked about its input".to_owned());
         }
         lines.extend(self.env().iter().map(|(name, value)| format!("env: {name}={value:?}")));
         let program = match &self.program {

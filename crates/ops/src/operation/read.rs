@@ -65,7 +65,7 @@ impl Request for Read {
         {
             return Err(Malformed::new(
                 "read.transfer",
-                "is of a whole directory, or of a file from an offset on",
+                "needs a whole directory, or a file from an offset on",
             ));
         }
         Ok(Self {

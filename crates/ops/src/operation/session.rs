@@ -134,7 +134,9 @@ impl Describe for Session {
         };
         let mut lines = vec![
             format!("session: {}", self.session_id),
-            "cwd: the shell's, as earlier commands of the session have left it; so are its variables, PATH, functions and aliases, which are not shown".to_owned(),
+            "cwd: the shell's, as earlier commands of the session left it; the same holds for its \
+             variables, PATH, functions and aliases, which are not shown"
+                .to_owned(),
         ];
         lines.push(format!("timeout: {} s", self.timeout.as_secs_f64()));
         given.into_iter().chain(lines.into_iter().map(Part::Line)).collect()

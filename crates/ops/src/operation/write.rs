@@ -133,7 +133,7 @@ impl Request for Write {
         let conditional =
             message.create_only || !message.if_match_sha256.is_empty() || message.mode.is_some();
         if conditional && uploaded.as_ref().is_some_and(|uploaded| uploaded.archive) {
-            return Err(Malformed::new("write", "of an archive has neither mode nor condition"));
+            return Err(Malformed::new("write", "of an archive can have neither a mode nor a condition"));
         }
         Ok(Self {
             path,

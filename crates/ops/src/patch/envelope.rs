@@ -53,7 +53,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<FilePatch>, Malformed> {
     reader.next();
     skip_blank(&mut reader);
     if reader.peek().is_some() {
-        return Err(reader.fault(format!("text behind `{END}`: send one envelope at a time")));
+        return Err(reader.fault(format!("there is text after `{END}`: send one envelope at a time")));
     }
     if files.is_empty() {
         return Err(reader.fault_of_all(

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_time_is_no_file() {
+    fn epoch_timestamp_means_a_missing_file() {
         for absent in [
             "/dev/null",
             "x\t1970-01-01 00:00:00.000000000 +0000",

@@ -153,7 +153,7 @@ fn names_with_and_without_prefixes() {
 }
 
 #[test]
-fn what_is_not_done_is_refused_by_its_name() {
+fn unsupported_patches_are_refused_by_name() {
     let hunk = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n";
     for (text, part) in [
         (String::new(), "names no file"),

@@ -44,7 +44,7 @@ fn pass_over(reader: &Reader<'_>, line: &str) -> Result<(), Malformed> {
         return Err(reader.fault("a hunk before any file: `--- a/FILE` and `+++ b/FILE` lines are missing"));
     }
     if line.starts_with("*** Begin Patch") {
-        return Err(reader.fault("this is an envelope and no unified diff: send it as one"));
+        return Err(reader.fault("this is an envelope, not a unified diff: send it as an envelope"));
     }
     if line.starts_with("diff --cc ") || line.starts_with("diff --combined ") {
         return Err(reader.fault("diffs of merges are not applied: make one against a single parent"));
@@ -227,7 +227,8 @@ fn finish(reader: &Reader<'_>, header: &Header, hunks: Vec<Hunk>) -> Result<File
         (Some(old), Some(new)) => {
             if header.renamed_to.is_none() {
                 return Err(fault(
-                    "the two names differ: give both the same, or say `rename from` and `rename to` behind `diff --git`",
+                    "the two names differ: give both the same, or add `rename from` and `rename to` after \
+                     `diff --git`",
                 ));
             }
             let moved_to = Some(path(&new)?);
@@ -271,7 +272,7 @@ fn hunk(reader: &mut Reader<'_>, crlf: bool) -> Result<Hunk, Malformed> {
         if is_remark(line) {
             match lines.last_mut() {
                 Some(last) if last.newline => last.newline = false,
-                _ => return Err(reader.fault("`\\ No newline` belongs behind the line that has none")),
+                _ => return Err(reader.fault("`\\ No newline` belongs after the line that has none")),
             }
             reader.next();
             continue;

@@ -44,7 +44,7 @@ pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outco
         |error| match error {
             ScanError::Stopped { stopped, read: done } => stopped
                 .failure(format!(
-                    "{}: {done} of {size} bytes read, of a file that is always read whole for its hash",
+                    "{}: {done} of {size} bytes read; a file is always read completely for its hash",
                     read.path.excerpt()
                 ))
                 .hint(Hint::Search)
@@ -63,7 +63,8 @@ pub fn read(jail: &Jail, read: &Read, bounds: &Bounds, cancel: &Cancel) -> Outco
 fn too_large(path: &SandboxPath, size: u64) -> ToolFailure {
     let (path, most) = (path.excerpt(), Bounds::LARGEST_READ);
     let message = format!(
-        "{path}: has {size} bytes, more than the {most} of a file that is read, which is always read whole for its hash"
+        "{path}: has {size} bytes; files of more than {most} bytes are not read, because a file is always \
+         read completely for its hash"
     );
     ToolFailure::new(Reason::ReadLimit, message)
         .hint(Hint::Search)

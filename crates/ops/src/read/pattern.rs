@@ -39,7 +39,9 @@ impl Pattern {
         let mut parts: Vec<&str> =
             components(given).into_iter().filter(|part| !matches!(*part, "" | ".")).collect();
         if parts.contains(&"..") {
-            return Err(refused("`..` leads nowhere in a pattern; search in the directory that is meant"));
+            return Err(refused(
+                "`..` is not supported in a pattern; give the directory to search as the path",
+            ));
         }
         if given.ends_with('/') && !parts.is_empty() || parts.is_empty() && from_root.is_some() {
             parts.push("**");
@@ -58,8 +60,7 @@ impl Pattern {
             let beyond = within.rel().as_str()[top.rel().as_str().len()..].trim_start_matches('/');
             (within.clone(), format!("{beyond}/"))
         } else {
-            let why =
-                format!("none of its files can be in {}; search in {}", within.excerpt(), top.excerpt());
+            let why = format!("it cannot match files in {}; search in {}", within.excerpt(), top.excerpt());
             return Err(refused(&why));
         };
         let name = match rest {

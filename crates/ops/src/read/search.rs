@@ -47,7 +47,7 @@ pub(super) fn begin(
                 );
                 return Ok(Begin::Nowhere(hint));
             }
-            Ok(_) => return Ok(Begin::Nowhere(format!("{} is no regular file", file.excerpt()))),
+            Ok(_) => return Ok(Begin::Nowhere(format!("{} is not a regular file", file.excerpt()))),
             Err(error) if is_absent(&error) => {}
             Err(error) => return Err(error.into()),
         }

@@ -71,20 +71,21 @@ pub(super) fn misunderstood(text: &str) -> Option<&'static str> {
     let pairs = || bytes.windows(2);
     if text.starts_with('!') {
         return Some(
-            "it begins with !, which excludes nothing here; give a pattern of the files that are wanted, or \\! for a name",
+            "it begins with !, which does not exclude here; give a pattern of the files that you want, or \
+             \\! for a name",
         );
     }
     if text == "~" || text.starts_with("~/") {
-        return Some("~ stands for no directory here; begin with the name of one");
+        return Some("~ is not expanded here; begin with the name of a directory");
     }
     if drive || escaped(text).any(|byte| byte.is_ascii_alphanumeric()) {
         return Some("a backslash or a drive letter names no directory here; write / between names");
     }
     if text.contains("[:") && text.contains(":]") {
-        return Some("it has a named class, which is not known here; write ranges, such as [a-z]");
+        return Some("it has a named class, which is not supported; write ranges, such as [a-z]");
     }
     if in_braces(text).any(|inner| inner.split_once("..").is_some_and(is_range)) {
-        return Some("it has a range in braces, which is not known here; write {1,2,3}");
+        return Some("it has a range in braces, which is not supported; write {1,2,3}");
     }
     let alternatives = |at: usize| text[at + 2..].split(')').next().is_some_and(|inner| inner.contains('|'));
     if pairs()
@@ -145,7 +146,7 @@ pub(super) fn doubts(text: &str) -> Vec<&'static str> {
         doubts.push("a comma outside of braces is part of a name; {a,b} is the one or the other");
     }
     if text.starts_with('^') || text.ends_with('$') || text.contains(".*\\.") || text.starts_with(".*") {
-        doubts.push("the pattern is a glob pattern, no regular expression");
+        doubts.push("the pattern is a glob pattern, not a regular expression");
     } else if text.contains('\\') && !text.contains("\\[") {
         doubts.push("a backslash takes the meaning from the character after it; write / between names");
     }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_capped() {
+    fn kept_content_is_capped() {
         let scan = scan(&b"abcdef"[..], 6, ReadPart::Whole, 4, &Cancel::default()).unwrap();
         assert_eq!((scan.kept.as_slice(), scan.part), (&b"abcd"[..], 0..6));
     }

@@ -115,7 +115,7 @@ fn send_archive(
 }
 
 fn not_taken(error: &io::Error) -> ToolFailure {
-    ToolFailure::new(Reason::Cancelled, format!("the download was given up: {error}"))
+    ToolFailure::new(Reason::Cancelled, format!("the download was cancelled: {error}"))
 }
 
 /// Archive that is being sent.

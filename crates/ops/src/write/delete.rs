@@ -242,18 +242,16 @@ fn demand(delete: &Delete, what: &Removable, sha256: &str) -> Result<(), ToolFai
     let message = match what {
         Removable::Directory(_) => {
             format!(
-                "{path} is a directory, but a SHA-256 was demanded of it; demand none to delete a directory"
+                "{path} is a directory, which has no SHA-256; leave the expected SHA-256 out to delete it"
             )
         }
         Removable::File(_) if sha256.is_empty() => {
             format!(
-                "{path} is too large to be read for the SHA-256 that was demanded; demand none to delete it"
+                "{path} is too large for its SHA-256 to be checked; leave the expected SHA-256 out to delete it"
             )
         }
         Removable::File(_) => {
-            format!(
-                "{path} has not the SHA-256 that was demanded; read it again, its SHA-256 is now {sha256}"
-            )
+            format!("{path} does not have the expected SHA-256; read it again, its SHA-256 is now {sha256}")
         }
     };
     let failure = ToolFailure::new(Reason::PreconditionFailed, message).with("expected_sha256", expected);

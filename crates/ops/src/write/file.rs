@@ -143,7 +143,7 @@ fn exists(write: &Write, sha256: &str) -> ToolFailure {
     ToolFailure::new(
         Reason::PreconditionFailed,
         format!(
-            "{} already exists, and it was only to be created; choose another name, or let it be overwritten",
+            "{} already exists, and the call may only create it; choose another name, or allow overwriting",
             write.path.excerpt()
         ),
     )

@@ -66,7 +66,7 @@ impl<'j> Location<'j> {
             Some(before) => Err(ToolFailure::new(
                 Reason::PreconditionFailed,
                 format!(
-                    "{path} has not the SHA-256 that was demanded; read it again, its SHA-256 is now {}",
+                    "{path} does not have the expected SHA-256; read it again, its SHA-256 is now {}",
                     before.sha256
                 ),
             )
@@ -75,7 +75,8 @@ impl<'j> Location<'j> {
             None => Err(ToolFailure::new(
                 Reason::PreconditionFailed,
                 format!(
-                    "{path} does not exist, but a SHA-256 was demanded of it; demand none to create the file"
+                    "{path} does not exist, so it has no SHA-256; leave the expected SHA-256 out to create \
+                     the file"
                 ),
             )
             .with("expected_sha256", expected)),

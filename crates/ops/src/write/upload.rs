@@ -25,11 +25,8 @@ const SWEPT: usize = 1_000;
 /// Opens the uploaded content.
 pub(super) fn open(jail: &Jail, uploaded: &Uploaded) -> Result<RegularFile, ToolFailure> {
     let gone = || {
-        ToolFailure::new(
-            Reason::NotFound,
-            "the content that was uploaded is no longer there; upload it again",
-        )
-        .with("upload_id", uploaded.id.as_str())
+        ToolFailure::new(Reason::NotFound, "the uploaded content is no longer there; upload it again")
+            .with("upload_id", uploaded.id.as_str())
     };
     let found = match jail.private() {
         Some(private) => {
@@ -122,6 +119,6 @@ pub fn sweep_staged(jail: &Jail) {
 }
 
 fn not_as_said() -> io::Error {
-    let message = "the content that was uploaded has not the size and SHA-256 that the call says";
+    let message = "the uploaded content does not have the size and SHA-256 of the call";
     io::Error::new(ErrorKind::InvalidData, message)
 }

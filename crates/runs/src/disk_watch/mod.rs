@@ -139,7 +139,7 @@ impl Looks {
             Ok(free) => free,
             Err(error) => {
                 if !std::mem::replace(&mut self.is_blind, true) {
-                    tracing::error!(error = %chain(&error), "the room on the state disk cannot be seen");
+                    tracing::error!(error = %chain(&error), "the free space of the state disk cannot be determined");
                 }
                 return RESTING;
             }
@@ -219,7 +219,7 @@ impl Looks {
                 act(watch, (id, run), found, Instant::now()).await;
             }
             Err(error) if is_first => {
-                tracing::error!(run = %id, error = %chain(&error), "what a run has on the disk is not known");
+                tracing::error!(run = %id, error = %chain(&error), "the disk use of a run is unknown");
             }
             Err(_) => {}
         }

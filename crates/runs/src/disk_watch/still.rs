@@ -40,7 +40,7 @@ impl Still {
         if place.commands.is_empty() {
             return None;
         }
-        tracing::debug!(run = %id, "a run's commands stand still while it is measured");
+        tracing::debug!(run = %id, "a run's commands are frozen while it is measured");
         run.stands_still.store(true, Ordering::SeqCst);
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, run) = (is_over.clone(), run.clone());

@@ -49,7 +49,7 @@ pub(super) fn gap(time: &str, missing: Option<u64>) -> String {
     let message = match missing {
         Some(_) => "these calls could not be written here; the audit log has them",
         None => {
-            "this file was changed or removed by somebody else: lines before this one are missing; the audit log has them"
+            "another process changed or removed this file: lines before this one are missing; the audit log has them"
         }
     };
     format!("{}\n", json!({ "ts": time, "kind": "log.gap", "missing": missing, "message": message }))
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_inputs_are_bounded() {
         let mut lines = Lines::default();
         for call in 0..3 * super::OPEN {
             lines.remember(&call.to_string(), Value::Null);

@@ -187,7 +187,7 @@ mod tests {
 
     /// Each thing that could be in its place. What lies elsewhere stays as it is.
     #[test]
-    fn what_is_not_the_file_is_made_anew_and_nothing_else_is_ever_written() {
+    fn replaced_log_is_recreated_and_other_files_stay_unwritten() {
         type Harm = fn(&Run, &Path);
         let outside = tempfile::tempdir().unwrap();
         let victim = outside.path().join("victim");

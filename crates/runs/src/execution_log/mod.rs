@@ -143,7 +143,7 @@ impl Log {
         if self.lost {
             tracing::error!(
                 run,
-                "a run's execution.jsonl was changed or removed by somebody else: it is made anew"
+                "another process changed or removed a run's execution.jsonl: it is created again"
             );
             head.push_str(&lines::gap(time, None));
         }

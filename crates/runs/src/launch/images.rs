@@ -122,7 +122,7 @@ fn odd(error: EngineError, what: &str) -> Refusal {
             tracing::warn!(error = %chain(&error), "an image that the engine cannot use");
             Refusal::new(
                 Reason::ImageUnusable,
-                format!("image: the container engine {what}; the daemon's log has its words"),
+                format!("image: the container engine {what}; see the daemon's log"),
             )
         }
         _ => engine_refusal(error),

@@ -109,7 +109,8 @@ fn refused(why: impl std::fmt::Display) -> Refusal {
     Refusal::new(
         Reason::PreconditionFailed,
         format!(
-            "the profile's `root: writable-layer` cannot be had here: {why}. `root: read-only` in the profile does without"
+            "the profile's `root: writable-layer` is not available on this host: {why}. Set `root: \
+             read-only` in the profile"
         ),
     )
 }

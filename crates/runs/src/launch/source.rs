@@ -249,10 +249,10 @@ pub(crate) fn overlay_again(
 
 /// Opens the directory beneath an overlay, and checks that it is the same as before.
 pub(crate) fn beneath_again(path: &Path, layer: Layer, roots: &Roots) -> Result<OwnedFd, String> {
-    let handle = roots.reopen(path).ok_or("the directory beneath its overlay no longer exists")?;
+    let handle = roots.reopen(path).ok_or("the lower directory of its overlay no longer exists")?;
     let stat = rustix::fs::fstat(&handle).map_err(|error| chain(&error))?;
     if (stat.st_ino, stat.st_uid) != (layer.inode, layer.owner.uid) {
-        return Err("the directory beneath its overlay is another one by now".to_owned());
+        return Err("the lower directory of its overlay was replaced by another one".to_owned());
     }
     Ok(handle)
 }

@@ -26,9 +26,9 @@ impl Default for Turns {
 impl Turns {
     pub(crate) async fn wait(&self) -> Result<SemaphorePermit<'_>, Refusal> {
         let turn = tokio::time::timeout(TURN, self.0.acquire()).await;
-        turn.ok().and_then(Result::ok).ok_or_else(|| {
-            Refusal::new(Reason::Overloaded, "other runs have been starting all the time; try again later")
-        })
+        turn.ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| Refusal::new(Reason::Overloaded, "too many runs are starting; try again later"))
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use super::{Reason, TURN, Turns};
 
     #[tokio::test]
-    async fn those_that_came_first_have_the_first_turns() {
+    async fn turns_are_first_come_first_served() {
         let turns = Turns(Semaphore::new(1));
         let now = turns.wait().await.unwrap();
         let (mut first, mut second) = (Box::pin(turns.wait()), Box::pin(turns.wait()));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_that_does_not_come_is_refused_and_holds_nobody_up() {
+    async fn late_turn_is_refused_and_does_not_block_others() {
         let turns = Turns(Semaphore::new(1));
         let now = turns.wait().await.unwrap();
         let began = Instant::now();

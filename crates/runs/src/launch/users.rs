@@ -17,10 +17,12 @@ pub(super) fn can_be_had(hardening: &Hardening, engine: &EngineFacts) -> Result<
     let refused = |why: String| Err(Refusal::new(Reason::PreconditionFailed, why));
     match (engine.user_map, hardening.run_as) {
         (None, RunAs::MappedRoot) if !engine.maps_users() => refused(format!(
-            "the profile's `root_in_user_namespace` cannot be had here: root in this engine's containers is root of the host. {MEND}"
+            "the profile's `root_in_user_namespace` is not available on this host: root in this engine's \
+             containers is root of the host. {MEND}"
         )),
         (None, _) if engine.maps_users() => refused(
-            "the engine maps users (userns-remap), and does not say to which ids, or to ids below 65536: give its user \
+            "the engine maps users (userns-remap) to ids that it does not report or that are below 65536: \
+             give its user \
              65536 ids from 65536 on in /etc/subuid and /etc/subgid"
                 .to_owned(),
         ),
@@ -41,10 +43,11 @@ impl Launcher {
             let why = format!("{why}; no run is started like this");
             Refusal::new(Reason::EngineUnavailable, why)
         };
-        let pid = host_pid
-            .ok_or_else(|| refused("the engine maps users, and its processes are not seen on this host"))?;
+        let pid = host_pid.ok_or_else(|| {
+            refused("the engine maps users, but its processes are not visible on this host")
+        })?;
         block_in_place(|| map.check(pid, hardening.run_as)).map_err(|error| {
-            tracing::error!(pid, error = %chain(&error), "a container's process is not who it is to be");
+            tracing::error!(pid, error = %chain(&error), "a container's process does not run as the intended user");
             refused(&error.to_string())
         })
     }
@@ -74,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_cannot_give_is_refused() {
+    fn users_that_the_engine_cannot_map_are_refused() {
         let root = Hardening { run_as: RunAs::MappedRoot, ..Hardening::default() };
         let (plain, silent) = (engine(&["name=seccomp,profile=default"]), engine(&["name=userns"]));
         assert!(can_be_had(&Hardening::default(), &plain).is_ok());

@@ -241,21 +241,19 @@ impl Account {
         let below = self.below();
         let what = match (runs_something, found.is_too_deep) {
             (true, _) if is_locked => {
-                "and a command took more after that was used up, so that no command is run"
+                "and a command wrote more after the quota was used up, so no command is run"
             }
-            (true, _) => "and its commands are being ended, so that none is run in this moment",
-            (false, true) => {
-                "in directories that are nested too deep to be counted, so that nothing more is written"
-            }
-            (false, false) => "so that nothing more is written",
+            (true, _) => "and its commands are being ended, so no command is run now",
+            (false, true) => "in directories that are nested too deep to be counted, so writes are refused",
+            (false, false) => "so writes are refused",
         };
         let how = match seen.standing {
             Standing::Locked => "delete files one by one, or ask the operator",
-            _ => "delete files in @state, or in a workspace of the run's own; a command may do so",
+            _ => "delete files in @state, or in a workspace of the run's own; a command may delete them",
         };
         let message = format!(
-            "this run has {has} on the daemon's disk, of at most {may}, {what}. To make room {how}; it goes on at {} in {} \
-             files or less",
+            "this run uses {has} of at most {may} on the daemon's disk, {what}. To make room, {how}; the \
+             run can continue at {} in {} files or less",
             mib(below.bytes),
             below.files
         );
@@ -279,8 +277,9 @@ impl Account {
         if seen.standing != Standing::Within || needs.bytes > self.most.bytes || needs.files > self.most.files
         {
             let message = format!(
-                "this run has {} in {} files on the daemon's disk, uploads among them, of at most {} in {} files: the upload, \
-                 and what is written of it, does not fit. Delete files in @state or in a workspace of the run's own, or let \
+                "this run uses {} in {} files (with uploads) of at most {} in {} files on the daemon's \
+                 disk: the upload and the file written from it do not fit. Delete files in @state or in a \
+                 workspace of the run's own, or let \
                  other uploads finish",
                 mib(has.bytes),
                 has.files,
@@ -477,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_ended_commands_are_gone_is_theirs() {
+    fn measurements_before_the_end_count_for_the_ended_commands() {
         let account = account();
         let takes = |mib, began| account.take(found(mib, 3), began).standing;
         account.take(Found { is_more: true, ..found(65, 3) }, Instant::now());
@@ -493,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_holds_is_only_said() {
+    fn kernel_quota_is_only_reported() {
         let account = account();
         let kernel = |found| Found { by_kernel: true, ..found };
         assert_eq!(takes(&account, kernel(found(63, 3))).0, Standing::Within);
@@ -504,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_is_too_much() {
+    fn uncountable_use_exceeds_the_quota() {
         let account = Account::new(Amount { bytes: 64 * MIB, files: 1_000 }, true);
         takes(&account, Found { is_too_deep: true, ..found(1, 300) });
         let refused = account.check(&write("a")).unwrap_err();

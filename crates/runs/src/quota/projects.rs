@@ -110,7 +110,7 @@ impl Projects {
 
     /// Removes the run's project, so that the run is measured.
     fn does_without(&self, run: RunId, error: &io::Error) {
-        tracing::error!(%run, error = %chain(error), "the kernel does not hold a run to its quota: it is measured");
+        tracing::error!(%run, error = %chain(error), "the kernel does not enforce a run's quota: the daemon measures its use instead");
         self.table().remove(&run);
     }
 
@@ -137,7 +137,7 @@ impl Projects {
             return;
         }
         if let Err(error) = quotas.limit(project, None) {
-            tracing::warn!(%run, error = %chain(&error), "the project of a run that is gone keeps its limits");
+            tracing::warn!(%run, error = %chain(&error), "the project quota of a deleted run could not be cleared");
         }
     }
 

@@ -35,8 +35,8 @@ pub fn carried(outcome: worker::Outcome) -> worker::Outcome {
         return outcome;
     }
     let message = format!(
-        "the call was executed, and its outcome has {bytes} bytes, more than the {MAX_OUTCOME} that can be handed on: \
-         ask for a part of it, or for less at once"
+        "the call was executed, but its outcome of {bytes} bytes is above the limit of {MAX_OUTCOME}: ask \
+         for a smaller part"
     );
     outcome_to_wire(Err(ToolFailure::new(Reason::ReadLimit, message)))
 }

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_script_deceives() {
+    fn control_characters_of_a_script_are_escaped() {
         let shown = described(&shell("rm x \u{202e}# ereh\u{1b}[2K\u{200b}\0"));
         assert!(shown.contains("  | rm x \\u{202e}# ereh\\u{1b}[2K\\u{200b}\\0\n"), "{shown}");
     }

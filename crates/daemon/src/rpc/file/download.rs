@@ -64,7 +64,7 @@ impl Service {
                 made = calls::download(&calls, &principal, request, way.clone()) => made.and_then(ended),
                 () = client.closed() => return,
                 () = way.stalled.notified() => {
-                    let message = format!("nothing was taken for {} s", PATIENCE.as_secs());
+                    let message = format!("the client read nothing for {} s", PATIENCE.as_secs());
                     Err(Refusal::new(Reason::TimedOut, message))
                 }
             };

@@ -73,7 +73,7 @@ impl Service {
         // An archive marks its own end.
         if form == Form::File && begin.size_bytes.is_none() && begin.sha256.is_empty() {
             let message =
-                "is missing: say it or sha256, for the stream of a client that is killed can end in order";
+                "is missing: give it or sha256, because the stream of a killed client can look complete";
             return Err(Refusal::invalid("size_bytes", message));
         }
         let run = RunId::parse(&begin.run_id)?;
@@ -180,7 +180,7 @@ impl Service {
             (Ok(Err(Broken::Refused(refusal))), _) | (_, Err(refusal)) => Err(refusal),
             (Ok(Ok(content)), Ok(())) => Ok(content),
             (Ok(Err(Broken::Gone)) | Err(_), Ok(())) => {
-                Err(Refusal::new(Reason::Cancelled, "the upload broke off"))
+                Err(Refusal::new(Reason::Cancelled, "the upload was interrupted"))
             }
         }
     }
@@ -269,7 +269,9 @@ async fn forward<M: Into<Said>>(
                 came = came.saturating_add(data.len() as u64);
                 Piece::Data(data)
             }
-            Some(Said::Begin(_)) => return Err(Refusal::invalid("begin", "comes once, and first")),
+            Some(Said::Begin(_)) => {
+                return Err(Refusal::invalid("begin", "must be sent once, in the first message"));
+            }
             None if came < due => {
                 let message =
                     format!("the stream ended {} bytes before size_bytes; resume the upload", due - came);
@@ -290,10 +292,10 @@ async fn forward<M: Into<Said>>(
 async fn next<M: Into<Said>>(stream: &mut Streaming<M>) -> Result<Option<Said>, Refusal> {
     match timeout(PATIENCE, stream.message()).await {
         Ok(Ok(message)) => Ok(message.map(Into::into)),
-        Ok(Err(_)) => Err(Refusal::new(Reason::Cancelled, "the stream of the upload broke off")),
+        Ok(Err(_)) => Err(Refusal::new(Reason::Cancelled, "the stream of the upload was interrupted")),
         Err(_) => {
             let message = format!(
-                "nothing came for {} s; the upload can be resumed if it has an id",
+                "no data came for {} s; the upload can be resumed if it has an id",
                 PATIENCE.as_secs()
             );
             Err(Refusal::new(Reason::TimedOut, message))
@@ -302,8 +304,10 @@ async fn next<M: Into<Said>>(stream: &mut Streaming<M>) -> Result<Option<Said>, 
 }
 
 fn not_as_said(field: &str, content: &Content) -> Refusal {
-    let message =
-        format!("{field}: what was sent has {} bytes and the SHA-256 {}", content.size, content.sha256);
+    let message = format!(
+        "{field}: the content that arrived has {} bytes and the SHA-256 {}",
+        content.size, content.sha256
+    );
     Refusal::new(Reason::PreconditionFailed, message)
         .with("size_bytes", content.size.to_string())
         .with("sha256", content.sha256.clone())

@@ -80,7 +80,7 @@ impl Gate {
             (Some(shown), None) => self.by_token(shown, by_connection.principal, peer, path)?,
             // A proxy on the way may have checked the other one.
             (_, Some(_)) => {
-                let message = "two authorizations were shown: show one";
+                let message = "the request has several authorization headers: send one";
                 let refusal = Refusal::new(Reason::PermissionDenied, message);
                 return Err(self.refuse(&by_connection.principal, Attempt::BadToken, path, refusal).into());
             }
@@ -95,24 +95,22 @@ impl Gate {
         };
         match credential {
             None => {
-                let message =
-                    "no token and no client certificate was shown, and without one nothing is open here";
+                let message = "the request has no token and the connection no client certificate: this listener requires one of the two";
                 let refusal = Refusal::new(Reason::PermissionDenied, message);
                 return Err(self.refuse(&principal, Attempt::Method, path, refusal).into());
             }
             Some(credential) if !method.credentials.contains(&credential) => {
                 let (attempt, message) = match credential {
-                    Credential::RunToken => (
-                        Attempt::MethodWithToken,
-                        "a run's token is for the tools of its run and for nothing else",
-                    ),
+                    Credential::RunToken => {
+                        (Attempt::MethodWithToken, "a run token gives access to the tools of its run only")
+                    }
                     Credential::NarrowToken => (
                         Attempt::MethodWithApiToken,
-                        "a token that is limited to runs or profiles opens only what is about runs",
+                        "a token that is limited to runs or profiles gives access to methods about runs only",
                     ),
                     _ => (
                         Attempt::MethodWithApiToken,
-                        "no token opens this: use the Unix socket or a client certificate",
+                        "this method accepts no token: use the Unix socket or a client certificate",
                     ),
                 };
                 let refusal = Refusal::new(Reason::PermissionDenied, message);
@@ -198,12 +196,12 @@ impl Gate {
         let Ok(left) = certificate.not_after.duration_since(SystemTime::now()) else {
             let refusal = Refusal::new(
                 Reason::PermissionDenied,
-                "the client certificate has expired: connect again with another one",
+                "the client certificate has expired: connect again with a valid one",
             );
             return Err(self.refuse(&principal, Attempt::BadCertificate, "TLS", refusal));
         };
         if remote.is_revoked() {
-            let message = "the client certificate was revoked: connect again with another one";
+            let message = "the client certificate was revoked: connect again with a valid one";
             let refusal = Refusal::new(Reason::PermissionDenied, message);
             return Err(self.refuse(&principal, Attempt::BadCertificate, "TLS", refusal));
         }
@@ -221,7 +219,7 @@ impl Gate {
         let token = shown.to_str().ok().and_then(bearer).unwrap_or_default();
         let is_taken = |remote: &Arc<Remote>| remote.takes_tokens;
         if matches!(peer, Some(Peer::Remote(remote)) if !is_taken(remote)) {
-            let message = "no token counts on this listener: show a client certificate";
+            let message = "this listener accepts no tokens: use a client certificate";
             let refusal = Refusal::new(Reason::PermissionDenied, message);
             return Err(self.refuse(&caller, Attempt::TokenElsewhere, path, refusal));
         }
@@ -246,7 +244,7 @@ impl Gate {
         let Some(shown) = self.runs.of_token(token) else {
             let refusal = Refusal::new(
                 Reason::PermissionDenied,
-                "the token is not one of a run that lives, and not an API token: it is told once, when it is made, and a run's ends with it",
+                "unknown token: a run's token ends with its run; every token is shown once, when it is created",
             );
             if self.runs.is_former_token(token) {
                 return Err(refusal);

@@ -52,7 +52,7 @@ impl Watch {
 
 /// Returns the status for a request that outlives its credential.
 fn ended() -> Status {
-    let message = "the token or certificate that opened this stream or request has ended";
+    let message = "the token or certificate of this request has expired or was revoked";
     Refusal::new(Reason::PermissionDenied, message).into()
 }
 

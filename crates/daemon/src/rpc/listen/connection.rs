@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_beyond_those_of_its_principal_is_nobodys_until_another_has_ended() {
+    async fn excess_connection_has_no_principal_until_another_ends() {
         let connections = shares(2);
         let (first, second) =
             (remote(Some(certificate()), &connections), remote(Some(certificate()), &connections));

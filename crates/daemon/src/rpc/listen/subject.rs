@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_names_nobody_or_more_than_one_is_nobody_s() {
+    fn ambiguous_or_empty_subjects_are_refused() {
         let long = "a".repeat(257);
         for (name, uris) in [
             (None, &[][..]),

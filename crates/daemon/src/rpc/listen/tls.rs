@@ -120,7 +120,9 @@ impl Certificates {
             let Ok(looked) = tokio::task::spawn_blocking(move || certificates.reload()).await else { return };
             let wrong = looked.err();
             if let Some((key, message)) = wrong.as_ref().filter(|_| wrong != said) {
-                tracing::warn!("listen.tcp.tls.{key}: {message}; the former TLS certificates stay in force");
+                tracing::warn!(
+                    "listen.tcp.tls.{key}: {message}; the previous TLS certificates stay in force"
+                );
             }
             said = wrong;
         }
@@ -179,7 +181,7 @@ impl Contents {
         };
         let mut config = builder
             .with_single_cert(chain, key)
-            .map_err(|error| ("certificate", format!("does not go with the key: {error}")))?;
+            .map_err(|error| ("certificate", format!("does not match the key: {error}")))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_told_by_its_key() {
+    fn tls_file_problems_are_reported_by_key() {
         let directory = tempfile::tempdir().unwrap();
         let (certificate, key) = made();
         let wrong = || Certificates::load(files(directory.path()), false).err().unwrap_or_default();
@@ -263,7 +265,7 @@ mod tests {
         assert!(wrong().1.contains("chmod 600"));
         put(directory.path(), "key.pem", &made().1);
         let (key, message) = wrong();
-        assert!(key == "certificate" && message.contains("does not go with the key"), "{message}");
+        assert!(key == "certificate" && message.contains("does not match the key"), "{message}");
     }
 
     #[test]

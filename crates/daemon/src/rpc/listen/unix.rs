@@ -84,5 +84,5 @@ fn remove_socket(path: &Path) -> io::Result<()> {
     if std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return std::fs::remove_file(path);
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else than a socket at this path"))
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "this path exists and is not a socket"))
 }

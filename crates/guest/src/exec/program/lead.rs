@@ -61,7 +61,8 @@ impl Rules<'_> {
             let text = name.to_string_lossy();
             if deny::is_magic_link(&text) {
                 let message = format!(
-                    "{}: leads through /proc, where a name says nothing of the program; name the program itself",
+                    "{}: leads through /proc, where a name does not identify a program; name the program \
+                     itself",
                     excerpt(self.command)
                 );
                 return Err(ToolFailure::new(Reason::SandboxViolation, message));

@@ -41,7 +41,7 @@ impl Compiled {
         // The lines before the last repeat the pattern, whose content is arbitrary.
         let problem = problem.lines().last().unwrap_or_default();
         let problem = problem.strip_prefix("error: ").unwrap_or(problem);
-        let message = format!("the pattern cannot be searched for, line by line: {problem}");
+        let message = format!("the pattern cannot be used for a search line by line: {problem}");
         Err(ToolFailure::new(Reason::InvalidArgument, message))
     }
 }

@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_was_first_does_not_matter(
+        fn tally_does_not_depend_on_order(
             files in prop::collection::vec((0_u8..6, 0_usize..5, 0_usize..40), 0..24),
             order in Just((0..24).collect::<Vec<_>>()).prop_shuffle(),
             max_matches in 1_u32..30,

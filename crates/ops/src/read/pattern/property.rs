@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn what_matches_is_what_a_plain_matcher_finds(
+    fn glob_matches_like_a_simple_matcher(
         parts in prop::collection::vec(part(), 1..4),
         paths in prop::collection::vec(prop::collection::vec(name(), 1..4), 12),
     ) {

@@ -131,7 +131,7 @@ fn names_that_are_not_utf8_are_found_as_shown() {
 }
 
 #[test]
-fn a_link_to_git_is_no_way_to_its_hooks() {
+fn link_to_git_does_not_reach_its_hooks() {
     let scene = Scene::new();
     scene.file(".git/hooks/pre-commit", "");
     scene.file(".git/HEAD", "");
@@ -165,7 +165,7 @@ fn an_ignore_file_counts_as_far_as_it_may_and_it_is_said() {
     scene.file(".gitignore", &rules);
     let result = found(&scene, &request("@project", "*"));
     assert_eq!(result.paths, ["@project/b.last"]);
-    assert!(result.hint.starts_with("ignore files are larger than what counts"), "{}", result.hint);
+    assert!(result.hint.starts_with("ignore files are too large"), "{}", result.hint);
 
     scene.file(".gitignore", "*.first\n*.last\n");
     let result = found(&scene, &request("@project", "*"));

@@ -88,7 +88,7 @@ fn a_search_that_found_nothing_says_what_it_left_out() {
     let nothing = found(&scene, &request("nowhere"));
     assert_eq!(
         nothing.hint,
-        "7 files or directories not searched: 2 ignored, 2 hidden, 1 symbolic links, 1 no regular files, 1 binary; set \
+        "7 files or directories not searched: 2 ignored, 2 hidden, 1 symbolic links, 1 special files, 1 binary; set \
          include_ignored for hidden and ignored ones"
     );
     // Files that do not match the glob are not counted.
@@ -100,14 +100,14 @@ fn a_search_that_found_nothing_says_what_it_left_out() {
     let all = Grep { include_ignored: true, ..request("nowhere") };
     assert_eq!(
         found(&scene, &all).hint,
-        "3 files or directories not searched: 1 symbolic links, 1 no regular files, 1 binary"
+        "3 files or directories not searched: 1 symbolic links, 1 special files, 1 binary"
     );
     let true_nothing = Grep { path: path("a.rs"), ..request("nowhere") };
     assert_eq!(found(&scene, &true_nothing).hint, "");
 }
 
 #[test]
-fn what_is_named_in_full_is_searched_though_it_is_ignored_hidden_or_reached_by_a_link() {
+fn explicit_paths_are_searched_though_ignored_hidden_or_linked() {
     let scene = Scene::new();
     let rules = "scripts/*\nbuilt/\n*.log\n/config/secret.yml\n/deep/**\n";
     scene.file(".gitignore", rules);
@@ -321,7 +321,7 @@ fn a_pattern_of_many_unicode_classes_is_searched_for() {
 }
 
 #[test]
-fn it_stops_within_a_file() {
+fn grep_stops_within_a_file() {
     let scene = Scene::new();
     scene.file("a", "text\n".repeat(1 << 20));
     let cancel = Cancel::new(Some(Instant::now()));
@@ -331,7 +331,7 @@ fn it_stops_within_a_file() {
 }
 
 #[test]
-fn a_link_to_git_is_no_way_to_its_configuration() {
+fn link_to_git_does_not_reach_its_configuration() {
     let scene = Scene::new();
     scene.file(".git/config", "secret");
     scene.file(".git/HEAD", "secret");

@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_ignored_is_what_ripgrep_ignores(
+    fn ignored_files_match_ripgrep(
         files in prop::collection::vec(file(), 1..16),
         special in prop::collection::vec(special(), 1..6),
     ) {

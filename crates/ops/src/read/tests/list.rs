@@ -121,7 +121,7 @@ fn a_file_a_pipe_and_nothing_are_refused() {
 }
 
 #[test]
-fn a_link_to_git_is_no_way_to_its_hooks() {
+fn link_to_git_does_not_reach_its_hooks() {
     let scene = Scene::new();
     scene.file(".git/hooks/pre-commit", "");
     scene.file(".git/HEAD", "");
@@ -141,7 +141,7 @@ fn a_deadline_says_how_far_it_came() {
 }
 
 #[test]
-fn what_vanishes_meanwhile_is_no_error() {
+fn vanishing_entries_are_not_errors() {
     let scene = Scene::new();
     scene.file("stays", "");
     let done = AtomicBool::new(false);

@@ -144,7 +144,7 @@ fn only_the_asked_part_has_to_be_text() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_at_once() {
+fn non_regular_files_are_refused_immediately() {
     let scene = Scene::new();
     scene.file("dir/x", "");
     scene.fifo("fifo");
@@ -227,7 +227,7 @@ fn one_endless_line_is_cut_and_counted() {
 }
 
 #[test]
-fn what_is_read_at_once_is_what_is_read() {
+fn fast_read_equals_ordinary_read() {
     let scene = Scene::new();
     scene.file("empty", "");
     scene.file("a/text", "one\r\ntwo\nthree");
@@ -248,7 +248,7 @@ fn what_is_read_at_once_is_what_is_read() {
 }
 
 #[test]
-fn nothing_else_is_read_at_once() {
+fn fast_read_skips_everything_else() {
     let scene = Scene::new();
     scene.file("a", "text");
     scene.file("large", "x".repeat(16 * 1024 + 1));

@@ -44,12 +44,14 @@ impl Walked {
         let mut hints = Vec::new();
         if self.bounded {
             hints.push(format!(
-                "the tree is larger than one call looks at ({MAX_ENTRIES} entries, {MAX_DEPTH} levels): look further down"
+                "the tree is larger than one call searches ({MAX_ENTRIES} entries, {MAX_DEPTH} levels): \
+                 search in a subdirectory"
             ));
         }
         if self.rules_cut {
             hints.push(
-                "ignore files are larger than what counts of them: what they exclude may be here, too"
+                "ignore files are too large to be read whole: some of the files that they exclude may be \
+                 included"
                     .to_owned(),
             );
         }

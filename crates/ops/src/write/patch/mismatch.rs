@@ -36,13 +36,14 @@ pub(super) fn failure(
             format!("its lines are in several places (lines {lines}): add context lines, or {remedy}")
         }
         MismatchKind::OutOfOrder(line) => format!(
-            "its lines are at line {line}, before an earlier hunk's: put the hunks into the order of the file"
+            "its lines are at line {line}, before those of an earlier hunk: put the hunks into the order of \
+             the file"
         ),
         MismatchKind::NoContext => {
             "it only adds, and nothing says where: give the lines before and after as context".to_owned()
         }
         MismatchKind::NoAnchor(anchor) => format!(
-            "no line behind the one before reads `{}`: an `@@` line repeats a whole line of the file",
+            "no line after the one before reads `{}`: an `@@` line repeats a whole line of the file",
             excerpt(anchor)
         ),
         MismatchKind::AmbiguousAnchor(anchor, lines) => {
@@ -106,7 +107,7 @@ fn first_difference(hunk: &Hunk, text: &str, old: u64) -> Option<String> {
     let wanted = excerpt(&line.text);
     Some(match there {
         Some(there) => format!("it expects line {number} to be `{wanted}`, which is `{}`", excerpt(there)),
-        None => format!("it expects line {number} to be `{wanted}`, behind the end of the file"),
+        None => format!("it expects line {number} to be `{wanted}`, which is beyond the end of the file"),
     })
 }
 

@@ -165,7 +165,8 @@ fn demand(path: &SandboxPath, before: &Before, expected: &str) -> Result<(), Too
     Err(ToolFailure::new(
         Reason::PreconditionFailed,
         format!(
-            "{} is not what the patch deletes, so it stays; read it again, or delete it by `*** Delete File: ` or the delete operation",
+            "{} does not have the content that the patch deletes, so it was not deleted; read it again, or \
+             delete it with `*** Delete File: ` or the delete operation",
             path.excerpt()
         ),
     )

@@ -153,7 +153,7 @@ fn a_directory_goes_when_it_is_empty() {
     assert_eq!(full.reason, Reason::PreconditionFailed);
     assert_eq!(
         full.message,
-        "@project/d/e: the directory is not empty; delete what is in it first (hidden names, too)"
+        "@project/d/e: the directory is not empty; delete its content first (hidden names, too)"
     );
     bin.delete("d/e/.hidden").unwrap();
     let result = bin.delete("d/e").unwrap();
@@ -178,7 +178,7 @@ fn a_hash_that_differs_keeps_the_file() {
 }
 
 #[test]
-fn p2_p3_p4_what_is_no_file_and_what_is_protected_stays() {
+fn p2_p3_p4_special_and_protected_files_are_not_deleted() {
     let bin = Bin::new();
     let (scene, inside) = (&bin.scene, &bin.scene.inside);
     fs::write(scene.outside.join("canary"), "canary").unwrap();
@@ -262,11 +262,11 @@ fn c4_a_file_that_the_trash_does_not_take_stays() {
     let failure = unasked("a");
     assert_eq!((failure.reason, bin.scene.get("a")), (Reason::WriteLimit, b"x".to_vec()));
     assert!(failure.message.contains("trash is full"), "{}", failure.message);
-    assert!(failure.message.contains("gone for good") || failure.message.contains("go for good"));
+    assert!(failure.message.contains("gone for good") || failure.message.contains("for good"));
 }
 
 #[test]
-fn c4_what_the_trash_does_not_take_goes_for_good_when_the_consent_says_so() {
+fn c4_oversized_files_are_deleted_for_good_with_consent() {
     let bin = Bin::new();
     bin.huge();
     bin.fill();

@@ -130,7 +130,7 @@ fn line_endings_mark_and_last_line_stay() {
 }
 
 #[test]
-fn there_has_to_be_a_line_to_insert_after() {
+fn insert_needs_an_existing_line() {
     let scene = Scene::new();
     scene.put("a", "1\n2\n3");
     let refused = failure(&scene, &insert("a", 4, "x"));
@@ -163,7 +163,7 @@ fn creating_is_exclusive() {
 }
 
 #[test]
-fn what_cannot_be_edited_is_refused() {
+fn uneditable_files_are_refused() {
     let scene = Scene::new();
     scene.put("latin", b"caf\xe9");
     scene.put("nul", b"a\0b");
@@ -194,7 +194,7 @@ fn a_result_that_is_too_long_is_refused_before_it_is_made() {
 }
 
 #[test]
-fn what_an_edit_makes_has_its_own_bound_and_what_it_brings_that_of_writes() {
+fn edited_files_and_new_content_have_separate_bounds() {
     let scene = Scene::new();
     let bounds = Bounds { max_write_bytes: 10, max_edit_bytes: 1_000, ..Bounds::default() };
     let attempt = |change: &Edit| edit(&scene.jail, change, &bounds, None);

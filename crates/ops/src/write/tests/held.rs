@@ -131,7 +131,7 @@ fn refused(outcome: Outcome) -> ToolFailure {
 }
 
 #[test]
-fn what_was_seen_happens() {
+fn previewed_effect_is_executed() {
     for what in ALL {
         let place = Location::new();
         let held = place.preview(what).bound.held();
@@ -153,7 +153,7 @@ fn what_was_seen_happens() {
 }
 
 #[test]
-fn nothing_happens_to_anything_else() {
+fn changed_target_is_not_touched() {
     type Swap = (&'static str, fn(&Location));
     let swaps: [Swap; 9] = [
         ("another content in place", |place| fs::write(place.at("d/f"), EVIL).unwrap()),

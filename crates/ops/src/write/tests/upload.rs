@@ -55,7 +55,7 @@ fn request(at: &str, content: &[u8]) -> Write {
 }
 
 #[test]
-fn it_is_written_whole_with_its_mode_and_taken_once() {
+fn upload_is_written_with_its_mode_and_used_once() {
     let content = vec![7; 3_000_000];
     let scene = Scene::new(&content);
     let request = Write { mode: Some(0o751), ..request("d/f", &content) };
@@ -72,7 +72,7 @@ fn it_is_written_whole_with_its_mode_and_taken_once() {
 }
 
 #[test]
-fn one_that_is_not_what_the_call_says_changes_nothing() {
+fn mismatched_upload_changes_nothing() {
     let scene = Scene::new(b"abc");
     fs::write(scene.inside.join("f"), "old").unwrap();
     for other in [&b"abd"[..], b"ab", b"abcd"] {
@@ -93,7 +93,7 @@ fn the_bound_is_that_of_transfers() {
 }
 
 #[test]
-fn it_is_previewed_by_size_and_held_to_what_was_seen() {
+fn upload_is_previewed_by_size_and_bound_to_its_hash() {
     let scene = Scene::new(b"abc");
     fs::write(scene.inside.join("f"), "old").unwrap();
     let request = request("f", b"abc");

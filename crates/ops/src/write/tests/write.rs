@@ -162,7 +162,7 @@ fn create_only_never_replaces() {
 }
 
 #[test]
-fn of_many_that_create_one_wins() {
+fn one_of_many_creates_wins() {
     let scene = Scene::new();
     for round in 0..20 {
         let name = format!("dir{round}/file");
@@ -186,7 +186,7 @@ fn of_many_that_create_one_wins() {
 }
 
 #[test]
-fn what_is_no_file_is_neither_replaced_nor_followed() {
+fn non_regular_targets_are_neither_replaced_nor_followed() {
     let scene = Scene::new();
     fs::create_dir(scene.inside.join("dir")).unwrap();
     symlink(scene.outside.join("new"), scene.inside.join("link")).unwrap();

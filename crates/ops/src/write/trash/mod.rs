@@ -29,7 +29,7 @@ pub(super) use sweep::sweep;
 const MAX_FILE: u64 = 256 * 1024 * 1024;
 const BLOCK: usize = 128 * 1024;
 /// Advice for a full trash.
-const FOR_GOOD: &str = "`delete` can let it go for good, with a consent that says so";
+const FOR_GOOD: &str = "`delete` can delete it for good, with an approval that says so";
 
 /// Entry in the trash, synced to disk.
 #[derive(Debug)]

@@ -63,7 +63,7 @@ impl Launcher {
             return;
         }
         if let Some(why) = block_in_place(|| self.cannot_wait()) {
-            tracing::warn!(why, "no warm containers: every start is a cold one");
+            tracing::warn!(why, "no warm containers: every run starts cold");
             return;
         }
         let mut known = Known::default();

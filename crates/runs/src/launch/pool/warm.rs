@@ -213,7 +213,7 @@ impl Launcher {
         if let Some(fields) = differs(&warm.id.to_string(), &warm.spec, &inspection) {
             return Err(refused(format!("its container is not as it was made ({fields})")));
         }
-        let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest is not seen".to_owned()))?;
+        let pid = warm.guest.host_pid().ok_or_else(|| refused("its guest was not found".to_owned()))?;
         let etc = self.own_etc(RunUser::DEFAULT, &wanted.hardening)?;
         block_in_place(|| {
             arrived(pid, shown, &etc, None)?;

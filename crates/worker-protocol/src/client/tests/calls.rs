@@ -102,7 +102,7 @@ async fn a_command_that_is_not_placed_has_the_workers_evidence() {
 }
 
 #[tokio::test]
-async fn what_a_worker_claims_to_have_used_is_at_most_what_can_be() {
+async fn reported_usage_is_capped() {
     let (mut fake, client) = Fake::connected().await;
     for (cpu_time_us, peak_memory_bytes) in
         [(None, None), (Some(3), Some(4_096)), (Some(u64::MAX), Some(u64::MAX))]
@@ -172,7 +172,7 @@ async fn a_placed_command_goes_through_all_its_stages() {
 }
 
 #[tokio::test]
-async fn what_a_command_left_that_ended_by_itself_is_ended_without_another_word() {
+async fn remains_of_an_ended_command_are_ended() {
     let Placed { mut fake, client: _client, id, calling, mut asked } = placed().await;
     fake.say(id, wrote(Stdout, 0, b"ab")).await;
     fake.say(id, executed(2, 0)).await;
@@ -233,7 +233,7 @@ async fn a_cancelled_call_still_has_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_cancelled_and_cleaned_up() {
+async fn abandoned_call_is_cancelled_and_cleaned_up() {
     let Placed { mut fake, client: _client, id, calling, mut asked } = placed().await;
     calling.abort();
     assert!(matches!(fake.heard().await, (_, Body::Cancel(_))));

@@ -262,7 +262,7 @@ async fn a_sink_that_takes_nothing_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn what_came_before_the_stream_was_lost_is_handed_over() {
+async fn output_before_a_lost_stream_is_delivered() {
     let (mut fake, client) = Fake::connected().await;
     let gate = Gate::new(1);
     let calling = watched(&client, gate.clone());

@@ -106,6 +106,6 @@ impl Change {
     }
 
     fn unfit(&self, wanted: &str) -> Invalid {
-        Invalid::new(None, format!("`{}` is not {wanted}, so nothing can be put into it", self.key))
+        Invalid::new(None, format!("`{}` is not {wanted}, so nothing can be added to it", self.key))
     }
 }

@@ -121,7 +121,7 @@ fn each_form_of_a_list() {
 }
 
 #[test]
-fn what_is_lost_is_said() {
+fn lost_comments_are_noted() {
     let list = "---\nstepsCompleted: [a,  # first\n  b]\nz: 1 # kept\n---\n";
     let updated = update(list, &steps(&["x"])).unwrap();
     assert_eq!(updated.text, "---\nstepsCompleted:\n- a\n- b\n- x\nz: 1 # kept\n---\n");
@@ -200,13 +200,13 @@ fn line_endings_marks_and_files_without_front_matter() {
 }
 
 #[test]
-fn what_is_no_front_matter() {
+fn invalid_front_matter_is_refused() {
     for (text, line, part) in [
         ("---\na: 1\n", Some(1), "no line `---` ends it"),
         ("---\na: 1\nb: @x\n---\n", Some(3), ""),
         ("---\na: 1\n  b: 2\n---\n", Some(3), ""),
-        ("---\n- a\n---\n", Some(2), "no mapping"),
-        ("---\njust text\n---\n", Some(2), "no mapping"),
+        ("---\n- a\n---\n", Some(2), "not a mapping"),
+        ("---\njust text\n---\n", Some(2), "not a mapping"),
         ("---\na: 1\na: 2\n---\n", None, "duplicate"),
         ("---\na: *b\n---\n", None, "unknown anchor"),
         ("---\nstepsCompleted: text\n---\n", None, "`stepsCompleted` is not a list"),

@@ -40,7 +40,7 @@ pub(super) fn parse(text: &str) -> Result<Value, Invalid> {
     match serde_yaml::from_str(text).map_err(|error| invalid(&error))? {
         Value::Null => Ok(Value::Mapping(Mapping::new())),
         value @ Value::Mapping(_) => Ok(value),
-        _ => Err(Invalid::new(Some(2), "the front matter is no mapping: it consists of lines `key: value`")),
+        _ => Err(Invalid::new(Some(2), "the front matter is not a mapping of lines `key: value`")),
     }
 }
 

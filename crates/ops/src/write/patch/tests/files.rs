@@ -141,7 +141,7 @@ fn a_model_can_act_on_what_does_not_fit() {
     let failure = scene.envelope("*** Update File: f.py\n def g():\n-  return 2\n+  return 4\n").unwrap_err();
     assert!(failure.message.contains("lines 4-5 differ in white space only"), "{failure:?}");
     let failure = scene.unified("--- a/f.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-def f():\n").unwrap_err();
-    assert!(failure.message.contains("is not what the patch deletes"), "{failure:?}");
+    assert!(failure.message.contains("does not have the content that the patch deletes"), "{failure:?}");
     assert_eq!(scene.get("f.py").unwrap().lines().count(), 5);
 }
 
@@ -165,7 +165,7 @@ fn a_patch_that_changes_nothing_writes_nothing() {
 }
 
 #[test]
-fn bytes_that_are_no_text_stay() {
+fn bytes_that_are_not_text_are_preserved() {
     let scene = Scene::new();
     scene.put("f", b"caf\xe9\na\n\0\n");
     scene.envelope("*** Update File: f\n-a\n+b\n").unwrap();
@@ -191,7 +191,7 @@ fn a_long_diff_is_cut() {
 }
 
 #[test]
-fn what_a_patch_makes_has_its_own_bound_and_what_it_brings_that_of_writes() {
+fn patched_files_and_new_content_have_separate_bounds() {
     let scene = Scene::new();
     let bounds = Bounds { max_write_bytes: 10, max_edit_bytes: 1_000, ..Bounds::default() };
     let attempt = |change: PatchChange| patch(&scene.jail, &Patch::new(change).unwrap(), &bounds);
