@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use audit::{AppendError, Event, Head, Limits, OpenError, Opened, Redactor, Removal, RotateError, Writer};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 

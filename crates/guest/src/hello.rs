@@ -1,6 +1,6 @@
 //! The first frame of each direction: both sides are of one release, and the answer is to this question.
 
-use ops::Environment;
+use operations::Environment;
 use wire::worker::v1::{FromWorker, Hello, ToWorker, from_worker, to_worker};
 use worker_protocol::PROTOCOL;
 

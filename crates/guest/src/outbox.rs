@@ -4,7 +4,7 @@
 //! flood of one command delays another call by a few frames only. Frames that the daemon waits for (pongs, and news that it
 //! must act upon) overtake them. An outcome never overtakes output of the same call, and always fits a frame.
 
-use ops::{Outcome, Preview, ToolFailure};
+use operations::{Outcome, Preview, ToolFailure};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use wire::worker::v1::{

@@ -2,7 +2,7 @@
 //! the configuration says so.
 
 use gateway::Profile;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use store::run::Workspace;
 

@@ -9,7 +9,7 @@ use containers::MountSpec;
 use gateway::policy::RootMode;
 use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use store::run::{Limits, Spec, Workspace};
 use wire::v1;

@@ -3,7 +3,7 @@
 
 use audit::Redactor;
 use identity::Principal;
-use ops::{Bounds, Git, GitDiffFlag, OpResult, Operation};
+use operations::{Bounds, Git, GitDiffFlag, OpResult, Operation};
 use refusal::Refusal;
 use serde_json::json;
 use store::run::Record;

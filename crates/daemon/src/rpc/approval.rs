@@ -12,7 +12,7 @@ use gateway::{
     UnixMillis,
 };
 use identity::{Principal, RunId};
-use ops::{FileState, Reason};
+use operations::{FileState, Reason};
 use refusal::Refusal;
 use runs::Runs;
 use store::Timestamp;

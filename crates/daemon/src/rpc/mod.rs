@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use calls::Calls;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
@@ -64,7 +64,7 @@ pub(crate) use guard::GuardLayer;
 pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tcp};
 
 /// Largest request and answer, bytes.
-const MAX_MESSAGE: usize = ops::transport::MESSAGE;
+const MAX_MESSAGE: usize = operations::transport::MESSAGE;
 /// Streams of one connection. tonic's default removes hyper's cap.
 const MAX_STREAMS: u32 = 64;
 /// Bytes of one stream, and of all streams of a connection, that a client may send ahead. h2's own 64 KiB would make an upload

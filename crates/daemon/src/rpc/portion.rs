@@ -1,7 +1,7 @@
 //! How much of a long list or of a long content one answer has, and where it begins.
 
-use ops::Reason;
-use ops::transport::{CONTENT, MESSAGE};
+use operations::Reason;
+use operations::transport::{CONTENT, MESSAGE};
 use prost::Message;
 use refusal::Refusal;
 use tonic::{Response, Status};

@@ -3,7 +3,7 @@
 //! Root of such a namespace is what a profile asks for by `root_in_user_namespace`. All other runs of the engine are in one, too.
 
 use containers::{Boundary, EngineFacts, Hardening, RunAs};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 
