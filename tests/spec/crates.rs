@@ -7,26 +7,29 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 34] = [
+const ARROWS: [(&str, &str); 35] = [
     ("admission", "lock"),
     ("anomaly", "audit audit-service gateway identity jail operations refusal runs store webhook"),
-    ("audit", ""),
-    ("audit-service", "audit operations refusal webhook wire"),
+    ("audit", "redact text"),
+    ("audit-service", "audit operations redact refusal webhook wire"),
     (
         "calls",
-        "audit audit-service dialects executor gateway identity jail mcp-upstream operations processes refusal runs store webhook wire worker-protocol",
+        "audit audit-service dialects executor gateway identity jail mcp-upstream operations processes redact refusal runs store webhook wire worker-protocol",
     ),
     ("cli", "audit cofferdam-client doctor file-ops gateway jail lock mcp operations text wire"),
     ("cofferdam-client", "wire"),
     ("containers", "lock text"),
     (
         "daemon",
-        "admission anomaly audit audit-service calls containers dialects doctor document executor gateway host-launch identity jail lock mcp oidc operations processes refusal runs store webhook wire worker-protocol",
+        "admission anomaly audit audit-service calls containers dialects doctor document executor gateway host-launch identity jail lock mcp oidc operations processes redact refusal runs store webhook wire worker-protocol",
     ),
     ("dialects", "jail operations text wire"),
     ("doctor", ""),
     ("document", ""),
-    ("executor", "containers gateway host-launch jail mcp-upstream operations refusal store wire worker-protocol"),
+    (
+        "executor",
+        "containers gateway host-launch jail mcp-upstream operations refusal store wire worker-protocol",
+    ),
     ("file-ops", "jail operations text"),
     ("gateway", "document jail lock operations text"),
     ("guest", "file-ops jail lock operations text wire worker-protocol"),
@@ -43,10 +46,11 @@ const ARROWS: [(&str, &str); 34] = [
         "processes",
         "audit audit-service executor gateway identity operations refusal runs seal store text wire worker-protocol",
     ),
+    ("redact", "text"),
     ("refusal", "gateway operations wire"),
     (
         "runs",
-        "audit audit-service containers executor gateway host-launch identity jail operations refusal store wire",
+        "audit audit-service containers executor gateway host-launch identity jail operations redact refusal store wire",
     ),
     ("seal", ""),
     ("store", "audit containers gateway identity refusal seal wire worker-protocol"),

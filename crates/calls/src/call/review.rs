@@ -10,7 +10,6 @@ mod describe;
 
 use std::fmt::Write as _;
 
-use audit::Redactor;
 use executor::Lanes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gateway::{Review, Ticket};
@@ -19,6 +18,7 @@ use operations::{
     Bound, Bounds, DeleteResult, EntryType, FileChange, FileState, FileStates, Git, GitResult, Lane,
     OpResult, Operation, PatchResult, Preview, Reason, ToolFailure,
 };
+use redact::Redactor;
 use refusal::Refusal;
 
 use super::input;

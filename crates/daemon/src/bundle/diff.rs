@@ -1,9 +1,9 @@
 //! What the run has changed, as far as anybody can say: the layer of an overlay, or what git says of a run that lives.
 //! For whoever may use the run alone, since it holds contents; and secrets are hidden in it, as in the record.
 
-use audit::Redactor;
 use identity::Principal;
 use operations::{Bounds, Git, GitDiffFlag, OpResult, Operation};
+use redact::Redactor;
 use refusal::Refusal;
 use serde_json::json;
 use store::run::Record;
@@ -122,7 +122,7 @@ fn pieces(diff: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use audit::Redactor;
+    use redact::Redactor;
 
     use super::{pieces, redacted};
 

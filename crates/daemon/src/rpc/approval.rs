@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use audit::Redactor;
 use audit_service::AuditLog;
 use calls::Approvals;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -13,6 +12,7 @@ use gateway::{
 };
 use identity::{Principal, RunId};
 use operations::{FileState, Reason};
+use redact::Redactor;
 use refusal::Refusal;
 use runs::Runs;
 use store::Timestamp;

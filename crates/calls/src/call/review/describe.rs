@@ -3,8 +3,8 @@
 //! Secrets are hidden part by part, so that a long part cuts no other one short. A bar begins every line of text from the agent: no such
 //! line passes for the daemon's. Characters that a terminal would obey or not show are escaped.
 
-use audit::Redactor;
 use operations::{Bound, FileState, FileStates, Operation, Part};
+use redact::Redactor;
 use serde_json::{Map, Value, json};
 
 /// Describes an operation that has no preview. Returns an empty text for any other.

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use text::floor;
 
 use super::Finding;
-use crate::bound::floor;
 
 /// Words that are a secret by themselves.
 const SECRET: [&str; 25] = [

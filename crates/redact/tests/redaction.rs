@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use cofferdam_audit as audit;
-
-use audit::Redactor;
+use cofferdam_redact::Redactor;
 use serde_json::{Value, json};
 
 const TOKENS: &str = include_str!("redaction/tokens.txt");

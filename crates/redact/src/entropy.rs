@@ -2,8 +2,9 @@
 //!
 //! Hashes in hex, UUIDs, identifiers and paths must stay: an audit record is of no use without them.
 
+use text::floor;
+
 use super::Finding;
-use crate::bound::floor;
 
 /// Shorter texts are too often innocent.
 const SHORTEST: usize = 20;

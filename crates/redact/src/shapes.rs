@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use aho_corasick::AhoCorasick;
 use regex::bytes::{Regex, RegexBuilder};
+use text::floor;
 
 use super::Finding;
-use crate::bound::floor;
 
 /// A kind of token. The group `s` is the secret; without it the whole match is.
 struct Shape {

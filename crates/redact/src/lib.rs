@@ -1,13 +1,5 @@
-//! Hides secrets before anything is written.
-//!
-//! Four nets, each for what the others miss:
-//! * *known*: values that the daemon was given as secrets (`known.rs`);
-//! * *names*: the value of a key, flag or variable with the name of a secret (`keys.rs`);
-//! * *shapes*: tokens that are known by how they look (`shapes.rs`);
-//! * *entropy*: long random text without a name (`entropy.rs`).
-//!
-//! A false alarm hides a harmless word, a miss publishes a secret for ever: in doubt it is hidden. Time is linear in the
-//! text, and a text longer than [`MAX_TEXT`] is cut first, so that a hostile one costs no more than a long one.
+#![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod argv;
 mod entropy;
@@ -19,9 +11,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
+use text::floor;
 
-use crate::bound::floor;
-use crate::event::Event;
 use known::{Known, Values};
 use shapes::Shapes;
 
@@ -145,36 +136,6 @@ impl Redactor {
             }
         }
         hidden
-    }
-}
-
-impl Event {
-    /// Hides secrets in everything that an agent, a command or a policy author can fill with free text, those of the event's
-    /// run among them, and notes how many there were. The caller that hands the event to the writer calls it once.
-    pub fn redact(&mut self, redactor: &Redactor) {
-        let redactor = &*redactor.of(self.run_id.as_deref().unwrap_or_default());
-        let mut hidden = 0;
-        for value in [&mut self.input, &mut self.details].into_iter().flatten() {
-            hidden += redactor.value(value);
-        }
-        let decision = self.decision.as_mut().and_then(|d| d.reason.as_mut());
-        let (message, facts) = match &mut self.outcome {
-            Some(outcome) => (outcome.message.as_mut(), outcome.facts.as_mut()),
-            None => (None, None),
-        };
-        hidden += facts.map_or(0, |facts| redactor.value(facts));
-        let names = [&mut self.request_id, &mut self.agent_id, &mut self.operation];
-        for text in [decision, message].into_iter().chain(names.into_iter().map(Option::as_mut)).flatten() {
-            let (clean, count) = redactor.text(text);
-            if count > 0 {
-                *text = clean;
-                hidden += count;
-            }
-        }
-        if hidden > 0 {
-            self.redactions =
-                Some(self.redactions.unwrap_or(0).saturating_add(u32::try_from(hidden).unwrap_or(u32::MAX)));
-        }
     }
 }
 
