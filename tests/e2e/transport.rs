@@ -8,7 +8,7 @@ use harness::{Daemon, RunHandle, Setup, calls, pid_of, reason, requests, v1};
 use serde_json::json;
 use v1::ContentEncoding;
 
-/// Bounds of `harness`, as the crate `ops` derives them.
+/// Bounds of `harness`, as the crate `operations` derives them.
 const MAX_READ: usize = 3_670_016;
 const MAX_WRITE: usize = 2_752_512;
 const MAX_COMMAND: usize = 3_670_016;

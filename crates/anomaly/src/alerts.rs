@@ -10,7 +10,7 @@ use audit::{Event, Kind, Record};
 use audit_service::AuditLog;
 use gateway::{Clock, SystemClock};
 use identity::{AlertId, Principal};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::{Value, json};
 use store::alert::{Acknowledged, Alert, Delivery, ImposedState, Measure};

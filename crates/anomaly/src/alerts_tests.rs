@@ -6,7 +6,7 @@ use audit::{Kind, Reader};
 use audit_service::AuditLog;
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
 use identity::{Principal, Roles};
-use ops::Reason;
+use operations::Reason;
 use serde_json::Value;
 use store::Store;
 use store::alert::{Alert, ImposedState};

@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use audit::{AppendError, Event, Head, Limits, OpenError, Opened, Redactor, Removal, RotateError, Writer};
-use ops::Reason;
+use audit::{AppendError, Event, Head, Limits, OpenError, Opened, Removal, RotateError, Writer};
+use operations::Reason;
+use redact::Redactor;
 use refusal::Refusal;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 

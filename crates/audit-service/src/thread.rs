@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use audit::{
     Checkpoint, Event, Head, Limits, ReadError, Reader, Record, Removal, Signer, Unrecorded, Writer,
 };
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::sync::{mpsc, oneshot, watch};
 

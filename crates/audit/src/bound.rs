@@ -5,6 +5,7 @@
 //! their long strings are cut first, and then whole values are replaced, the largest first.
 
 use serde_json::{Value, json};
+use text::floor;
 
 use crate::canonical::{MAX_LINE, Place, encode};
 use crate::event::Event;
@@ -141,11 +142,6 @@ fn cap(text: &mut String, limit: usize) {
         text.truncate(floor(text, limit.saturating_sub(mark.len())));
         text.push_str(&mark);
     }
-}
-
-/// Returns the last character boundary at or before `at`.
-pub(crate) fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
 #[cfg(test)]

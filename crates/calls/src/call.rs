@@ -41,8 +41,8 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Caller, Permit, Policy};
 use identity::{Principal, RunId};
 use jail::Mount;
-use ops::transport::MAX_SHOWN;
-use ops::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::transport::MAX_SHOWN;
+use operations::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use processes::LeftBy;
 use refusal::Refusal;
 use runs::{OnStop, Run};
@@ -522,12 +522,12 @@ impl CallTask {
         if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
             && run.disk.ended_since(began)
         {
-            ops::ended_by_quota(result);
+            operations::ended_by_quota(result);
         }
         if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
             && self.has_processes(&run)
         {
-            ops::name_processes(result);
+            operations::name_processes(result);
         }
         if let Err(failure) = &mut finished.outcome
             && let Some(truth) = self.cut_off(&run, failure)
@@ -535,13 +535,13 @@ impl CallTask {
             *failure = truth;
         }
         if let Err(failure) = &finished.outcome
-            && ops::is_void(failure)
+            && operations::is_void(failure)
         {
             return Close::Refused(failure.clone().into());
         }
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command
-            && let Some(left) = ops::not_ended(command)
+            && let Some(left) = operations::not_ended(command)
         {
             // No process may continue unseen. If a command's processes cannot be ended, the run fails and its container is ended.
             run.fail(format!("{left} processes of a command could not be ended")).await;

@@ -11,7 +11,7 @@ use audit::{Event, Kind};
 use audit_service::AuditLog;
 use gateway::{Clock as _, Effect, Ended, Gateway, Permission, Permissions, SystemClock, UnixMillis};
 use identity::PermissionId;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::{Store, StoreError};

@@ -15,7 +15,7 @@ use audit::{Event, Kind};
 use audit_service::AuditLog;
 use gateway::{Caller, Gateway, Policy, RunScope};
 use identity::RunId;
-use ops::{CommandLimits, Operation, Reason};
+use operations::{CommandLimits, Operation, Reason};
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::{Value, json};
@@ -313,7 +313,7 @@ pub fn verdict(verdict: gateway::Verdict) -> v1::Verdict {
 
 #[cfg(test)]
 mod tests {
-    use ops::Operation;
+    use operations::Operation;
     use serde_json::json;
 
     use super::{Unjudged, restore};

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use identity::{CallId, Principal, RunId, check_client_name};
-use ops::Reason;
+use operations::Reason;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use store::spool::{Output, Spool};
@@ -425,7 +425,7 @@ fn found(stored: &StoredCall) -> Result<Found, Refusal> {
 mod tests {
     use futures_util::FutureExt as _;
     use identity::{Principal, RunId};
-    use ops::Reason;
+    use operations::Reason;
     use store::Store;
     use store::spool::{Bounds, Spool};
     use wire::v1::{CallResponse, call_response::Status};

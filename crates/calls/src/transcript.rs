@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use dialects::forge::transcript::{self, Block, Step};
 use identity::{Principal, RunId, check_client_name};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use sha2::{Digest as _, Sha256};
 use store::{MAX_SESSIONS, Taken, Turn};

@@ -11,7 +11,7 @@ use executor::Lanes;
 use gateway::{McpServer, McpStdio, Permit, PermitParts};
 use identity::RunId;
 use mcp_upstream::{Fault, Host, Offer, Pipes, Servers, Subject};
-use ops::{Bound, Operation, Reason, ToolFailure};
+use operations::{Bound, Operation, Reason, ToolFailure};
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;

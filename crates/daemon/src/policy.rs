@@ -7,7 +7,7 @@ use audit::{Event, Kind};
 use audit_service::AuditLog;
 use calls::{Approvals, Calls};
 use gateway::{Gateway, Policy, Problems};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::Mutex;

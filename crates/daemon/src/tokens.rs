@@ -14,7 +14,7 @@ use audit_service::AuditLog;
 use calls::Attempt;
 use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{ApiToken, ApiTokenEnded, ApiTokenRefused, TokenId, id_of_api_token};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::{Store, StoreError};

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ops::Reason;
+use operations::Reason;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use text::excerpt;

@@ -1,4 +1,4 @@
-use ops::{Operation, Reason, ToolFailure};
+use operations::{Operation, Reason, ToolFailure};
 use serde_json::{Value, json};
 
 use super::arguments::parameters;
@@ -303,7 +303,7 @@ fn a_refused_path_is_told_with_mount_path_and_reason() {
 
 #[test]
 fn canonical_results_are_the_fields_beside_ok() {
-    let write = ops::WriteResult {
+    let write = operations::WriteResult {
         path: "@project/a".into(),
         bytes_written: 3,
         sha256_before: String::new(),
@@ -312,12 +312,16 @@ fn canonical_results_are_the_fields_beside_ok() {
         entries: 0,
     };
     assert_eq!(
-        render_canonical(&Ok(ops::OpResult::Write(write))),
+        render_canonical(&Ok(operations::OpResult::Write(write))),
         r#"{"ok":true,"path":"@project/a","bytes_written":3,"sha256_before":"","sha256_after":"ab","created":true}"#
     );
-    let ended = || ops::ExecResult { stdout: "hi\n".into(), exit_code: Some(3), ..Default::default() };
-    let script = render_canonical(&Ok(ops::OpResult::Shell(ended())));
-    assert_eq!(script, render_canonical(&Ok(ops::OpResult::Exec(ended()))), "a script reads like a command");
+    let ended = || operations::ExecResult { stdout: "hi\n".into(), exit_code: Some(3), ..Default::default() };
+    let script = render_canonical(&Ok(operations::OpResult::Shell(ended())));
+    assert_eq!(
+        script,
+        render_canonical(&Ok(operations::OpResult::Exec(ended()))),
+        "a script reads like a command"
+    );
     assert!(script.starts_with(r#"{"ok":true,"stdout":"hi\n","stderr":"","exit_code":3,"#), "{script}");
     let failure = ToolFailure::new(Reason::NotFound, "no \"such\" file").with("path", "@project/a\n");
     assert_eq!(

@@ -3,7 +3,7 @@
 //! They have the same names in every dialect: the policy's alias, or else `mcp.SERVER.TOOL` for MCP clients and `mcp__SERVER__TOOL` for
 //! vendors that allow no dots. All of these names are accepted, whatever the format of the list is.
 
-use ops::{McpTool, Operation};
+use operations::{McpTool, Operation};
 use serde_json::{Value, json};
 use wire::v1;
 

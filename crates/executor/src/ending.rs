@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use containers::{ContainerCgroup, KillMethod, Leaf};
-use ops::KillEvidence;
+use operations::KillEvidence;
 use refusal::chain;
 
 use store::micros;

@@ -1,7 +1,7 @@
 //! Errors of the engine, as the client of a call or a run sees them.
 
 use containers::EngineError;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 
 /// Converts an error of the engine to a refusal for a client.

@@ -11,7 +11,7 @@ use containers::{
     Boundary, ContainerCgroup, ContainerId, Engine, ErrorTail, ExecId, GUEST_PATH, HostProcess, LimitEvents,
     RunUser,
 };
-use ops::{Environment, Reason, ToolFailure};
+use operations::{Environment, Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream as Pair;
 use std::time::Duration;
 
 use containers::{ContainerCgroup, GUEST_PATH, Group, HostProcess, Leaf};
-use ops::{Bounds, KillEvidence, Reason, ToolFailure};
+use operations::{Bounds, KillEvidence, Reason, ToolFailure};
 use refusal::chain;
 use rustix::io::IoSlice;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use containers::{Commands, Group};
 use gateway::Permit;
-use ops::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
+use operations::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Finished, Go, OutputSink, Placement, Usage};
 
@@ -192,7 +192,7 @@ impl Lanes {
     pub async fn preview(
         &self,
         operation: &Operation,
-        bounds: &ops::Bounds,
+        bounds: &operations::Bounds,
     ) -> Result<Option<Preview>, ToolFailure> {
         let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true, output: None };
         let looked = match operation.lane() {
@@ -211,13 +211,13 @@ impl Lanes {
 
     /// Returns the SHA-256 of a regular file in its present state.
     pub async fn hash(&self, path: &jail::SandboxPath) -> Result<String, ToolFailure> {
-        let operation = Operation::Read(ops::Read {
+        let operation = Operation::Read(operations::Read {
             path: path.clone(),
-            part: ops::ReadPart::Bytes { offset: 0, limit: Some(0) },
-            encoding: ops::Encoding::Base64,
+            part: operations::ReadPart::Bytes { offset: 0, limit: Some(0) },
+            encoding: operations::Encoding::Base64,
             transfer: None,
         });
-        let bounds = ops::Bounds::default();
+        let bounds = operations::Bounds::default();
         let spec = CallSpec {
             operation: &operation,
             bounds: &bounds,

@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use containers::{CgroupError, ContainerCgroup, Group, HostProcess, Leaf};
-use ops::{KillEvidence, Operation};
+use operations::{KillEvidence, Operation};
 use refusal::chain;
 use wire::v1::ProcessRequest;
 use wire::v1::operation::Kind;

@@ -3,7 +3,7 @@
 //! The worker only knows a signal, and runs beside the command.
 
 use containers::LimitEvents;
-use ops::{EndedBy, ExecResult, Limit};
+use operations::{EndedBy, ExecResult, Limit};
 
 /// Observations of a command besides its result.
 #[derive(Debug, Clone, Copy)]
@@ -40,9 +40,9 @@ pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
         (Limit::FileSize, too_large),
     ];
     ended_by.map_or("", EndedBy::as_str).clone_into(&mut result.ended_by);
-    let mut limits = ops::limits_hit(result);
+    let mut limits = operations::limits_hit(result);
     limits.extend(met.into_iter().filter(|(_, met)| *met).map(|(limit, _)| limit));
-    ops::explain(result, limits);
+    operations::explain(result, limits);
 }
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
         let mut result = result;
         judge(&mut result, evidence);
         assert_eq!(result.hint.is_empty(), result.limits_hit.is_empty());
-        (EndedBy::parse(&result.ended_by), ops::limits_hit(&result))
+        (EndedBy::parse(&result.ended_by), operations::limits_hit(&result))
     }
 
     fn died(signal: i32) -> ExecResult {

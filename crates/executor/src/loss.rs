@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use worker_protocol::client::CloseReason;
 
 /// Number of losses within [`WINDOW`] after which one more ends the run.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ops::OpResult;
+use operations::OpResult;
 use worker_protocol::client::{Finished, Usage};
 
 /// Resources of one command and all processes that it started.
@@ -43,7 +43,7 @@ impl Metered {
 
 #[cfg(test)]
 mod tests {
-    use ops::{ExecResult, Reason, ToolFailure};
+    use operations::{ExecResult, Reason, ToolFailure};
 
     use super::*;
 
@@ -75,7 +75,7 @@ mod tests {
         let result = ExecResult { cpu_time_us: 900, peak_memory_bytes: 4_096, ..Default::default() };
         let outcome = Ok(OpResult::Shell(result));
         let mut finished =
-            Finished { outcome, bound: ops::Bound::default(), usage: SAID, bytes_in: 1, bytes_out: 2 };
+            Finished { outcome, bound: operations::Bound::default(), usage: SAID, bytes_in: 1, bytes_out: 2 };
         metered(Some(77), 5_000).settle(&mut finished);
         let result = finished.outcome.as_ref().ok().and_then(OpResult::command).unwrap();
         assert_eq!((result.cpu_time_us, result.peak_memory_bytes), (77, 5_000));
@@ -84,7 +84,7 @@ mod tests {
         let lost = Err(ToolFailure::new(Reason::Cancelled, "lost"));
         let mut failed = Finished {
             outcome: lost,
-            bound: ops::Bound::default(),
+            bound: operations::Bound::default(),
             usage: Usage::default(),
             bytes_in: 0,
             bytes_out: 0,

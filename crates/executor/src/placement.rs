@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use containers::{CgroupError, ContainerCgroup, Group, Leaf, LimitEvents};
-use ops::KillEvidence;
+use operations::KillEvidence;
 use worker_protocol::client::Placement;
 
 use crate::ending::{end, nothing_left};

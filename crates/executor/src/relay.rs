@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use containers::{Boundary, ContainerId, Engine, ExecId, ExecStream, GUEST_PATH, RunUser};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use gateway::McpStdio;
 use jail::SandboxPath;
 use mcp_upstream::{Fault, Output, Pipes};
-use ops::{Bounds, Exec, OpResult};
+use operations::{Bounds, Exec, OpResult};
 use tokio::sync::mpsc;
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
 

@@ -21,7 +21,7 @@ use cofferdam_gateway::{
     RunScope, Scope, Subject, SystemClock,
 };
 use jail::SandboxPath;
-use ops::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
+use operations::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
 
 const AGENTS: usize = 10_000;
 const RULES: usize = 500;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, MutexGuard, OnceLock};
 
 use lock::{Mutex, RwLock};
-use ops::{Bounds, Operation, Reason};
+use operations::{Bounds, Operation, Reason};
 
 use crate::admission::{Admission, Ticket};
 use crate::approvals::{Approvals, Memory};

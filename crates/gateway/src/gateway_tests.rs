@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use ops::{
+use operations::{
     Edit, EditChange, Encoding, Exec, Git, GitRevision, GitRevisions, Glob, Grep, List, Operation, Process,
     ProcessProgram, Read, ReadPart, Reason, Session, SessionInput, Shell,
 };

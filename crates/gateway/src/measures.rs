@@ -142,7 +142,7 @@ impl Measures {
 mod tests {
     use std::time::Duration;
 
-    use ops::{Operation, Read, ReadPart};
+    use operations::{Operation, Read, ReadPart};
 
     use super::{MAX, Measure, MeasureScope, Measures};
     use crate::admission::Admission;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn read() -> Operation {
-        let encoding = ops::Encoding::Utf8;
+        let encoding = operations::Encoding::Utf8;
         Operation::Read(Read { path: path("README.md"), part: ReadPart::Whole, encoding, transfer: None })
     }
 

@@ -5,7 +5,7 @@
 //! answer is a separate kind of permit, which only the executor's terminal accepts. The container confines all typed
 //! commands, as it does for agents.
 
-use ops::{Bounds, Exec, Reason};
+use operations::{Bounds, Exec, Reason};
 
 use crate::caller::RunScope;
 use crate::decision::{Decision, Refusal, Risk, Verdict};
@@ -109,7 +109,7 @@ mod tests {
     use std::time::Duration;
 
     use jail::SandboxPath;
-    use ops::{Exec, Reason};
+    use operations::{Exec, Reason};
 
     use super::{RULE, SessionCommand, SessionRequest};
     use crate::{Gateway, Policy, RunScope, SystemClock, Verdict};

@@ -5,7 +5,7 @@
 //! asked about a call that its lane would refuse anyway. The lanes check again.
 
 use jail::{Access, PathRefusal, SandboxPath};
-use ops::{Effect, Operation, Reason};
+use operations::{Effect, Operation, Reason};
 
 use crate::policy::{ContainerPaths, Profile};
 
@@ -85,7 +85,7 @@ fn write_bytes(profile: &Profile, operation: &Operation) -> Checked {
 mod tests {
     use std::time::Duration;
 
-    use ops::{Exec, Shell, Write};
+    use operations::{Exec, Shell, Write};
 
     use super::*;
     use crate::testing::{builtin, exec as command, shell as script, write as writes};

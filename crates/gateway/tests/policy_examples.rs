@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cofferdam_gateway::policy::ContainerPaths;
 use cofferdam_gateway::{Caller, Gateway, Policy, RunScope, SystemClock, Verdict};
 use jail::SandboxPath;
-use ops::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
+use operations::{Delete, Encoding, Exec, Git, Grep, Mcp, McpTool, Operation, Read, ReadPart, Shell, Write};
 
 fn path(text: &str) -> SandboxPath {
     SandboxPath::parse(text).unwrap()

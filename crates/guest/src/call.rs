@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock::Mutex;
-use ops::{Bounds, KillEvidence};
+use operations::{Bounds, KillEvidence};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

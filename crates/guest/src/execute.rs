@@ -1,6 +1,6 @@
 //! Executes a call, from its operation to its outcome.
 
-use ops::{OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::{OpResult, Operation, Outcome, Reason, ToolFailure};
 use wire::worker::v1::Usage;
 
 use crate::call::Call;

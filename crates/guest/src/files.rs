@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use file_ops::Cancel;
 use jail::Jail;
-use ops::{Bounds, Cancel, Operation, Outcome, Read, Reason, ToolFailure};
+use operations::{Bounds, Operation, Outcome, Read, Reason, ToolFailure};
 use tokio::time::{sleep_until, timeout};
 use wire::worker::v1::Usage;
 
@@ -22,7 +23,7 @@ const STOP: Duration = Duration::from_millis(500);
 pub(crate) fn at_once(lane: &Lane, read: &Read, bounds: &Bounds) -> Option<(Outcome, Usage)> {
     let (outcome, usage) = measured(|| {
         let mount = lane.mounts.iter().filter(|(mount, _)| *mount == read.path.mount());
-        ops::read_at_once(&Lane::jail(mount, bounds), read, bounds)
+        file_ops::read_at_once(&Lane::jail(mount, bounds), read, bounds)
     });
     outcome.map(|outcome| (outcome, usage))
 }
@@ -31,10 +32,10 @@ pub(crate) fn at_once(lane: &Lane, read: &Read, bounds: &Bounds) -> Option<(Outc
 ///
 /// Its memory is not reported: all calls share the guest's memory.
 fn measured<T>(work: impl FnOnce() -> T) -> (T, Usage) {
-    ops::take_helpers_time();
-    let before = ops::thread_time();
+    file_ops::take_helpers_time();
+    let before = file_ops::thread_time();
     let done = work();
-    let time = ops::thread_time().saturating_sub(before) + ops::take_helpers_time();
+    let time = file_ops::thread_time().saturating_sub(before) + file_ops::take_helpers_time();
     let cpu_time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     (done, Usage { cpu_time_us: Some(cpu_time_us), peak_memory_bytes: None })
 }
@@ -84,10 +85,10 @@ fn told((outcome, usage): (Outcome, Usage)) -> (Outcome, Option<Usage>) {
 
 fn execute(jail: &Jail, operation: &Operation, bounds: &Bounds, stop: &Cancel) -> Outcome {
     match operation {
-        Operation::Read(read) => ops::read(jail, read, bounds, stop),
-        Operation::List(list) => ops::list(jail, list, bounds, stop),
-        Operation::Glob(glob) => ops::glob(jail, glob, bounds, stop),
-        Operation::Grep(grep) => ops::grep(jail, grep, bounds, stop),
+        Operation::Read(read) => file_ops::read(jail, read, bounds, stop),
+        Operation::List(list) => file_ops::list(jail, list, bounds, stop),
+        Operation::Glob(glob) => file_ops::glob(jail, glob, bounds, stop),
+        Operation::Grep(grep) => file_ops::grep(jail, grep, bounds, stop),
         other => outside::write(jail, other, bounds),
     }
 }

@@ -13,9 +13,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use file_ops::Cancel;
 use jail::{Mount, RUN_LOG, excerpt};
-use ops::{
-    Binder, Bound, Cancel, ExecResult, Held, OpResult, Operation, Preview, Reason, ToolFailure, changed,
+use operations::{
+    Binder, Bound, ExecResult, Held, OpResult, Operation, Preview, Reason, ToolFailure, changed,
 };
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat, statfs};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! The first frame of each direction. It proves that both sides are of one release, and that the answer belongs to this question.
 
-use ops::Environment;
+use operations::Environment;
 use wire::worker::v1::{FromWorker, Hello, ToWorker, from_worker, to_worker};
 use worker_protocol::PROTOCOL;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use jail::{GitReads, Jail, Mount, Protection, RUN_LOG, Root};
-use ops::{Bounds, Environment};
+use operations::{Bounds, Environment};
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::args::Mounts;

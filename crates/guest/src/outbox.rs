@@ -4,7 +4,7 @@
 //! another call by only a few frames. Frames that the daemon waits for overtake them: pongs, and news on which it must act. An outcome
 //! never overtakes output of the same call, and always fits into a frame.
 
-use ops::{Outcome, Preview, ToolFailure};
+use operations::{Outcome, Preview, ToolFailure};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use wire::worker::v1::{

@@ -4,7 +4,7 @@
 //! container, and so do their permissions. These files do not outlive the container.
 
 use jail::{Jail, Mount, SandboxPath};
-use ops::{Bounds, Edit, OpResult, Operation, Outcome, Reason, ToolFailure, Write};
+use operations::{Bounds, Edit, OpResult, Operation, Outcome, Reason, ToolFailure, Write};
 
 /// Writes or edits the file that the operation names. Follows links in the directories that lead to it.
 pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outcome {
@@ -13,22 +13,22 @@ pub(crate) fn write(jail: &Jail, operation: &Operation, bounds: &Bounds) -> Outc
             let written = jail
                 .settled(&write.path)
                 .map_err(ToolFailure::from)
-                .and_then(|path| ops::write(jail, &Write { path, ..write.clone() }, bounds, None));
+                .and_then(|path| file_ops::write(jail, &Write { path, ..write.clone() }, bounds, None));
             if let Some(uploaded) = &write.uploaded {
-                ops::remove_staged(jail, &uploaded.id);
+                file_ops::remove_staged(jail, &uploaded.id);
             }
             Ok(match written? {
                 OpResult::Write(result) => {
-                    OpResult::Write(ops::WriteResult { path: write.path.to_string(), ..result })
+                    OpResult::Write(operations::WriteResult { path: write.path.to_string(), ..result })
                 }
                 other => other,
             })
         }
         Operation::Edit(edit) if is_outside(&edit.path) => {
             let path = jail.settled(&edit.path)?;
-            Ok(match ops::edit(jail, &Edit { path, ..edit.clone() }, bounds, None)? {
+            Ok(match file_ops::edit(jail, &Edit { path, ..edit.clone() }, bounds, None)? {
                 OpResult::Edit(result) => {
-                    OpResult::Edit(ops::EditResult { path: edit.path.to_string(), ..result })
+                    OpResult::Edit(operations::EditResult { path: edit.path.to_string(), ..result })
                 }
                 other => other,
             })

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use ops::{Bounds, CommandLimits, Operation, Reason, ToolFailure};
+use operations::{Bounds, CommandLimits, Operation, Reason, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::{Pid, set_child_subreaper};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,7 +43,7 @@ pub(crate) fn run(serve: Serve) -> Result<(), Fault> {
     crate::sys::one_heap();
     let threads = Threads::start()?;
     // An earlier guest may have been killed while it took an upload.
-    ops::sweep_staged(&Lane::jail(serve.mounts.iter(), &Bounds::default()));
+    file_ops::sweep_staged(&Lane::jail(serve.mounts.iter(), &Bounds::default()));
     let lane = Arc::new(Lane {
         mounts: serve.mounts,
         calls: Calls::default(),

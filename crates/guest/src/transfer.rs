@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use file_ops::{Cancel, TRANSFER_PIECE};
 use jail::Mount;
-use ops::{Cancel, Outcome, Read, Reason, TRANSFER_PIECE, ToolFailure};
+use operations::{Outcome, Read, Reason, ToolFailure};
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
 use wire::worker::v1::output::Stream;
@@ -31,7 +32,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, read: Read) -> Outcome {
     let (pieces, mut waiting) = mpsc::channel(WAITING);
     let mut work = lane.threads.run(move || {
         let jail = files::jail_for(&mounts, read.path.mount() == Mount::Container, &bounds)?;
-        ops::send(&jail, &read, &bounds, &asked, &mut Pieces { next: Vec::new(), pieces })
+        file_ops::send(&jail, &read, &bounds, &asked, &mut Pieces { next: Vec::new(), pieces })
     });
     let deadline = call.deadline;
     let (id, credit, outbox) = (call.id, call.credit.clone(), call.outbox.clone());

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ops::{Delete, DeleteResult, OpResult, Operation, Reason, ToolFailure, TrashRecord};
+use operations::{Delete, DeleteResult, OpResult, Operation, Reason, ToolFailure, TrashRecord};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use support::{DEADLINE, Hand, Scratch, run};
 

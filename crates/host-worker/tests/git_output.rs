@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use ops::{Git, Reason};
+use operations::{Git, Reason};
 use support::{Hand, Scratch, facts, paths};
 
 /// Status, and what changed in the index and in the work tree.
@@ -413,7 +413,7 @@ fn unknown_path_differs_from_an_unchanged_path() {
     scratch.write("new", "x\n");
     scratch.own();
     let mut host_worker = scratch.host_worker();
-    let failure = |answer: Result<ops::GitResult, ops::ToolFailure>| {
+    let failure = |answer: Result<operations::GitResult, operations::ToolFailure>| {
         let failure = answer.unwrap_err();
         assert_eq!(failure.reason, Reason::NotFound, "{failure:?}");
         failure.message

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use host_launch::{HostWorkerSpec, Namespaces};
-use ops::{Edit, EditChange, Git, OpResult, Operation, Reason};
+use operations::{Edit, EditChange, Git, OpResult, Operation, Reason};
 use support::{DEADLINE, Hand, SHORT, Scratch, WAITING, directory, fifo, launcher, paths, run, write};
 use wire::worker::v1::{FromWorker, Hello, from_worker, to_worker};
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use ops::{
+use operations::{
     Delete, Edit, EditChange, Git, OpResult, Operation, Outcome, Patch, PatchChange, Reason, WriteResult,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -153,7 +153,7 @@ fn write_overtaken_while_waiting_starts_again() {
     assert_eq!(before, new_one, "the record names what was replaced");
 
     let Operation::Write(plain) = write("d/f", NEW) else { panic!() };
-    let matching = Operation::Write(ops::Write { if_match_sha256: Some(new), ..plain });
+    let matching = Operation::Write(operations::Write { if_match_sha256: Some(new), ..plain });
     let refused = overtaken(matching, &|| replace("another")).unwrap_err();
     assert_eq!((refused.reason, &refused.details["sha256"]), (Reason::PreconditionFailed, &another));
 

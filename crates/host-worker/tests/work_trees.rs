@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use host_launch::LinkedSpec;
-use ops::{Git, Operation, Reason};
+use operations::{Git, Operation, Reason};
 use support::{Hand, Scratch, directory, fifo, fingerprint, git_in, launcher, run};
 
 /// A repository, and the scratch directories whose workspaces are its work trees.

@@ -69,7 +69,7 @@ pub fn id_of(token: &str) -> Option<TokenId> {
 impl ApiToken {
     /// Creates a secret for the token with this id, and the hash that the record keeps.
     pub fn issue(id: TokenId) -> (String, TokenHash) {
-        let secret = ops::encode_base64(&seal::secret());
+        let secret = operations::encode_base64(&seal::secret());
         let token = format!("{PREFIX}{id}_{}", secret.trim_end_matches('='));
         let hash = TokenHash::of(&token);
         (token, hash)

@@ -1,6 +1,6 @@
 //! Reasons for which a server gave no usable answer. One table turns them into messages for the agent.
 
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 
 use super::text::one_line;
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gateway::McpServer;
-use ops::{Mcp, McpTool, Outcome, Reason, ToolFailure};
+use operations::{Mcp, McpTool, Outcome, Reason, ToolFailure};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! Converts a tool's answer, bounded and checked, into an outcome.
 
-use ops::{McpContent, McpResult, Outcome, Reason, ToolFailure};
+use operations::{McpContent, McpResult, Outcome, Reason, ToolFailure};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use wire::v1::mcp_content::Type;
@@ -54,7 +54,7 @@ pub(super) fn outcome(tool: &Tool, answer: &Value, text: &str, most: u64) -> Out
         room.omit(structured.len());
         structured.clear();
     }
-    Ok(ops::OpResult::Mcp(McpResult {
+    Ok(operations::OpResult::Mcp(McpResult {
         server: server.to_owned(),
         tool: tool.id.tool().to_owned(),
         content: items,
@@ -165,7 +165,7 @@ impl Room {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ops::OpResult;
+    use operations::OpResult;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gateway::McpServer;
-use ops::McpTool;
+use operations::McpTool;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use executor::{KeeperLost, Link};
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use runs::Run;
 use store::recording::{Digest, Entry, Header, Recorder, Recording, RecordingError};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use audit::{Event, Kind};
 use executor::Left;
 use identity::CallId;
-use ops::{KillEvidence, Reason};
+use operations::{KillEvidence, Reason};
 use refusal::{Refusal, chain};
 use runs::{OnStop, Run};
 use serde_json::json;

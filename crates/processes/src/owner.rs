@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use executor::{Held, KeeperLost, Link, leave};
-use ops::{EndedBy, KillEvidence};
+use operations::{EndedBy, KillEvidence};
 use refusal::chain;
 use runs::{OnStop, Run};
 use store::Timestamp;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use identity::{CallId, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
 use wire::v1::process::State;
@@ -185,7 +185,7 @@ impl Process {
     }
 
     pub async fn resize(&self, size: v1::TerminalSize) -> Result<(), Refusal> {
-        let size_of = |size| ops::TerminalSize::parse("size", size);
+        let size_of = |size| operations::TerminalSize::parse("size", size);
         size_of(size)?;
         if self.status.borrow().request.as_ref().is_none_or(|request| request.terminal.is_none()) {
             return Err(Refusal::new(Reason::PreconditionFailed, "the process has no terminal"));

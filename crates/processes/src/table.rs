@@ -9,7 +9,7 @@ use audit_service::AuditLog;
 use executor::{Kept, Lanes, leave};
 use gateway::Permit;
 use identity::{CallId, RunId};
-use ops::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
+use operations::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
 use store::Timestamp;
@@ -148,7 +148,7 @@ impl Processes {
         place: &Place,
         known: &Known,
         (process, request): (v1::Process, v1::ProcessRequest),
-        bounds: &ops::Bounds,
+        bounds: &operations::Bounds,
     ) -> Result<(), ToolFailure> {
         let share = self.share(run).await?;
         let takes_input = process.stdin_open;
@@ -244,7 +244,7 @@ impl Processes {
                 let found = lanes.keep_on(&name(place.id), Attach { stdout, stderr }).await;
                 found.map_err(|(lost, kill)| (chain(&lost), kill))
             }
-            None => Err(("its run ended with the daemon".to_owned(), ops::KillEvidence::default())),
+            None => Err(("its run ended with the daemon".to_owned(), operations::KillEvidence::default())),
         };
         match (found, living) {
             (Ok(kept), Some(run)) => {
@@ -278,7 +278,7 @@ impl Processes {
         let living = self.0.shared.runs.living_run(place.run).ok();
         let kill = match living.as_ref().and_then(|run| run.lanes_for_review().ok()) {
             Some(lanes) => end_former(&lanes, &name(place.id), output.ends()).await,
-            None => ops::KillEvidence::default(),
+            None => operations::KillEvidence::default(),
         };
         if let Some(run) = living.filter(|_| kill.left > 0) {
             run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
@@ -310,7 +310,7 @@ impl Processes {
         known: &Known,
         mut status: v1::Process,
         output: Arc<Output>,
-        (why, kill): (String, ops::KillEvidence),
+        (why, kill): (String, operations::KillEvidence),
     ) {
         status.set_state(State::Interrupted);
         "interrupted".clone_into(&mut status.ended_by);
@@ -458,7 +458,7 @@ async fn remove(place: Place) {
 }
 
 /// Ends the processes that a former daemon has started under this name.
-async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> ops::KillEvidence {
+async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> operations::KillEvidence {
     let kept = match lanes.keep_on(name, Attach { stdout, stderr }).await {
         Ok(kept) => kept,
         Err((_, kill)) => return kill,
@@ -468,7 +468,7 @@ async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> op
         let (kill, _) = held.end(false);
         (kill, held)
     });
-    let Ok((kill, held)) = ended.await else { return ops::KillEvidence::default() };
+    let Ok((kill, held)) = ended.await else { return operations::KillEvidence::default() };
     if let Err(error) = link.say(leave()).await {
         tracing::debug!(%error, "a keeper was gone before its time");
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ops::{OpResult, Outcome, Reason, SessionInput, SessionResult, SessionState, ToolFailure};
+use operations::{OpResult, Outcome, Reason, SessionInput, SessionResult, SessionState, ToolFailure};
 use refusal::Refusal;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -56,7 +56,7 @@ impl Process {
     /// Performs an operation `session`. Keeps at most `limit` bytes of the output.
     pub(crate) async fn perform(
         &self,
-        wanted: &ops::Session,
+        wanted: &operations::Session,
         limit: usize,
         cancel: &CancellationToken,
     ) -> Outcome {
@@ -108,7 +108,7 @@ impl Process {
         expect: &[String],
     ) -> Result<SessionResult, Refusal> {
         let session = self.session().map_err(Refusal::from)?;
-        ops::Session::check_patterns("expect", expect)?;
+        operations::Session::check_patterns("expect", expect)?;
         let expect = Expect::compile("expect", expect)?;
         let turn = session.turn.try_lock().ok();
         let state = |idle| if idle { SessionState::Done } else { SessionState::Running };
@@ -297,7 +297,7 @@ async fn cancelled(cancel: Option<&CancellationToken>) {
     }
 }
 
-fn malformed(malformed: &ops::Malformed) -> ToolFailure {
+fn malformed(malformed: &operations::Malformed) -> ToolFailure {
     ToolFailure::new(malformed.reason, malformed.to_string())
 }
 

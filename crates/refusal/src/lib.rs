@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use ops::{Hint, Malformed, Reason, ToolFailure};
+use operations::{Hint, Malformed, Reason, ToolFailure};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use wire::v1;
@@ -156,7 +156,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ops::Reason;
+    use operations::Reason;
     use tonic::{Code, Status};
     use tonic_types::StatusExt as _;
 

@@ -3,7 +3,7 @@
 use containers::{Boundary, ContainerCgroup, ContainerId, EngineFacts, Inspection};
 use gateway::Profile;
 use gateway::policy::has_own_kernel;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 
 /// Returns the boundary that a profile asks for.

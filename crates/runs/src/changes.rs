@@ -16,7 +16,7 @@ use audit::{Event, Kind};
 use executor::layer;
 use host_launch::LayerSpec;
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::run::{Changes, Layer, Record, State, Workspace};

@@ -8,7 +8,7 @@ use audit::{Event, Kind};
 use gateway::Profile;
 use gateway::policy::{ContainerPaths, RootMode};
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::run::{Record, Spec, Workspace};
 use tokio::sync::{mpsc, oneshot, watch};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use containers::{Busybox, DefaultImage, DefaultImageError, Engine, NoBusybox};
 use executor::engine_refusal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::sync::Mutex;
 

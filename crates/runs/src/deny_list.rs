@@ -2,7 +2,7 @@
 //! permission.
 
 use gateway::Profile;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use store::run::Workspace;
 

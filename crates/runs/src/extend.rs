@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use identity::RunId;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::run::Record;

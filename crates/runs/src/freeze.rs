@@ -18,7 +18,7 @@ use std::time::Duration;
 use containers::{CgroupError, Commands, ContainerCgroup, ContainerId, Engine, Group};
 use executor::Lanes;
 use identity::RunId;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::Timestamp;
 use store::run::{Held, Hold, Record, State};

@@ -1,6 +1,6 @@
 //! Messages for a run that takes no call now: its state, or its holder and how the run continues.
 
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use store::run::{Held, Hold, Record, State};
 
@@ -57,7 +57,7 @@ pub(crate) fn takes_no_calls(state: State) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use ops::Reason;
+    use operations::Reason;
     use store::Timestamp;
     use store::run::{Held, Hold, Record, State};
 

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use executor::{Directory, LinkedRepository, layer};
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 use store::run::{Linked, Owner, Place};

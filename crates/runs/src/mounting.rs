@@ -9,7 +9,7 @@ use containers::{
 };
 use executor::Directory;
 use jail::Mount;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;

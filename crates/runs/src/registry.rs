@@ -7,7 +7,7 @@ use std::time::Duration;
 use audit_service::AuditLog;
 use gateway::Gateway;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::Store;
 use store::run::{Kept, Record, Spec, State, Workspace};

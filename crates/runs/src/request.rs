@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use audit::Redactor;
 use containers::MountSpec;
 use gateway::policy::RootMode;
 use gateway::{Policy, Profile};
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
+use redact::Redactor;
 use refusal::Refusal;
 use store::run::{Limits, Spec, Workspace};
 use wire::v1;

@@ -7,7 +7,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use executor::layer;
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::run::{Kept, Record, Workspace};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use executor::Lanes;
 use gateway::RunScope;
 use identity::TokenHash;
-use ops::{Operation, Reason};
+use operations::{Operation, Reason};
 use refusal::Refusal;
 use store::allowance::Allowance;
 use store::run::{Held, Hold, Record, Spec, State, Workspace};

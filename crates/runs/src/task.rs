@@ -10,7 +10,7 @@ use audit::{Event, Kind};
 use containers::ContainerId;
 use executor::{Lanes, Loss};
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::Timestamp;

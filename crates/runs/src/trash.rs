@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use jail::{Dir, EntryName, Jail, Mount, Protection, RegularFile, Root, SandboxPath};
-use ops::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
+use operations::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 
 /// Files that one scan reads. A trash has fewer.
 const MOST: usize = 50_000;

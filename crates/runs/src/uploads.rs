@@ -30,7 +30,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use identity::{CallId, RunId};
 use jail::{Keeps, Private};
-use ops::{Reason, UploadId};
+use operations::{Reason, UploadId};
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, fchown, fstat, fstatvfs, openat, statat, unlinkat};
 use rustix::io::Errno;

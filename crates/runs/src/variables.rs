@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gateway::Profile;
-use ops::{Environment, Reason};
+use operations::{Environment, Reason};
 use refusal::Refusal;
 use store::run::Spec;
 

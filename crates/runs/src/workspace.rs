@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use executor::Directory;
 use identity::{NOBODY, Principal};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -208,7 +208,7 @@ mod tests {
     use std::path::PathBuf;
 
     use identity::Principal;
-    use ops::Reason;
+    use operations::Reason;
 
     use crate::deny_list::HarnessOnBind;
 

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use audit::Head;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, watch};

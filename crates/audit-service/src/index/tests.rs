@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use audit::{Decision, Event, Head, Kind, Limits, Outcome, Policy, Record, Status, Verdict, Writer};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::watch;
 use wire::v1::EventFilter;

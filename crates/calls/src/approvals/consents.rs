@@ -2,7 +2,7 @@
 //! is recorded, too.
 
 use gateway::Consent;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Runs;
 use tokio::sync::broadcast::error::RecvError;

@@ -24,7 +24,7 @@ use audit_service::AuditLog;
 use gateway::policy::{DecisionTime, Terms};
 use gateway::{Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, Ticket};
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::{Notify, broadcast, oneshot};

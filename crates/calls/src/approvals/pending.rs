@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gateway::{Approval, ApprovalState, PermitState};
 use identity::{CallId, RunId};
-use ops::{CommandLimits, Operation};
+use operations::{CommandLimits, Operation};
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use store::{SettledApproval, StoredApproval};

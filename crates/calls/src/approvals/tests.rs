@@ -10,7 +10,7 @@ use gateway::{
     Level, Policy, Review, Reviewer, RunScope, Ticket, UnixMillis,
 };
 use identity::{CallId, RunId};
-use ops::{Operation, Write};
+use operations::{Operation, Write};
 use store::run::Record;
 use store::{Store, StoredApproval};
 use tokio::sync::oneshot;

@@ -68,7 +68,7 @@ impl CallTask {
         let cancelled = self.call.cancel.clone();
         let view = cancelled.run_until_cancelled(self.speak(process, access)).await;
         times.executed();
-        view.unwrap_or_else(|| Err(Refusal::new(ops::Reason::Cancelled, "the call was cancelled")))
+        view.unwrap_or_else(|| Err(Refusal::new(operations::Reason::Cancelled, "the call was cancelled")))
     }
 
     async fn speak(

@@ -29,7 +29,7 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(request: Option<&Request>) -> Self {
         let ((name, sketch), arguments_json) = match request {
-            Some(Request::Operation(operation)) => (ops::sketch(operation), String::new()),
+            Some(Request::Operation(operation)) => (operations::sketch(operation), String::new()),
             Some(Request::Dialect(call)) if call.arguments_json.len() <= MAX_JSON => {
                 (("", Value::Null), call.arguments_json.clone())
             }

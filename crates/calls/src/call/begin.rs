@@ -7,7 +7,7 @@ use std::time::Instant;
 use dialects::Limits;
 use futures_util::FutureExt as _;
 use identity::{CallId, Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use wire::v1::{CallRequest, CallResponse, call_request, call_response};
 use worker_protocol::detach_on_drop::DetachOnDrop;
@@ -110,7 +110,7 @@ pub(super) async fn watch(calls: Arc<Calls>, call: Arc<Call>, task: impl Future<
         let refusal = Refusal::internal("making the call", &"it panicked");
         let mut response = call.answer().response;
         response.set_status(call_response::Status::Failed);
-        response.error = Some(ops::ToolFailure::from(refusal.clone()).into());
+        response.error = Some(operations::ToolFailure::from(refusal.clone()).into());
         calls.table.finish(&call, response, Some(refusal), Keep::Stored).await;
     }
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use dialects::Limits;
 use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Caller, Gateway, Permit, UnixMillis};
-use ops::{Operation, Reason};
+use operations::{Operation, Reason};
 use refusal::Refusal;
 use runs::{Readiness, Run};
 use store::run::Hold;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
-use ops::{Bound, Lane, Reason};
+use operations::{Bound, Lane, Reason};
 use refusal::Refusal;
 use runs::{OnStop, Run};
 use store::run::State;

@@ -8,8 +8,8 @@ use dialects::{Dialect, Facts, Limits, Made, ParseFailure, ProcessView};
 use gateway::policy::ContainerPaths;
 use gateway::{Policy, Profile};
 use identity::check_client_name;
-use ops::transport::{CONTENT, MAX_SHOWN};
-use ops::{CommandLimits, OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
+use operations::transport::{CONTENT, MAX_SHOWN};
+use operations::{CommandLimits, OpResult, Operation, Outcome, ProcessResult, Reason, ToolFailure};
 use prost::Message as _;
 use refusal::Refusal;
 use sha2::{Digest as _, Sha256};
@@ -366,12 +366,12 @@ fn too_large(bytes: usize) -> ToolFailure {
 
 /// Returns the failure of a command that ran and was cut short.
 fn unfinished(outcome: &Outcome) -> Option<ToolFailure> {
-    outcome.as_ref().ok().and_then(ops::cut_short)
+    outcome.as_ref().ok().and_then(operations::cut_short)
 }
 
 fn told(mut result: OpResult) -> OpResult {
     if let Some(command) = result.command_mut() {
-        ops::with_exit_code(command);
+        operations::with_exit_code(command);
     }
     result
 }

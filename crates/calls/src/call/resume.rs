@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use gateway::{Approval, Clock as _, SystemClock, Ticket};
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Run;
 use store::run::Hold;

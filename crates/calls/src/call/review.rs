@@ -10,15 +10,15 @@ mod describe;
 
 use std::fmt::Write as _;
 
-use audit::Redactor;
 use executor::Lanes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use gateway::{Review, Ticket};
 use jail::SandboxPath;
-use ops::{
+use operations::{
     Bound, Bounds, DeleteResult, EntryType, FileChange, FileState, FileStates, Git, GitResult, Lane,
     OpResult, Operation, PatchResult, Preview, Reason, ToolFailure,
 };
+use redact::Redactor;
 use refusal::Refusal;
 
 use super::input;
@@ -209,7 +209,7 @@ fn git_preview(operation: &Operation, git: &GitResult, bound: &Bound) -> String 
 #[cfg(test)]
 mod tests {
     use jail::SandboxPath;
-    use ops::{FileState, Reason, ToolFailure};
+    use operations::{FileState, Reason, ToolFailure};
 
     use super::state;
 

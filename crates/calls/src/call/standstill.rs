@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use identity::RunId;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Run;
 use store::run::Hold;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gateway::Caller;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 
 use super::Limits;

@@ -7,7 +7,7 @@ use gateway::limits::concurrency::{Caps, Count, Reservations, Together};
 use gateway::limits::{Agent, Scope, Throttle, Usage};
 use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gateway::Caller;
 use gateway::limits::concurrency::{Busy, Reservation, Together, Turn, Wake};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::oneshot;
 

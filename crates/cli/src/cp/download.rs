@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use ops::archive::{Protected, Unpacked, unpack};
+use file_ops::archive::{Protected, Unpacked, unpack};
 use wire::v1::download_archive_response::Piece as ArchivePiece;
 use wire::v1::download_file_response::Piece as FilePiece;
 use wire::v1::{DownloadArchiveRequest, DownloadEnded, DownloadFileRequest, ReadResult};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ops::archive::{Packed, pack};
+use file_ops::archive::{Packed, pack};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
@@ -221,7 +221,7 @@ fn send_file(mut file: File, begin: BeginUpload) -> (mpsc::Receiver<UploadFileRe
 /// A directory that is being packed.
 struct Packing {
     done: Arc<AtomicU64>,
-    packed: JoinHandle<Result<Packed, ops::ToolFailure>>,
+    packed: JoinHandle<Result<Packed, operations::ToolFailure>>,
 }
 
 fn send_directory(root: jail::Root, begin: BeginUpload) -> (mpsc::Receiver<UploadArchiveRequest>, Packing) {

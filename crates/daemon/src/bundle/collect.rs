@@ -8,7 +8,7 @@ use std::path::Path;
 
 use audit::bundle::{self, LARGEST, MOST_HASHES, MOST_RECORDS, Member, MemberWriter, Sealed};
 use audit::{Checkpoint, Hash, LogId, Prover, ReadError, Reader, Record};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 
 use super::location::Location;

@@ -3,9 +3,9 @@
 //! The diff is the overlay layer of the run, or git's diff while the run is alive. It holds contents of files, so only
 //! principals that may use the run receive it. Secrets in it are redacted, as in the audit log.
 
-use audit::Redactor;
 use identity::Principal;
-use ops::{Bounds, Git, GitDiffFlag, OpResult, Operation};
+use operations::{Bounds, Git, GitDiffFlag, OpResult, Operation};
+use redact::Redactor;
 use refusal::Refusal;
 use serde_json::json;
 use store::run::Record;
@@ -128,7 +128,7 @@ fn pieces(diff: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use audit::Redactor;
+    use redact::Redactor;
 
     use super::{pieces, redacted};
 

@@ -27,7 +27,7 @@ use audit::bundle::{self, Member, RECORDS, Sealed};
 use audit::{Event, Kind, VerifierKey};
 use audit_service::AuditLog;
 use identity::{Principal, Role, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Runs;
 use serde_json::json;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use audit::{Event, Kind, Record as AuditRecord, Redactor, Status};
+use audit::{Event, Kind, Record as AuditRecord, Status};
 use identity::Principal;
+use redact::Redactor;
 use refusal::Refusal;
 use serde_json::{Value, json};
 use store::run::Record;

@@ -22,7 +22,7 @@ use executor::engine_refusal;
 use futures_util::{StreamExt as _, stream};
 use gateway::Gateway;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::Launcher;
 use serde_json::json;

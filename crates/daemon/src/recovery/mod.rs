@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use audit::{Event, Kind, Outcome, Status};
 use audit_service::AuditLog;
 use identity::{CallId, RunId};
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use prost::Message as _;
 use refusal::chain;
 use runs::{Directories, TakenOver};

@@ -8,7 +8,7 @@ use audit_service::AuditLog;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::{AnomalyRule, Severity};
 use identity::{AlertId, Principal, Role, RunId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use store::Timestamp;

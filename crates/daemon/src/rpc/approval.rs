@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use audit::Redactor;
 use audit_service::AuditLog;
 use calls::Approvals;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -12,7 +11,8 @@ use gateway::{
     UnixMillis,
 };
 use identity::{Principal, RunId};
-use ops::{FileState, Reason};
+use operations::{FileState, Reason};
+use redact::Redactor;
 use refusal::Refusal;
 use runs::Runs;
 use store::Timestamp;

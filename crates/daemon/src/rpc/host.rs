@@ -8,7 +8,7 @@ use containers::{Advisory, EngineFacts};
 use doctor::{Finding, Verdict};
 use gateway::{Gateway, Policy};
 use oidc::{Condition, Held, Issuers};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use tokio::sync::Semaphore;

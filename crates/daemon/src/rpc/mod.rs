@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use calls::Calls;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
@@ -65,7 +65,7 @@ pub(crate) use guard::GuardLayer;
 pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tcp};
 
 /// Largest request and answer, bytes.
-const MAX_MESSAGE: usize = ops::transport::MESSAGE;
+const MAX_MESSAGE: usize = operations::transport::MESSAGE;
 /// Maximum number of streams of one connection. tonic's default removes hyper's limit.
 const MAX_STREAMS: u32 = 64;
 /// Number of bytes of one stream that a client may send ahead.

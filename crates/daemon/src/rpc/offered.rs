@@ -10,7 +10,7 @@ use gateway::{
     Clock as _, EXEC_READ_ONLY, Effect, Gateway, Grant, McpServer, Permissions, Policy, Scope, Subject,
     SystemClock, Verdict, covers,
 };
-use ops::McpTool;
+use operations::McpTool;
 use store::run::Spec;
 
 /// The policy and permissions that hold for one agent now.

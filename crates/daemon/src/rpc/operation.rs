@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use calls::Calls;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use wire::v1::call_response::Status;
 use wire::v1::{self, call_request::Request, operation::Kind, result::Kind as OpResult};

@@ -1,7 +1,7 @@
 //! Bounds the part of a long list or content that one answer has, and determines where it begins.
 
-use ops::Reason;
-use ops::transport::{CONTENT, MESSAGE};
+use operations::Reason;
+use operations::transport::{CONTENT, MESSAGE};
 use prost::Message;
 use refusal::Refusal;
 use tonic::{Response, Status};

@@ -9,7 +9,7 @@ use calls::Calls;
 use futures_util::{Stream, StreamExt as _, stream};
 use gateway::Gateway;
 use identity::{AlertId, Principal, Role, RunId, check_client_name, issue_token};
-use ops::Reason;
+use operations::Reason;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use runs::{Parsed, Quotas, Runs, hide_secrets, parse_request};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use calls::Calls;
 use identity::{Principal, RunId};
-use ops::Reason;
+use operations::Reason;
 use processes::Process;
 use refusal::Refusal;
 use store::duration_from_wire;

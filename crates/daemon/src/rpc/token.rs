@@ -6,7 +6,7 @@ use std::time::Duration;
 use gateway::{Gateway, UnixMillis};
 use identity::{ApiToken, Principal, Role, Roles, RunId, TokenId};
 use ipnet::IpNet;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use store::{Timestamp, duration_from_wire};
 use tokio_util::task::TaskTracker;

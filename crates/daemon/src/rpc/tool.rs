@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use calls::{Calls, Found};
 use identity::{CallId, Principal, RunId};
-use ops::Reason;
-use ops::transport::MESSAGE;
+use operations::Reason;
+use operations::transport::MESSAGE;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use store::spool::Piece;

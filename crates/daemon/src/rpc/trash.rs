@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use identity::RunId;
-use ops::{EntryType, Reason, TrashEntry};
+use operations::{EntryType, Reason, TrashEntry};
 use refusal::Refusal;
 use runs::{Deleted, Runs, Trash};
 use store::Timestamp;

@@ -34,7 +34,7 @@ use executor::{Metered, Opening, failure};
 use futures_util::{Stream, StreamExt as _};
 use gateway::{Gateway, SessionPermit, SessionRequest};
 use identity::{Principal, Role, SessionId};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use runs::{Busy, Run, Runs};
 use store::recording::{Header, Recorder, Recording, RecordingError};
@@ -140,8 +140,8 @@ async fn run_session<R>(
     };
     let end = attend(&mut session, &run, permit, &start).await;
     if let Ok(finished) = &end.finished
-        && let Some(command) = finished.outcome.as_ref().ok().and_then(ops::OpResult::command)
-        && let Some(left) = ops::not_ended(command)
+        && let Some(command) = finished.outcome.as_ref().ok().and_then(operations::OpResult::command)
+        && let Some(left) = operations::not_ended(command)
     {
         // As with any command, no process may continue unseen.
         run.fail(format!("{left} processes of a session could not be ended")).await;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{Principal, RunId, SessionId};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use store::run::Hold;

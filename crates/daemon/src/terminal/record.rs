@@ -9,7 +9,7 @@ use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use executor::failure;
 use gateway::UnixMillis;
 use identity::{RunId, SessionId};
-use ops::{ExecResult, OpResult, Reason};
+use operations::{ExecResult, OpResult, Reason};
 use refusal::Refusal;
 use serde_json::json;
 use store::micros;
@@ -217,7 +217,7 @@ mod tests {
     use audit::Status;
     use executor::Metered;
     use identity::{RunId, SessionId};
-    use ops::{Bound, ExecResult, KillEvidence, OpResult, Reason, ToolFailure};
+    use operations::{Bound, ExecResult, KillEvidence, OpResult, Reason, ToolFailure};
     use refusal::Refusal;
     use wire::v1::{open_terminal_response::Event as Shown, terminal_closed::Reason as Ended};
     use worker_protocol::client::{CloseReason, Finished, LaneError, Usage};

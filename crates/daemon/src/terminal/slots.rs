@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use identity::RunId;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 
 /// Limits for a session, from the configuration.
@@ -77,7 +77,7 @@ mod tests {
     use std::time::Duration;
 
     use identity::RunId;
-    use ops::Reason;
+    use operations::Reason;
 
     use super::{Limits, Sessions};
 

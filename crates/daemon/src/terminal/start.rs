@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gateway::SessionCommand;
 use identity::RunId;
-use ops::{Malformed, Operation};
+use operations::{Malformed, Operation};
 use refusal::Refusal;
 use wire::v1::open_terminal_request::Event as WireEvent;
 use wire::v1::{self, terminal_signal::Kind};
@@ -132,7 +132,7 @@ fn command(words: Vec<String>, cwd: String, term: &str, paused: bool) -> Result<
 #[cfg(test)]
 mod tests {
     use identity::RunId;
-    use ops::Reason;
+    use operations::Reason;
     use wire::v1::open_terminal_request::Event as Wire;
     use wire::v1::terminal_signal::Kind;
     use wire::v1::{self, OpenTerminalRequest, TerminalStart};

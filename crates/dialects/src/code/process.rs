@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ops::{Operation, Reason};
+use operations::{Operation, Reason};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

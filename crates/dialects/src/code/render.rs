@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ops::{
+use operations::{
     EditResult, EndedBy, EntryType, ExecResult, FileChange, GlobResult, GrepResult, ListResult, OpResult,
     Operation, Outcome, PatchResult, ProcessResult, ReadResult, WriteResult,
 };

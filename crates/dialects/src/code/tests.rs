@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ops::{
+use operations::{
     EditChange, EditResult, ExecResult, GlobResult, GrepMatch, GrepResult, ListResult, OpResult, Operation,
     Outcome, PatchChange, PatchResult, PatchedFile, ProcessProgram, ProcessResult, ReadPart, ReadResult,
     Reason, ToolFailure, WriteResult,

@@ -6,7 +6,7 @@ mod render;
 
 use std::sync::LazyLock;
 
-use ops::{Hint, Operation, Outcome, Reason};
+use operations::{Hint, Operation, Outcome, Reason};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

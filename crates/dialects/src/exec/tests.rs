@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ops::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure};
 use serde_json::{Value, json};
 
 use super::Exec;
@@ -13,7 +13,7 @@ fn parse(arguments: &Value) -> Result<Operation, ParseFailure> {
     Exec.parse("exec", &arguments.to_string(), &Limits::default())
 }
 
-fn exec(arguments: &Value) -> ops::Exec {
+fn exec(arguments: &Value) -> operations::Exec {
     match parse(arguments) {
         Ok(Operation::Exec(exec)) => exec,
         other => panic!("{other:?}"),
@@ -174,8 +174,8 @@ fn every_command_of_the_seed_s_list_is_denied() {
     for name in ["rm", "sudo", "dd", "mkfs", "shutdown", "reboot", "passwd", "visudo"] {
         for form in [name.to_owned(), name.to_uppercase(), format!("/bin/{name}")] {
             let made = exec(&json!({"command": form, "args": []}));
-            assert!(ops::deny::is_denied(&made.command), "{form}");
+            assert!(operations::deny::is_denied(&made.command), "{form}");
         }
     }
-    assert!(!ops::deny::is_denied("ls"));
+    assert!(!operations::deny::is_denied("ls"));
 }

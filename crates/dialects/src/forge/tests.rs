@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ops::{
+use operations::{
     EditChange, EditResult, ExecResult, GlobResult, GrepMatch, GrepResult, OpResult, Operation, Outcome,
     ReadPart, ReadResult, Reason, ToolFailure, WriteResult,
 };

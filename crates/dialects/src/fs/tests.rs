@@ -1,5 +1,5 @@
 use jail::SandboxPath;
-use ops::{
+use operations::{
     Entry, EntryType, FileChange, GrepMatch, GrepResult, ListResult, OpResult, Operation, Outcome,
     PatchResult, PatchedFile, ReadPart, ReadResult, Reason, ToolFailure, WriteResult,
 };
@@ -82,7 +82,7 @@ fn a_patch_of_front_matter_becomes_an_operation() {
     }});
     let Ok(Operation::Patch(patch)) = parse("fs.apply_patch", &arguments) else { panic!("not a patch") };
     assert_eq!(patch.paths(), [path("@state/workflow.md")]);
-    let ops::PatchChange::FrontMatter(update) = patch.change() else { panic!("no front matter") };
+    let operations::PatchChange::FrontMatter(update) = patch.change() else { panic!("no front matter") };
     assert_eq!(update.steps_completed_append, ["a", "b"]);
     assert_eq!(update.variables_json(), r#"{"deep":{"x":[null]},"n":3}"#);
     assert_eq!(update.decisions_json(), [r#"{"why":"because"}"#]);
@@ -381,7 +381,11 @@ fn details_are_in_camel_case() {
 
 #[test]
 fn results_of_foreign_operations_are_valid_all_the_same() {
-    let exec = ops::ExecResult { stdout: "hi".into(), exit_code: Some(0), ..ops::ExecResult::default() };
+    let exec = operations::ExecResult {
+        stdout: "hi".into(),
+        exit_code: Some(0),
+        ..operations::ExecResult::default()
+    };
     let rendered = render(&Ok(OpResult::Exec(exec)));
     assert_eq!((&rendered["ok"], &rendered["stdout"]), (&json!(true), &json!("hi")));
 }

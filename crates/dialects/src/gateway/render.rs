@@ -1,6 +1,6 @@
 //! Outcomes as `ToolExecutionResult`.
 
-use ops::{OpResult, Outcome, Reason, ToolFailure};
+use operations::{OpResult, Outcome, Reason, ToolFailure};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -64,7 +64,7 @@ struct ResourceUsage {
 /// A command that was ended early is a failure with data. One that ended with an exit code is a success, whatever the code is.
 pub(super) fn render(made: &Made<'_>, outcome: &Outcome) -> String {
     let (data, error, code, retryable) = match outcome {
-        Ok(result) => match ops::cut_short(result) {
+        Ok(result) => match operations::cut_short(result) {
             Some(ToolFailure { reason, message, .. }) => {
                 let error = match reason {
                     Reason::TimedOut => format!("Tool execution timeout: {}", timed_out(made.operation)),

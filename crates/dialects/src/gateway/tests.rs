@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ops::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure, WriteResult};
+use operations::{ExecResult, OpResult, Operation, Outcome, Reason, ToolFailure, WriteResult};
 use serde_json::{Value, json};
 
 use super::Gateway;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ops::{
+use operations::{
     EditChange, EditResult, EndedBy, EntryType, ExecResult, GitResult, GrepResult, ListResult, McpContent,
     McpResult, OpResult, Operation, Outcome, ReadResult,
 };

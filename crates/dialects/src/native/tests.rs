@@ -1,5 +1,5 @@
 use jail::SandboxPath;
-use ops::{
+use operations::{
     EditChange, EditResult, Entry, EntryType, ExecResult, Git, GitDiffFlag, GitFormat, GitResult, GrepMatch,
     GrepResult, ListResult, OpResult, Operation, Outcome, ReadPart, ReadResult, Reason, ToolFailure,
     WriteResult,
@@ -367,7 +367,7 @@ fn a_command_s_output_comes_first() {
         limits_hit: vec!["memory".to_owned()],
         ..exec("a", "")
     };
-    ops::explain(&mut hog, vec![ops::Limit::Memory]);
+    operations::explain(&mut hog, vec![operations::Limit::Memory]);
     let said = shown(hog);
     let beginning = "a\n[ended by signal 9: memory-limit]\nError: the run was out of memory and the kernel ended the \
                      command\n[the run was out of memory";

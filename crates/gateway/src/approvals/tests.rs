@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bound, FileState, Operation, Reason, Write};
+use operations::{Bound, FileState, Operation, Reason, Write};
 
 use super::table::{
     MAX_OPEN, MAX_OPEN_PER_RUN, MAX_REVIEW_BYTES, MAX_SETTLED, MAX_SETTLED_BYTES, REDEEM_WITHIN,

@@ -4,7 +4,7 @@
 //! Like [`super::effects`] this is a table of known programs. No rule should allow an unknown program with any
 //! arguments: a profile that asks then asks about it, unless a rule names the program.
 
-use ops::deny::base_name;
+use operations::deny::base_name;
 
 use super::shell::is_stream;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jail::{Access, PathRefusal, SandboxPath};
-use ops::{Exec, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
+use operations::{Exec, Process, ProcessProgram, Reason, Session, SessionInput, Shell};
 
 use super::effects::{Effect, effect};
 use super::environment::{not_allowed, redirected};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use jail::SandboxPath;
-use ops::Operation;
-use ops::deny::base_name;
+use operations::Operation;
+use operations::deny::base_name;
 
 use super::see_through::Seen;
 
@@ -82,7 +82,7 @@ fn directories(cwd: &SandboxPath, seen: &Seen) -> BTreeSet<SandboxPath> {
 
 #[cfg(test)]
 mod tests {
-    use ops::Exec;
+    use operations::Exec;
 
     use super::*;
     use crate::testing::{exec, path, shell};
@@ -108,7 +108,7 @@ mod tests {
         );
         let inside = Operation::Exec(Exec { cwd: path("src"), ..exec(&["sh", "-c", ". ./a.sh"]) });
         assert!(of(&inside).contains(&"@project/src/a.sh".to_owned()));
-        assert_eq!(of(&Operation::Git(ops::Git::Status)), Vec::<String>::new());
+        assert_eq!(of(&Operation::Git(operations::Git::Status)), Vec::<String>::new());
         for (command, cwd) in [("./a.sh", "src"), ("../src/a.sh", "lib"), ("@project/src/a.sh", "lib")] {
             let program = Operation::Exec(Exec { cwd: path(cwd), ..exec(&[command]) });
             assert_eq!(of(&program), ["@project/src/a.sh"], "{command} in {cwd}");

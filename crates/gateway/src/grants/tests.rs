@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Encoding, Exec, Git, Grep, Operation, Read, ReadPart};
+use operations::{Encoding, Exec, Git, Grep, Operation, Read, ReadPart};
 
 use super::{BadPermission, Effect, MAX_IN_FORCE, PathPattern, Permission, Permissions, Scope, Subject};
 use crate::admission::Admission;
@@ -206,7 +206,7 @@ fn a_revocation_beats_role_team_and_grant() {
     );
     assert_eq!(verdict(&[everything], "open", "worker", Operation::Git(Git::Status)), Allow);
     let team = permission(Effect::Revocation, Subject::Team("core".into()), Some("list"));
-    let listing = Operation::List(ops::List {
+    let listing = Operation::List(operations::List {
         path: path("."),
         depth: 1,
         include_hidden: false,

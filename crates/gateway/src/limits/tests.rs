@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use ops::{Encoding, List, Operation, Read, ReadPart, Reason};
+use operations::{Encoding, List, Operation, Read, ReadPart, Reason};
 
 use super::{Agent, Counted, KeptCounters, Limits, Scope, Span, Throttle, ThrottleSource};
 use crate::clock::{Clock as _, UnixMillis};

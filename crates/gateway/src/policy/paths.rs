@@ -2,8 +2,10 @@
 
 use document::At;
 use jail::{Access, SandboxPath};
-use ops::deny::base_name;
-use ops::{Effect, Exec, Git, Operation, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths, Shell};
+use operations::deny::base_name;
+use operations::{
+    Effect, Exec, Git, Operation, PathPattern, PathRule, PathRules, RuledAccess, RuledPaths, Shell,
+};
 use serde::Serialize;
 
 use crate::decision::Verdict;
@@ -203,7 +205,7 @@ fn examples<'t>(at: &At<'t>) -> Vec<(At<'t>, SandboxPath)> {
 
 #[cfg(test)]
 mod tests {
-    use ops::Reason;
+    use operations::Reason;
 
     use super::*;
     use crate::admission::Admission;
@@ -242,10 +244,10 @@ mod tests {
     fn named_paths_are_judged_and_the_strictest_rule_decides() {
         let policy = load(RULES).unwrap();
         let read = |name: &str| {
-            let encoding = ops::Encoding::Utf8;
-            Operation::Read(ops::Read {
+            let encoding = operations::Encoding::Utf8;
+            Operation::Read(operations::Read {
                 path: path(name),
-                part: ops::ReadPart::Whole,
+                part: operations::ReadPart::Whole,
                 encoding,
                 transfer: None,
             })

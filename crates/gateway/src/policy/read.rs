@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ops::deny::DenyList;
-use ops::{Bounds, CommandLimits, Exec, transport};
+use operations::deny::DenyList;
+use operations::{Bounds, CommandLimits, Exec, transport};
 
 use super::holding::EXEC_READ_ONLY;
 use super::model::{

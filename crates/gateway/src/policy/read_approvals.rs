@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use ops::Operation;
+use operations::Operation;
 
 use crate::consent::{Form, Level};
 use crate::decision::Risk;

@@ -8,8 +8,8 @@ use document::{At, Fields};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ops::transport::MAX_UPSTREAM;
-use ops::{McpTool, is_mcp_server};
+use operations::transport::MAX_UPSTREAM;
+use operations::{McpTool, is_mcp_server};
 use serde::Serialize;
 
 /// Most servers of a policy.

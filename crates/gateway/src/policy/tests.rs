@@ -1,7 +1,7 @@
 use std::fs;
 use std::time::Duration;
 
-use ops::deny::DenyList;
+use operations::deny::DenyList;
 
 use super::{Grant, Policy, Problems, Profile, RootMode, WorkspaceMode, default_risk};
 use crate::decision::Verdict;
@@ -59,7 +59,7 @@ fn shipped_profiles_match_the_snapshot() {
         each("workspace", &|profile| format!("{:?}", profile.workspace).to_lowercase()),
         each("unattended", &|profile| profile.unattended.to_string()),
     ];
-    table.extend(ops::Operation::NAMES.iter().filter(|name| **name != "mcp").map(|name| {
+    table.extend(operations::Operation::NAMES.iter().filter(|name| **name != "mcp").map(|name| {
         each(name, &|profile| {
             profile.operation(name).map_or_else(|| "-".to_owned(), |(_, verdict)| verdict.to_string())
         })
@@ -260,7 +260,7 @@ fn missing_profile_settings_are_strict() {
             && profile.exec.env.is_empty()
             && !profile.permits_image(Some("rust:1"))
     );
-    assert_eq!(profile.call_bounds(), ops::Bounds::default());
+    assert_eq!(profile.call_bounds(), operations::Bounds::default());
 }
 
 #[test]
@@ -609,12 +609,13 @@ profiles: {p: {operations: {exec: allow, write: allow}, exec: {read_only_command
         Admission::Permit(_) => String::new(),
         Admission::Refuse(refusal) => panic!("{refusal}"),
     };
-    for operation in [ops::Operation::Write(write("a")), ops::Operation::Exec(exec(&["make"]))] {
+    for operation in [operations::Operation::Write(write("a")), operations::Operation::Exec(exec(&["make"]))]
+    {
         assert_eq!(rule("p", "careful", operation.clone()), "role careful: consent_from");
         assert_eq!(rule("p", "director", operation.clone()), "");
         assert_eq!(rule("open", "careful", operation), "", "nobody watches");
     }
-    assert_eq!(rule("p", "careful", ops::Operation::Exec(exec(&["cat", "a"]))), "");
+    assert_eq!(rule("p", "careful", operations::Operation::Exec(exec(&["cat", "a"]))), "");
 }
 
 #[test]
@@ -629,7 +630,7 @@ fn thresholds_of_zero_are_refused() {
 
 #[test]
 fn a_bound_that_no_transport_carries_is_refused_with_the_largest() {
-    use ops::transport::{MAX_COMMAND, MAX_OUTPUT, MAX_READ, MAX_UPSTREAM, MAX_WRITE};
+    use operations::transport::{MAX_COMMAND, MAX_OUTPUT, MAX_READ, MAX_UPSTREAM, MAX_WRITE};
     let bounds = |bounds: &str| {
         problems(&format!("{ROLES}profiles: {{p: {{operations: {{}}, bounds: {{{bounds}}}}}}}"))
     };
@@ -642,7 +643,7 @@ fn a_bound_that_no_transport_carries_is_refused_with_the_largest() {
         ("max_read_bytes", MAX_READ),
         ("max_write_bytes", MAX_WRITE),
         ("max_output_bytes", MAX_OUTPUT),
-        ("max_edit_bytes", ops::Bounds::LARGEST_EDIT),
+        ("max_edit_bytes", operations::Bounds::LARGEST_EDIT),
     ] {
         assert_eq!(bounds(&format!("{key}: {most}")), [""; 0]);
         let refused = bounds(&format!("{key}: {}", most + 1)).concat();

@@ -1,5 +1,5 @@
 use jail::SandboxPath;
-use ops::{Encoding, Exec, Git, Glob, Grep, Operation, Read, ReadPart};
+use operations::{Encoding, Exec, Git, Glob, Grep, Operation, Read, ReadPart};
 
 use crate::decision::Risk::{self, Critical, High, Low, Medium};
 use crate::exec::judge;

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ops::KillEvidence;
+use operations::KillEvidence;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Environment, Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
+use operations::{Environment, Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
 use tokio::io::AsyncReadExt;

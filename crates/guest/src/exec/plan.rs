@@ -7,8 +7,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use file_ops::Cancel;
 use jail::{AccessError, FileKind, Jail, OpenError, OpenErrorKind, SandboxPath};
-use ops::{Bounds, Cancel, Environment, Exec, Reason, ToolFailure};
+use operations::{Bounds, Environment, Exec, Reason, ToolFailure};
 
 use crate::args::Mounts;
 use crate::call::Call;
@@ -137,7 +138,7 @@ fn c_string(text: impl Into<Vec<u8>>) -> Result<CString, ToolFailure> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ops::{Bounds, Environment};
+    use operations::{Bounds, Environment};
 
     use super::environment;
 

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use jail::Jail;
-use ops::{Bounds, Exec, Reason, ToolFailure};
+use operations::{Bounds, Exec, Reason, ToolFailure};
 use rustix::fs::{Access as Mode, access};
 use text::excerpt;
 
@@ -176,8 +176,8 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use jail::{GitReads, Mount, Protection, Root};
-    use ops::Operation;
-    use ops::deny::DenyList;
+    use operations::Operation;
+    use operations::deny::DenyList;
     use wire::v1;
 
     use super::*;

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use jail::Mount;
-use ops::Limit;
+use operations::Limit;
 use rustix::fs::statvfs;
 
 use crate::args::Mounts;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use ops::{Reason, ToolFailure};
+use operations::{Reason, ToolFailure};
 use rustix::fs::{Mode, OFlags, fstat, major, minor, open};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getsid, kill_process_group};

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use ops::{CommandLimits, Environment, Operation, Reason, ToolFailure};
+use operations::{CommandLimits, Environment, Operation, Reason, ToolFailure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use ops::{Bounds, Environment, Exec, Process as Wanted, ProcessProgram, Reason, ToolFailure};
+use operations::{Bounds, Environment, Exec, Process as Wanted, ProcessProgram, Reason, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use seccompiler::BpfProgram;
@@ -187,7 +187,7 @@ fn program(program: ProcessProgram, run: &Environment, on_terminal: bool) -> Res
     Ok(exec)
 }
 
-fn size_of(size: ops::TerminalSize) -> Result<TerminalSize, ToolFailure> {
+fn size_of(size: operations::TerminalSize) -> Result<TerminalSize, ToolFailure> {
     TerminalSize::new(size.rows.into(), size.columns.into())
         .ok_or_else(|| ToolFailure::new(Reason::InvalidArgument, "there is no terminal of this size"))
 }

@@ -1,6 +1,6 @@
 //! The direct channel that a guest offers, taken as the daemon takes it: root reaches into a non-dumpable process.
 
-use ops::{Exec, List, OpResult, Operation};
+use operations::{Exec, List, OpResult, Operation};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin};

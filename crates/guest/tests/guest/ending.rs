@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, Operation};
+use operations::{Bounds, Exec, ExecResult, Operation};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::CloseReason;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use jail::SandboxPath;
-use ops::{
+use operations::{
     Bounds, Encoding, Glob, Grep, List, OpResult, Operation, Read, ReadPart, ReadResult, Reason, ToolFailure,
     Write,
 };

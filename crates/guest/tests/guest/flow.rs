@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, OpResult, Operation, Reason, ToolFailure};
+use operations::{Bounds, Exec, ExecResult, OpResult, Operation, Reason, ToolFailure};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, OutputSink, Placement};

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, ExecResult, KillEvidence, OpResult, Operation, Outcome, ToolFailure};
+use operations::{Bounds, Exec, ExecResult, KillEvidence, OpResult, Operation, Outcome, ToolFailure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;

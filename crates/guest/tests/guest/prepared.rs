@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ops::{Bounds, Exec, Operation, Outcome, Shell};
+use operations::{Bounds, Exec, Operation, Outcome, Shell};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Prepared};
@@ -78,11 +78,11 @@ async fn prepared_process_reports_failed_commands() {
     let guest = Guest::start().await;
     let (waiting, _) = prepared(&guest).await;
     let refused = run(&guest, Operation::Exec(command(&["rm", "x"])), waiting).await.unwrap_err();
-    assert_eq!(refused.reason, ops::Reason::CommandNotAllowed);
+    assert_eq!(refused.reason, operations::Reason::CommandNotAllowed);
     let (waiting, _) = prepared(&guest).await;
     let script = guest.script("broken", "#!/no/such/interpreter\n");
     let refused = run(&guest, Operation::Exec(command(&[&script])), waiting).await.unwrap_err();
-    assert_eq!(refused.reason, ops::Reason::NotFound);
+    assert_eq!(refused.reason, operations::Reason::NotFound);
     let (waiting, _) = prepared(&guest).await;
     let Exec { cwd, env, stdin, timeout, .. } = command(&["sh"]);
     let shell = Shell { script: "echo $((6*7))".to_owned(), cwd, env, stdin, stdin_file: None, timeout };

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, Outcome, Reason};
+use operations::{Bounds, Exec, ExecResult, Outcome, Reason};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{

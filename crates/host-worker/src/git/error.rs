@@ -1,7 +1,7 @@
 //! The reasons why a git command failed, in words for an agent: `@project` instead of paths of the jail, and a remedy.
 
 use git2::{ErrorClass, ErrorCode};
-use ops::{Held, Reason, ToolFailure, before_effect};
+use operations::{Held, Reason, ToolFailure, before_effect};
 use text::{Shape, excerpt_of};
 use thiserror::Error;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ops::Malformed;
+use operations::Malformed;
 use regex::bytes::{Regex, RegexBuilder};
 
 /// Most memory of one expression, and as much again for its search.

@@ -10,7 +10,7 @@ mod shown;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ops::{Reason, SessionResult, SessionState, ToolFailure};
+use operations::{Reason, SessionResult, SessionState, ToolFailure};
 use tokio::sync::watch;
 use wire::v1;
 

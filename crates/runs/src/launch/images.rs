@@ -19,7 +19,7 @@ use containers::{
 };
 use executor::engine_refusal;
 use identity::RunId;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, OwnedMutexGuard};
 

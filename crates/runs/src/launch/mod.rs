@@ -26,7 +26,7 @@ use executor::{Directory, GuestLane, HostWorkerLane, Lanes, engine_refusal};
 use gateway::Profile;
 use gateway::policy::{RootMode, TmpMode, WorkspaceMode};
 use identity::{Principal, RunId};
-use ops::{Environment, Reason};
+use operations::{Environment, Reason};
 use refusal::Refusal;
 use store::run::{LaunchFingerprint, Layer, Limits, Owner, Ownership, Place, Record, Started, Workspace};
 use tokio::task::block_in_place;

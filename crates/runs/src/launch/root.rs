@@ -9,7 +9,7 @@ use containers::{
 };
 use executor::engine_refusal;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use store::run::{Owner, Place, Record};
 use tokio::task::block_in_place;

@@ -8,7 +8,7 @@ use std::path::Path;
 use containers::{Amount, HostUser, IdMap, MountError, OverlayError, UserMap};
 use executor::{Directory, LinkedRepository};
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::fs::{Gid, Mode, OFlags, Uid};
 use store::run::{Changes, Layer, Owner, Record, Workspace};

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::time::Duration;
 
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::{Semaphore, SemaphorePermit};
 

@@ -3,7 +3,7 @@
 //! A profile asks for root of such a namespace with `root_in_user_namespace`. All other runs of the engine are in a namespace, too.
 
 use containers::{Boundary, EngineFacts, Hardening, RunAs};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 

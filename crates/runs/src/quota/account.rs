@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use containers::Amount;
 use jail::Mount;
-use ops::{Effect, Operation, Reason};
+use operations::{Effect, Operation, Reason};
 use refusal::Refusal;
 use wire::v1;
 
@@ -413,7 +413,7 @@ mod tests {
     }
 
     fn write(path: &str) -> Operation {
-        Operation::Write(ops::Write {
+        Operation::Write(operations::Write {
             path: SandboxPath::parse(path).unwrap(),
             content: b"x".to_vec(),
             uploaded: None,
@@ -424,7 +424,7 @@ mod tests {
     }
 
     fn exec() -> Operation {
-        Operation::Exec(ops::Exec {
+        Operation::Exec(operations::Exec {
             command: "true".to_owned(),
             args: Vec::new(),
             cwd: SandboxPath::parse("@project").unwrap(),

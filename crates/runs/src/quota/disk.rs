@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use ops::{Effect, Operation, Reason};
+use operations::{Effect, Operation, Reason};
 use refusal::Refusal;
 use rustix::fs::{Mode, OFlags, fstatvfs};
 use tokio::sync::Notify;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, ExecResult, KillEvidence};
+use operations::{Bounds, ExecResult, KillEvidence};
 use wire::worker::v1::{self, output::Stream};
 
 use crate::client::backlog::Backlog;

@@ -3,7 +3,7 @@
 //! Trust boundary: the container lane's worker runs beside an attacker. A message that is not a possible outcome is malformed, and the
 //! stream that carried it is closed. The frame has limited the sizes already.
 
-use ops::{Hint, Malformed, Outcome, Reason, ToolFailure, check_answer};
+use operations::{Hint, Malformed, Outcome, Reason, ToolFailure, check_answer};
 use prost::Message as _;
 use wire::v1;
 use wire::worker::v1 as worker;

@@ -1,4 +1,4 @@
-use ops::{Hint, Reason, ToolFailure};
+use operations::{Hint, Reason, ToolFailure};
 use prost::Message as _;
 use wire::v1;
 use wire::worker::v1 as worker;
@@ -18,7 +18,7 @@ fn a_worker_tells_of_full_places_and_of_nothing_else_that_ended_a_command() {
         let kind = Some(worker::outcome::Kind::Result(v1::Result { kind }));
         outcome_from_wire(worker::Outcome { kind, usage: None, bound: None, hints: Vec::new() })
     };
-    let Ok(Ok(ops::OpResult::Exec(result))) = from(&["tmp-space"]) else { panic!("refused") };
+    let Ok(Ok(operations::OpResult::Exec(result))) = from(&["tmp-space"]) else { panic!("refused") };
     assert_eq!((result.ended_by.as_str(), result.hint.as_str()), ("", ""));
     assert_eq!(result.limits_hit, ["tmp-space"]);
     for forged in ["memory", "output", "anything"] {
@@ -43,7 +43,7 @@ fn an_outcome_that_no_frame_holds_fails_its_call() {
     let read = |bytes: usize| {
         let encoding = v1::ContentEncoding::Utf8.into();
         let result = v1::ReadResult { content: "x".repeat(bytes), encoding, ..Default::default() };
-        outcome_to_wire(Ok(ops::OpResult::Read(result)))
+        outcome_to_wire(Ok(operations::OpResult::Read(result)))
     };
     let failed = |bytes: usize| {
         let outcome = carried(read(bytes));
@@ -80,8 +80,9 @@ fn a_rule_for_paths_that_does_not_parse_holds_for_all_mounts() {
     };
     let shown = |bounds| {
         let rules = super::bounds_from_wire(Some(bounds)).path_rules.rules;
-        let texts =
-            |patterns: &[ops::PathPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |patterns: &[operations::PathPattern]| {
+            patterns.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         (texts(&rules[0].paths.path), texts(&rules[0].paths.except))
     };
     assert_eq!(

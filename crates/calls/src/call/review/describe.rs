@@ -3,8 +3,8 @@
 //! Secrets are hidden part by part, so that a long part cuts no other one short. Every line of text from the agent begins with a
 //! bar, so that none can pass for a line of the daemon. Characters that a terminal would obey or not show are escaped.
 
-use audit::Redactor;
-use ops::{Bound, FileState, FileStates, Operation, Part};
+use operations::{Bound, FileState, FileStates, Operation, Part};
+use redact::Redactor;
 use serde_json::{Map, Value, json};
 
 /// Describes an operation that has no preview. Returns an empty text for any other.
@@ -100,7 +100,7 @@ mod tests {
     use std::time::Duration;
 
     use jail::SandboxPath;
-    use ops::{Exec, Shell};
+    use operations::{Exec, Shell};
 
     use super::*;
 
@@ -175,6 +175,6 @@ mod tests {
 
     #[test]
     fn other_operations_are_described_by_their_preview() {
-        assert_eq!(described(&Operation::Git(ops::Git::Status)), "");
+        assert_eq!(described(&Operation::Git(operations::Git::Status)), "");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use identity::Principal;
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use calls::Calls;
 use identity::RunId;
-use ops::UploadId;
+use operations::UploadId;
 use runs::Uploads;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};

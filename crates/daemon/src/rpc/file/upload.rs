@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gateway::{Caller, Verdict};
 use identity::{Principal, RunId, check_client_name};
-use ops::{Operation, Reason, UploadId};
+use operations::{Operation, Reason, UploadId};
 use refusal::Refusal;
 use runs::{Broken, Content, Piece, UploadOwner};
 use tokio::sync::{mpsc, oneshot};

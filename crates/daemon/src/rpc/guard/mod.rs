@@ -14,7 +14,7 @@ use calls::{Attempt, Escalations};
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use identity::{Access, Credential, Principal, Role, Roles};
 use oidc::{Holder, Issuers, Refused};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use runs::Runs;
 use tonic::body::Body;

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
-use ops::Reason;
+use operations::Reason;
 use refusal::Refusal;
 use tonic::Status;
 use tonic::body::Body;

@@ -1,6 +1,6 @@
 //! The deny list, and the ways around it that are seen.
 
-use ops::{Exec, Reason};
+use operations::{Exec, Reason};
 
 use super::verdict;
 use crate::decision::Verdict::{Allow, Deny};

@@ -1,7 +1,7 @@
 //! Every name of the deny list in every disguise, one in another, is refused; a harmless program in the same disguises is
 //! not, so that the list is no reason to refuse what it does not name.
 
-use ops::deny::NAMES;
+use operations::deny::NAMES;
 use proptest::prelude::*;
 
 use super::quote;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use ops::deny::{NAMES, base_name, is_denied};
-use ops::{Exec, Reason, Shell};
+use operations::deny::{NAMES, base_name, is_denied};
+use operations::{Exec, Reason, Shell};
 
 use super::see_through::{TooIntricate, see_through};
 use super::{judge, judge_script};

@@ -1,6 +1,6 @@
 //! What is cannot be judged in advance: it asks wherever a profile asks, and the reviewer is told.
 
-use ops::{Exec, Shell};
+use operations::{Exec, Shell};
 
 use super::{verdict_in, words};
 use crate::decision::Verdict::{self, Allow, Ask, Deny};

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jail::{Access, Jail, PathRefusal, SandboxPath};
-use ops::{Bounds, Reason, ToolFailure, deny};
+use operations::{Bounds, Reason, ToolFailure, deny};
 use rustix::fs::OFlags;
 use text::excerpt;
 

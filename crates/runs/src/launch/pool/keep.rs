@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use containers::{ImageReference, UsableImage, idmap_supported};
 use futures_util::StreamExt as _;
 use gateway::{Gateway, Policy};
-use ops::Environment;
+use operations::Environment;
 use refusal::{Refusal, chain};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
@@ -173,7 +173,7 @@ impl Launcher {
                         same.min += entry.min;
                         same.max += entry.max;
                     }
-                    Err(refusal) if refusal.reason == ops::Reason::EngineUnavailable => return None,
+                    Err(refusal) if refusal.reason == operations::Reason::EngineUnavailable => return None,
                     Err(refusal) => {
                         if known.told.insert(name.clone(), refusal.message.clone()).as_ref()
                             != Some(&refusal.message)

@@ -11,7 +11,7 @@ use containers::{
 use executor::{GuestLane, engine_refusal};
 use identity::RunId;
 use jail::Mount;
-use ops::{Environment, Reason};
+use operations::{Environment, Reason};
 use refusal::{Refusal, chain};
 use store::run::{Ownership, Record};
 use tokio::task::block_in_place;

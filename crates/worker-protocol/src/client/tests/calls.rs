@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ops::{Bounds, OpResult, Reason};
+use operations::{Bounds, OpResult, Reason};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use crate::client::tests::fake::{
 use crate::client::{Client, CloseReason, Finished, LaneError, Usage};
 use crate::frame::encode;
 
-fn exec_result(finished: Finished) -> ops::ExecResult {
+fn exec_result(finished: Finished) -> operations::ExecResult {
     match finished.outcome {
         Ok(OpResult::Exec(result)) => result,
         other => panic!("not of exec: {other:?}"),
@@ -323,8 +323,9 @@ async fn dropping_the_last_client_closes_the_stream() {
 #[tokio::test]
 async fn an_operation_that_no_frame_holds_is_not_sent() {
     let (mut fake, client) = Fake::connected().await;
-    let ops::Operation::Exec(exec) = exec() else { panic!("not exec") };
-    let huge = ops::Operation::Exec(ops::Exec { stdin: vec![0; crate::frame::MAX_FRAME], ..exec });
+    let operations::Operation::Exec(exec) = exec() else { panic!("not exec") };
+    let huge =
+        operations::Operation::Exec(operations::Exec { stdin: vec![0; crate::frame::MAX_FRAME], ..exec });
     assert_eq!(call(&client, huge).await.unwrap(), Err(LaneError::TooLarge));
     let calling = call(&client, list());
     let (id, _) = fake.started().await;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, KillEvidence, List, Operation};
+use operations::{Bounds, Exec, KillEvidence, List, Operation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
 use wire::v1;

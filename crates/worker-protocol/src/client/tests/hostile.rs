@@ -1,6 +1,6 @@
 //! What a worker must not say, and when.
 
-use ops::Bounds;
+use operations::Bounds;
 use tokio_util::sync::CancellationToken;
 use wire::v1;
 use wire::worker::v1::from_worker::Body;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ops::{Bounds, OpResult, Operation};
+use operations::{Bounds, OpResult, Operation};
 use tokio_util::sync::CancellationToken;
 use wire::worker::v1::from_worker::Body as Said;
 use wire::worker::v1::output::Stream::{Stderr, Stdout};
