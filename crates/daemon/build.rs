@@ -16,13 +16,12 @@ const PROGRAMS: [(&str, &str); 2] =
     [("coffer-guest", "COFFER_GUEST"), ("coffer-host-worker", "COFFER_HOST_WORKER")];
 
 /// What they are made of, from the workspace's root.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 9] = [
     "Cargo.toml",
     "crates/guest",
     "crates/host-launch",
     "crates/host-worker",
     "crates/jail",
-    "crates/lock",
     "crates/ops",
     "crates/text",
     "crates/wire",

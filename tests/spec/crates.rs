@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// Each crate, and all others of ours that it is built with. Tests may use more.
-const ARROWS: [(&str, &str); 33] = [
-    ("admission", "lock"),
+const ARROWS: [(&str, &str); 32] = [
+    ("admission", ""),
     ("anomaly", "audit audit-service gateway identity jail ops refusal runs store webhook"),
     ("audit", ""),
     ("audit-service", "audit ops refusal webhook wire"),
@@ -16,25 +16,24 @@ const ARROWS: [(&str, &str); 33] = [
         "calls",
         "audit audit-service dialects executor gateway identity jail mcp-upstream ops processes refusal runs store webhook wire worker-protocol",
     ),
-    ("cli", "audit cofferdam-client doctor gateway jail lock mcp ops text wire"),
+    ("cli", "audit cofferdam-client doctor gateway jail mcp ops text wire"),
     ("cofferdam-client", "wire"),
-    ("containers", "lock text"),
+    ("containers", "text"),
     (
         "daemon",
-        "admission anomaly audit audit-service calls containers dialects doctor document executor gateway host-launch identity jail lock mcp oidc ops processes refusal runs store webhook wire worker-protocol",
+        "admission anomaly audit audit-service calls containers dialects doctor document executor gateway host-launch identity jail mcp oidc ops processes refusal runs store webhook wire worker-protocol",
     ),
     ("dialects", "jail ops text wire"),
     ("doctor", ""),
     ("document", ""),
     ("executor", "containers gateway host-launch jail mcp-upstream ops refusal store wire worker-protocol"),
-    ("gateway", "document jail lock ops text"),
-    ("guest", "jail lock ops text wire worker-protocol"),
+    ("gateway", "document jail ops text"),
+    ("guest", "jail ops text wire worker-protocol"),
     ("host-launch", "wire"),
     ("host-worker", "host-launch jail ops text wire worker-protocol"),
     ("identity", "gateway ops refusal seal"),
     ("jail", "text"),
-    ("lock", ""),
-    ("mcp", "admission lock text wire"),
+    ("mcp", "admission text wire"),
     ("mcp-upstream", "gateway ops text wire"),
     ("oidc", "identity webhook"),
     ("ops", "jail text wire"),
@@ -52,7 +51,7 @@ const ARROWS: [(&str, &str); 33] = [
     ("text", ""),
     ("webhook", ""),
     ("wire", ""),
-    ("worker-protocol", "jail lock ops text wire"),
+    ("worker-protocol", "jail ops text wire"),
 ];
 
 /// Production lines that a crate may have.

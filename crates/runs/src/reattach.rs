@@ -15,7 +15,7 @@
 //! Runs that another instance's daemon owns carry another label and are not looked at.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use containers::{FormerEnded, KillMethod};
@@ -258,7 +258,7 @@ impl Runs {
         let run = Arc::new(Run::new(record_receiver, commands, idle));
         self.launcher.projects.limit_again(record.id, run.disk.most());
         self.enter_recordings(&run, record.id).await;
-        *run.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
+        *run.lanes.write() = Some(lanes.clone());
         self.living().insert(record.id, run.clone());
         let mut shared = Shared {
             runs: self.clone(),

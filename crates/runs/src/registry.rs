@@ -1,13 +1,14 @@
 //! The runs that there are, by id, and who may be told about changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use audit_service::AuditLog;
 use gateway::Gateway;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use ops::Reason;
+use parking_lot::{Mutex, MutexGuard};
 use refusal::{Refusal, chain};
 use store::Store;
 use store::run::{Kept, Record, Spec, State, Workspace};
@@ -360,7 +361,7 @@ impl Runs {
     }
 
     pub(crate) fn living(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<Run>>> {
-        self.living.lock().unwrap_or_else(PoisonError::into_inner)
+        self.living.lock()
     }
 
     /// The living run that uses a kept workspace.
@@ -369,11 +370,11 @@ impl Runs {
     }
 
     pub(crate) fn settling(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
-        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
+        self.settling.lock()
     }
 
     pub(crate) fn ended(&self) -> MutexGuard<'_, BTreeMap<RunId, Record>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ended.lock()
     }
 }
 

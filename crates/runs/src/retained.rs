@@ -2,11 +2,11 @@
 //! own, which outlives that of the run, and the layers of overlays by the run's.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
 
 use executor::layer;
 use identity::{Principal, RunId};
 use ops::Reason;
+use parking_lot::MutexGuard;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::run::{Kept, Record, Workspace};
@@ -105,7 +105,7 @@ impl Runs {
     }
 
     pub(crate) fn kept(&self) -> MutexGuard<'_, BTreeMap<RunId, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     fn shown(&self, kept: &Kept) -> v1::KeptWorkspace {

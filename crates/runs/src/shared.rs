@@ -1,8 +1,9 @@
 //! What the task of a run works with, and how it changes the run's state: in memory, in the store, on record.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use executor::Lanes;
+use parking_lot::RwLock;
 use refusal::chain;
 use serde_json::json;
 use store::Timestamp;

@@ -7,12 +7,12 @@
 //!     └── clearly less again ───┴───────────────────────────────────┘
 //! ```
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use containers::Amount;
 use jail::Mount;
 use ops::{Effect, Operation, Reason};
+use parking_lot::Mutex;
 use refusal::Refusal;
 use wire::v1;
 
@@ -130,7 +130,7 @@ impl Account {
 
     /// How much of it a look has to see.
     pub(crate) fn worth_counting(&self) -> Amount {
-        match self.seen().standing {
+        match self.seen.lock().standing {
             Standing::Within => self.most,
             // To tell whether it grows, or has room again, all of it.
             Standing::Over | Standing::Locked => Amount { bytes: u64::MAX, files: u64::MAX },
@@ -139,7 +139,7 @@ impl Account {
 
     /// How much more may come before it is over; `None`: it is, or was never looked at.
     pub(crate) fn room(&self) -> Option<Amount> {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let found = seen.found.filter(|_| seen.standing == Standing::Within)?;
         Some(Amount {
             bytes: self.most.bytes.saturating_sub(found.amount.bytes),
@@ -158,19 +158,19 @@ impl Account {
 
     /// Whether the quota is used up.
     pub fn is_over(&self) -> bool {
-        self.seen().standing != Standing::Within
+        self.seen.lock().standing != Standing::Within
     }
 
     /// What was found last, for whoever looks at the run.
     pub fn to_wire(&self) -> Option<v1::DiskUse> {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let found = seen.found?;
         Some(v1::DiskUse { state: seen.standing.to_wire().into(), ..found.to_wire() })
     }
 
     /// Takes what a look has found that began at this moment.
     pub(crate) fn take(&self, found: Found, began: Instant) -> Verdict {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let before = seen.standing;
         let (found, others) = found.with_uploads(seen.reserved);
         seen.others = others;
@@ -211,23 +211,23 @@ impl Account {
 
     /// The commands of the run are ended for the sake of the disk, whatever this run has.
     pub(crate) fn commands_end(&self) {
-        self.seen().end();
+        self.seen.lock().end();
     }
 
     /// The commands that were to be ended are gone.
     pub(crate) fn commands_are_gone(&self) {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         (seen.ends, seen.gone) = (false, Some(Instant::now()));
     }
 
     /// Whether the run's commands were ended since.
     pub fn ended_since(&self, began: Instant) -> bool {
-        self.seen().ended.is_some_and(|ended| ended >= began)
+        self.seen.lock().ended.is_some_and(|ended| ended >= began)
     }
 
     /// Refuses what would add to a run that is over.
     pub(crate) fn check(&self, operation: &Operation) -> Result<(), Refusal> {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let (Some(found), true) = (seen.found, seen.standing != Standing::Within) else { return Ok(()) };
         let runs_something = operation.effect() == Effect::Runs;
         let is_locked = seen.standing == Standing::Locked;
@@ -270,7 +270,7 @@ impl Account {
     /// Reserves room for an upload, which the caller has to release. `copies`: the files of this content that will count at
     /// one time.
     pub(crate) fn reserve(&self, more: Amount, copies: u64) -> Result<(), Refusal> {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let uploads = most_of(seen.found.unwrap_or_default().uploads, seen.reserved);
         let has = plus(seen.others, uploads);
         let more_of_all =
@@ -298,7 +298,7 @@ impl Account {
 
     /// Gives back what was reserved.
     pub(crate) fn release(&self, less: Amount) {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         seen.reserved = minus(seen.reserved, less);
     }
 
@@ -334,10 +334,6 @@ impl Account {
     fn below(&self) -> Amount {
         let Amount { bytes, files } = self.most;
         Amount { bytes: bytes - (bytes / 32).min(MOST_ROOM), files: files - files / 32 }
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,12 +1,13 @@
 //! A download: what the guest reads goes to the client, at the client's pace, and nothing of it is kept.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use identity::Principal;
 use ops::Reason;
+use parking_lot::Mutex;
 use refusal::Refusal;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -103,7 +104,7 @@ impl<M: From<Sent> + Send + 'static> Way<M> {
 
     /// Takes the header off. What is said when it is all there, and the bytes after it.
     fn header(&self, data: Bytes) -> (Option<v1::DownloadBegun>, Bytes) {
-        let mut header = self.header.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut header = self.header.lock();
         let missing = (DOWNLOAD_HEADER - header.len()).min(data.len());
         if missing == 0 {
             return (None, data);
