@@ -22,8 +22,10 @@ use std::time::Duration;
 use audit::Kind;
 use audit_service::AuditLog;
 use gateway::policy::{DecisionTime, Terms};
-use gateway::{Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, Ticket};
-use identity::Principal;
+use gateway::{
+    Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Level, Review, Reviewer, Ticket,
+};
+use identity::{Principal, Role, Roles};
 use ops::Reason;
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
@@ -145,7 +147,7 @@ impl Approvals {
     ) -> Result<Approval, Refusal> {
         // A decision that waits for a broken disk would be in force before it is on record.
         self.audit.check()?;
-        let level = principal.level().ok_or_else(|| {
+        let level = level(principal.roles).ok_or_else(|| {
             Refusal::new(
                 Reason::PermissionDenied,
                 "deciding on approvals needs the role approver or director",
@@ -287,6 +289,15 @@ impl Approvals {
     fn publish(&self, approval: &Approval) {
         // Without a watcher the message is dropped.
         let _ = self.changes.send(Arc::new(approval.clone()));
+    }
+}
+
+/// Returns the highest level of approvals that the roles may decide.
+fn level(roles: Roles) -> Option<Level> {
+    if roles.has(Role::Director) {
+        Some(Level::Director)
+    } else {
+        roles.has(Role::Approver).then_some(Level::Approver)
     }
 }
 

@@ -28,6 +28,7 @@ use super::record::{Journal, Times};
 use super::slot::{Slot, not_begun};
 use super::{CallTask, Client};
 use crate::limits::Queued;
+use crate::refused::refusal;
 
 /// Time after which a client may try again that found too many calls waiting. A person decides how long it really takes.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
@@ -151,7 +152,7 @@ impl CallTask {
             }
             Err(refused) => {
                 journal.refused(&refused);
-                Err(refused.into())
+                Err(refusal(refused))
             }
         }
     }
