@@ -16,14 +16,13 @@ const PROGRAMS: [(&str, &str); 2] =
     [("coffer-guest", "COFFER_GUEST"), ("coffer-host-worker", "COFFER_HOST_WORKER")];
 
 /// Source paths of the programs, from the workspace's root. A change in one of them runs this script again.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 10] = [
     "Cargo.toml",
     "crates/file-ops",
     "crates/guest",
     "crates/host-launch",
     "crates/host-worker",
     "crates/jail",
-    "crates/lock",
     "crates/operations",
     "crates/text",
     "crates/wire",

@@ -15,7 +15,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use lock::Mutex;
+use parking_lot::Mutex;
 
 /// Divisor for the part of a principal's share that the token of one run has, and for the part reserved for steering.
 const RUN_TOKEN: usize = 8;

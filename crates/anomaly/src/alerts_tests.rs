@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use audit::{Kind, Reader};
@@ -7,6 +7,7 @@ use audit_service::AuditLog;
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
 use identity::{Principal, Roles};
 use operations::Reason;
+use parking_lot::Mutex;
 use serde_json::Value;
 use store::Store;
 use store::alert::{Alert, ImposedState};
@@ -24,12 +25,12 @@ struct Notes(Mutex<Vec<String>>);
 #[async_trait]
 impl Enforcement for Notes {
     async fn impose(&self, alert: &Alert) -> Result<(), String> {
-        self.0.lock().unwrap().push(format!("impose {}", alert.agent_id));
+        self.0.lock().push(format!("impose {}", alert.agent_id));
         if alert.agent_id == "gone" { Err("the run has ended".to_owned()) } else { Ok(()) }
     }
 
     async fn lift(&self, alert: &Alert) -> Result<(), String> {
-        self.0.lock().unwrap().push(format!("lift {}", alert.agent_id));
+        self.0.lock().push(format!("lift {}", alert.agent_id));
         Ok(())
     }
 }
@@ -59,7 +60,7 @@ impl Place {
     }
 
     fn notes(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notes.0.lock().unwrap())
+        std::mem::take(&mut *self.notes.0.lock())
     }
 
     /// The states of all alert records.

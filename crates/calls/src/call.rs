@@ -54,6 +54,7 @@ use worker_protocol::client::{Finished, OutputSink, Usage};
 
 use crate::Calls;
 use crate::escalation::Attempt;
+use crate::refused::refusal;
 use crate::table::{Answer, Call, Keep};
 
 pub use beside::awaiting;
@@ -350,7 +351,7 @@ impl CallTask {
         match admission {
             Admission::Refuse(refused) => {
                 journal.refused(&refused);
-                Err(refused.into())
+                Err(refusal(refused))
             }
             Admission::Permit(mut permit) => {
                 let operation = permit.operation();

@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use identity::{Principal, RunId};
+use parking_lot::Mutex;
 use serde_json::json;
 
 /// Most records of one principal, address and run within [`WINDOW`].
@@ -106,7 +107,7 @@ impl Escalations {
 
     /// Returns how many attempts were left out since the last record. `None`: this one is left out as well.
     fn admit(&self, who: Who, now: Instant) -> Option<u64> {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         if counted.len() >= APART && !counted.contains_key(&who) {
             counted.retain(|_, one| one.since.is_some_and(|since| now.duration_since(since) < WINDOW));
         }
@@ -152,6 +153,6 @@ mod tests {
         for number in 0..2 * APART {
             let _ = admit(&format!("c{number}"), now + WINDOW);
         }
-        assert!(escalations.counted.lock().unwrap().len() <= APART + 1);
+        assert!(escalations.counted.lock().len() <= APART + 1);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use audit::{Event, Kind};
@@ -15,6 +15,7 @@ use calls::Attempt;
 use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{ApiToken, ApiTokenEnded, ApiTokenRefused, TokenId, id_of_api_token};
 use operations::Reason;
+use parking_lot::RwLock;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::{Store, StoreError};
@@ -156,15 +157,15 @@ impl Tokens {
     }
 
     fn get(&self, id: TokenId) -> Option<Arc<Held>> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        self.held.read().get(&id).cloned()
     }
 
     fn all(&self) -> Vec<Arc<Held>> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.held.read().values().cloned().collect()
     }
 
     fn put(&self, held: Arc<Held>) {
-        let mut known = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.held.write();
         known.insert(held.token.id, held);
         if known.len() > MAX_KNOWN {
             let now = now();

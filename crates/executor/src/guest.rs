@@ -3,8 +3,8 @@
 //! Processes beside the worker may stop or kill it. That affects only its own run. The daemon notices the loss, the calls in flight fail,
 //! and the worker is started again for the next calls. Calls that only read are retried once automatically.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use containers::{
@@ -12,6 +12,7 @@ use containers::{
     RunUser,
 };
 use operations::{Environment, Reason, ToolFailure};
+use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
@@ -174,9 +175,9 @@ impl GuestLane {
         let find_out = || async {
             let cause = self.cause(serving, reason).await;
             if serving.repeats.load(Ordering::Relaxed) {
-                self.losses().again(cause, Instant::now())
+                self.losses.lock().again(cause, Instant::now())
             } else {
-                self.losses().count(cause, Instant::now())
+                self.losses.lock().count(cause, Instant::now())
             }
         };
         serving.loss.get_or_init(find_out).await.clone()
@@ -231,7 +232,7 @@ impl GuestLane {
             Err(refusal) => {
                 let ended = self.sandbox_ended(&self.serving()).await;
                 let cause = if ended { Cause::Container } else { Cause::NotStarted(refusal.message) };
-                Err(self.losses().count(cause, Instant::now()))
+                Err(self.losses.lock().count(cause, Instant::now()))
             }
         }
     }
@@ -331,10 +332,6 @@ impl GuestLane {
 
     fn serving(&self) -> Serving {
         self.serving.borrow().clone()
-    }
-
-    fn losses(&self) -> MutexGuard<'_, Losses> {
-        self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,11 +6,12 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use containers::{CgroupError, ContainerCgroup, Group, Leaf, LimitEvents};
 use operations::KillEvidence;
+use parking_lot::Mutex;
 use worker_protocol::client::Placement;
 
 use crate::ending::{end, nothing_left};
@@ -78,34 +79,34 @@ impl LeafPlacement {
 
     /// Requests that the processes that the command leaves running are kept under this name.
     pub(crate) fn keep(&self, name: String) {
-        self.state.keep().name = Some(name);
+        self.state.keep.lock().name = Some(name);
     }
 
     /// Takes the processes that were kept.
     pub(crate) fn left(&self) -> Option<Left> {
-        self.state.keep().left.take()
+        self.state.keep.lock().left.take()
     }
 
     /// Begins to count for the command, if its process was placed earlier and waited.
     ///
     /// Reads three small files of the kernel, which takes less time than to involve another thread.
     pub(crate) fn begin(&self) {
-        self.state.begin(self.state.leaf().as_ref());
+        self.state.begin(self.state.leaf.lock().as_ref());
     }
 
     /// Returns the limits that the container met while the command ran. Known after it has finished.
     pub(crate) fn events(&self) -> LimitEvents {
-        self.state.counts().events
+        self.state.counts.lock().events
     }
 
     /// Returns true if the command was ended and did not end by itself. Known after it has finished.
     pub(crate) fn forced(&self) -> bool {
-        self.state.counts().forced
+        self.state.counts.lock().forced
     }
 
     /// Returns the resources that the command used. Known after it has finished.
     pub(crate) fn metered(&self) -> Metered {
-        self.state.counts().command
+        self.state.counts.lock().command
     }
 }
 
@@ -128,14 +129,14 @@ impl Placement for LeafPlacement {
     }
 
     fn beside(&self, pid: u32) {
-        self.state.keep().drain = Some(pid);
+        self.state.keep.lock().drain = Some(pid);
     }
 
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         Box::pin(async move {
-            self.state.counts().forced |= forced;
+            self.state.counts.lock().forced |= forced;
             // Without a leaf the command never ran.
-            let Some(leaf) = self.state.leaf().take() else { return nothing_left() };
+            let Some(leaf) = self.state.leaf.lock().take() else { return nothing_left() };
             let (evidence, leaf) = if leaf.pids().is_ok_and(|pids| pids.is_empty()) {
                 // This is the common case. It is handled in this thread for the same reason as in `begin`.
                 self.state.count(&leaf, 0);
@@ -163,7 +164,7 @@ impl Placement for LeafPlacement {
 impl State {
     fn place(&self, guest_host_pid: u32, pid: u32, (group, name): (Group, &str)) -> Result<(), CgroupError> {
         let process = self.cgroup.process(guest_host_pid, pid)?;
-        let mut slot = self.leaf();
+        let mut slot = self.leaf.lock();
         // A leaf exists already if the process that waited in it is gone and another one takes its place.
         let mut leaf = match slot.take() {
             Some(leaf) => leaf,
@@ -181,7 +182,7 @@ impl State {
     /// Keeps the processes that the command left running, if it may leave any, and returns the evidence.
     fn keep_left(&self, leaf: &Leaf, guest_host_pid: u32) -> Option<KillEvidence> {
         let (name, drain) = {
-            let mut keep = self.keep();
+            let mut keep = self.keep.lock();
             (keep.name.take()?, keep.drain.take())
         };
         let mut left = Left::take(&self.cgroup, leaf, &name).inspect_err(left::not_kept).ok()??;
@@ -191,34 +192,22 @@ impl State {
             tracing::debug!(error = %refusal::chain(&error), "the reader of a command's pipes was not moved");
         }
         let running = left.processes;
-        self.keep().left = Some(left);
+        self.keep.lock().left = Some(left);
         Some(KillEvidence { running, ..nothing_left() })
     }
 
     /// Resets the counts, so that earlier usage is not attributed to the command.
     fn begin(&self, leaf: Option<&Leaf>) {
         let before = leaf.and_then(Leaf::cpu_time).unwrap_or_default();
-        *self.counts() = Counts { events: self.cgroup.limit_events(), before, ..Counts::default() };
+        *self.counts.lock() = Counts { events: self.cgroup.limit_events(), before, ..Counts::default() };
     }
 
     /// Stores the usage since [`Self::begin`]. `peak_memory_bytes` is that of the largest process that was still there.
     fn count(&self, leaf: &Leaf, peak_memory_bytes: u64) {
-        let mut counts = self.counts();
+        let mut counts = self.counts.lock();
         let cpu_time = leaf.cpu_time().map(|time| time.saturating_sub(counts.before));
         counts.command = Metered { cpu_time, peak_memory_bytes };
         counts.events = self.cgroup.limit_events().since(counts.events);
-    }
-
-    fn leaf(&self) -> MutexGuard<'_, Option<Leaf>> {
-        self.leaf.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn keep(&self) -> MutexGuard<'_, Keep> {
-        self.keep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The entrance: every call goes through [`Gateway::admit`], and permits come only from here.
 
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
-use lock::{Mutex, RwLock};
 use operations::{Bounds, Operation, Reason};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::admission::{Admission, Ticket};
 use crate::approvals::{Approvals, Memory};

@@ -7,7 +7,7 @@
 use std::hash::RandomState;
 
 use hashbrown::{Equivalent, HashMap};
-use lock::RwLock;
+use parking_lot::RwLock;
 
 use crate::caller::Caller;
 use crate::clock::UnixMillis;

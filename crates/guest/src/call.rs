@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock::Mutex;
 use operations::{Bounds, KillEvidence};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

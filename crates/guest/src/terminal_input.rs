@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use lock::Mutex;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use wire::worker::v1;
 use worker_protocol::terminal::{MAX_INPUT, MAX_UNTAKEN, TerminalSignal, TerminalSize};

@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-use lock::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 /// Most threads at the same time. More work waits.
@@ -96,10 +96,9 @@ impl Shared {
             state.idle += 1;
             let mut late = false;
             if stays && !state.used {
-                state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.news.wait(&mut state);
             } else {
-                let waited = self.news.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
-                (state, late) = (waited.0, waited.1.timed_out());
+                late = self.news.wait_for(&mut state, IDLE).timed_out();
             }
             state.idle -= 1;
             if late && state.waiting.is_empty() {

@@ -18,11 +18,12 @@ mod text;
 mod tools;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::McpServer;
 use operations::{Mcp, McpTool, Outcome, Reason, ToolFailure};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -102,7 +103,7 @@ impl Servers {
     }
 
     fn server(&self, name: &str) -> Arc<Server> {
-        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.0.lock();
         Arc::clone(servers.entry(name.to_owned()).or_insert_with(|| Arc::new(Server::new(name))))
     }
 }

@@ -15,8 +15,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use seal::{StreamKey, Tail, plain_length, sealed_length};
 use store::allowance::{Allowance, Share, cost};
 use tokio::sync::watch;
@@ -154,7 +155,7 @@ impl Output {
 
     /// Returns the unused part of the share, since no further output comes.
     pub(crate) fn settle(&self) {
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         for stream in streams.iter_mut() {
             stream.held = stream.cost();
         }
@@ -178,7 +179,7 @@ impl Output {
 
     /// Adds bytes that begin at `offset`. Skips bytes that the stream has already.
     pub(crate) fn append(&self, at: usize, offset: u64, data: &[u8]) {
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         let stream = &mut streams[at];
         let skipped = usize::try_from(stream.end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let Some(mut rest) = data.get(skipped..).filter(|rest| !rest.is_empty()) else { return };
@@ -218,7 +219,7 @@ impl Output {
     /// Reads at most `most` bytes of a stream from `offset` on.
     pub(crate) fn read(&self, at: usize, offset: u64, most: usize) -> io::Result<Found> {
         // Held until the end, so that a tail is not read while it is written again.
-        let streams = self.streams();
+        let streams = self.streams.lock();
         let start = {
             let stream = &streams[at];
             if offset >= stream.end {
@@ -286,10 +287,6 @@ impl Output {
         if let Err(error) = std::fs::remove_file(path(&self.place, at, gone.start)) {
             tracing::warn!(%error, "a piece of a process's output was not removed");
         }
-    }
-
-    fn streams(&self) -> MutexGuard<'_, [Stream; 2]> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

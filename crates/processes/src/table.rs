@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use audit_service::AuditLog;
@@ -10,6 +10,7 @@ use executor::{Kept, Lanes, leave};
 use gateway::Permit;
 use identity::{CallId, RunId};
 use operations::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
+use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
 use store::Timestamp;
@@ -335,7 +336,7 @@ impl Processes {
                 .with("resource", "process")
         };
         let id = CallId::parse(id).map_err(|_| missing())?;
-        match self.table().get(&run).and_then(|of_run| of_run.get(&id)) {
+        match self.0.table.lock().get(&run).and_then(|of_run| of_run.get(&id)) {
             Some(Slot::Process(process)) => Ok(process.clone()),
             Some(Slot::Taken) | None => Err(missing()),
         }
@@ -362,7 +363,7 @@ impl Processes {
     }
 
     fn of(&self, run: RunId) -> Vec<Arc<Process>> {
-        let table = self.table();
+        let table = self.0.table.lock();
         let slots = table.get(&run).into_iter().flat_map(BTreeMap::values);
         slots
             .filter_map(|slot| match slot {
@@ -374,7 +375,7 @@ impl Processes {
 
     /// Reserves a slot among a run's processes. To make room, the oldest ended processes are removed with their stored output.
     pub(crate) fn enter(&self, run: RunId, id: CallId) -> Result<(), ToolFailure> {
-        let mut table = self.table();
+        let mut table = self.0.table.lock();
         let of_run = table.entry(run).or_default();
         if of_run.values().filter(|slot| slot.lives()).count() >= LIVING {
             let message = format!("the run has {LIVING} processes, which is the limit: end one first");
@@ -410,33 +411,29 @@ impl Processes {
     }
 
     fn take_oldest_ended(&self, run: RunId) -> Option<Slot> {
-        let mut table = self.table();
+        let mut table = self.0.table.lock();
         let of_run = table.get_mut(&run)?;
         let oldest = of_run.iter().find(|(_, slot)| !slot.lives()).map(|(id, _)| *id)?;
         of_run.remove(&oldest)
     }
 
     pub(crate) fn insert(&self, process: Arc<Process>) {
-        self.table().entry(process.run).or_default().insert(process.id, Slot::Process(process));
+        self.0.table.lock().entry(process.run).or_default().insert(process.id, Slot::Process(process));
     }
 
     pub(crate) fn forget(&self, run: RunId, id: CallId) {
-        if let Some(of_run) = self.table().get_mut(&run) {
+        if let Some(of_run) = self.0.table.lock().get_mut(&run) {
             of_run.remove(&id);
         }
     }
 
     /// Forgets the processes of a run that was deleted with its directory.
     pub fn forget_run(&self, run: RunId) {
-        self.table().remove(&run);
+        self.0.table.lock().remove(&run);
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
-    }
-
-    fn table(&self) -> MutexGuard<'_, HashMap<RunId, BTreeMap<CallId, Slot>>> {
-        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

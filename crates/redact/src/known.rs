@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use parking_lot::RwLock;
 
 use super::Finding;
 
@@ -40,17 +41,17 @@ impl Known {
         let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values);
         // Fails beyond 2^32 states, which is far more than an owner may have.
         if let (Ok(any), false) = (built, values.is_empty()) {
-            let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.0.write();
             known.insert(owner.to_owned(), Values(Arc::new(any)));
         }
     }
 
     pub(super) fn forget(&self, owner: &str) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(owner);
+        self.0.write().remove(owner);
     }
 
     pub(super) fn of(&self, owner: &str) -> Option<Values> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(owner).cloned()
+        self.0.read().get(owner).cloned()
     }
 }
 

@@ -76,16 +76,6 @@ impl From<v1::ToolFailure> for Refusal {
     }
 }
 
-impl From<gateway::Refusal> for Refusal {
-    fn from(refused: gateway::Refusal) -> Self {
-        let refusal = Self::new(refused.reason, refused.message).with("rule", refused.rule);
-        match refused.retry_after {
-            Some(after) => refusal.retry_after(after),
-            None => refusal,
-        }
-    }
-}
-
 impl From<Refusal> for ToolFailure {
     fn from(refusal: Refusal) -> Self {
         let details = refusal.metadata.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();

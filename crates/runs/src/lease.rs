@@ -4,8 +4,9 @@
 //! came in time. The clock belongs to this daemon, and starts when the run is READY or reattached. No client could renew a lease while no
 //! daemon ran.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) struct Lease {
     lasts: Duration,
@@ -24,7 +25,7 @@ impl Lease {
 
     /// Begins the first term.
     pub(crate) fn begin(&self, now: Instant) {
-        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Term { began: now, is_over: false };
+        *self.term.lock() = Term { began: now, is_over: false };
     }
 
     /// Begins a new term and returns true, unless the last term is over.
@@ -43,7 +44,7 @@ impl Lease {
     }
 
     fn look(&self, now: Instant) -> MutexGuard<'_, Term> {
-        let mut term = self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut term = self.term.lock();
         term.is_over |= now.duration_since(term.began) >= self.lasts;
         term
     }

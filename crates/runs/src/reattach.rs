@@ -15,7 +15,7 @@
 //! Runs of another instance's daemon have another label and are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use containers::{FormerEnded, KillMethod};
@@ -261,7 +261,7 @@ impl Runs {
         let run = Arc::new(Run::new(record_receiver, commands, idle));
         self.launcher.projects.limit_again(record.id, run.disk.most());
         self.enter_recordings(&run, record.id).await;
-        *run.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
+        *run.lanes.write() = Some(lanes.clone());
         self.living().insert(record.id, run.clone());
         let mut shared = Shared {
             runs: self.clone(),

@@ -1,13 +1,14 @@
 //! All runs by id, and the channel that reports their changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use audit_service::AuditLog;
 use gateway::Gateway;
 use identity::{DeletedTokens, Principal, RunId, run_of_token};
 use operations::Reason;
+use parking_lot::{Mutex, MutexGuard};
 use refusal::{Refusal, chain};
 use store::Store;
 use store::run::{Kept, Record, Spec, State, Workspace};
@@ -365,7 +366,7 @@ impl Runs {
     }
 
     pub(crate) fn living(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<Run>>> {
-        self.living.lock().unwrap_or_else(PoisonError::into_inner)
+        self.living.lock()
     }
 
     /// Returns the live run that uses a kept workspace.
@@ -374,11 +375,11 @@ impl Runs {
     }
 
     pub(crate) fn settling(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
-        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
+        self.settling.lock()
     }
 
     pub(crate) fn ended(&self) -> MutexGuard<'_, BTreeMap<RunId, Record>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ended.lock()
     }
 }
 

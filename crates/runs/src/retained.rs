@@ -3,11 +3,11 @@
 //! A managed or cloned workspace has its own record, which outlives that of the run. The layer of an overlay is in the record of its run.
 
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
 
 use executor::layer;
 use identity::{Principal, RunId};
 use operations::Reason;
+use parking_lot::MutexGuard;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::run::{Kept, Record, Workspace};
@@ -106,7 +106,7 @@ impl Runs {
     }
 
     pub(crate) fn kept(&self) -> MutexGuard<'_, BTreeMap<RunId, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     fn shown(&self, kept: &Kept) -> v1::KeptWorkspace {

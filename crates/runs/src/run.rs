@@ -1,13 +1,14 @@
 //! A run, as all code except its task sees it: its record, its lanes while it takes calls, and the commands that it accepts.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use executor::Lanes;
 use gateway::RunScope;
 use identity::TokenHash;
 use operations::{Operation, Reason};
+use parking_lot::{Mutex, RwLock};
 use refusal::Refusal;
 use store::allowance::Allowance;
 use store::run::{Held, Hold, Record, Spec, State, Workspace};
@@ -103,7 +104,7 @@ pub struct Busy(Arc<Run>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut activity = self.0.activity();
+        let mut activity = self.0.activity.lock();
         activity.under_way -= 1;
         activity.last = Instant::now();
         activity.before = Duration::ZERO;
@@ -175,14 +176,14 @@ impl Run {
     /// Returns the lanes while the run takes calls.
     pub fn lanes(&self) -> Result<Arc<Lanes>, Refusal> {
         let record = self.record.borrow();
-        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let lanes = self.lanes.read().clone();
         lanes.filter(|_| record.state == State::Ready).ok_or_else(|| takes_no_call(&record))
     }
 
     /// Returns whether a call of this operation can be made. A call without effect can, even while a reviewer decides about another call.
     pub fn readiness(&self, operation: &Operation) -> Readiness {
         let record = self.record.borrow();
-        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let lanes = self.lanes.read().clone();
         let Some(lanes) = lanes.filter(|_| matches!(record.state, State::Ready | State::Paused)) else {
             return Readiness::Over(takes_no_calls(record.state));
         };
@@ -216,7 +217,7 @@ impl Run {
     /// Returns the lanes for looking at the subject of a review. They are available while the run is paused, when its commands are frozen.
     pub fn lanes_for_review(&self) -> Result<Arc<Lanes>, Refusal> {
         let state = self.record.borrow().state;
-        let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let lanes = self.lanes.read().clone();
         lanes.filter(|_| matches!(state, State::Ready | State::Paused)).ok_or_else(|| takes_no_calls(state))
     }
 
@@ -246,24 +247,24 @@ impl Run {
 
     /// Keeps the run from being idle until the value is dropped.
     pub fn busy(self: &Arc<Self>) -> Busy {
-        self.activity().under_way += 1;
+        self.activity.lock().under_way += 1;
         Busy(self.clone())
     }
 
     pub(crate) fn idle(&self) -> Duration {
-        let activity = self.activity();
+        let activity = self.activity.lock();
         if activity.under_way > 0 { Duration::ZERO } else { activity.before + activity.last.elapsed() }
     }
 
     /// Returns true if the run was used since this moment.
     pub(crate) fn was_used_since(&self, at: Instant) -> bool {
-        let activity = self.activity();
+        let activity = self.activity.lock();
         activity.under_way > 0 || activity.last >= at
     }
 
     /// Returns true if a client waits for the run, or for one of its calls.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.record.borrow().state == State::Creating || self.activity().under_way > 0
+        self.record.borrow().state == State::Creating || self.activity.lock().under_way > 0
     }
 
     /// Asks the run's task to end all commands, without waiting for it.
@@ -280,7 +281,7 @@ impl Run {
 
     /// Records that the run is in use now.
     pub(crate) fn touch(&self) {
-        let mut activity = self.activity();
+        let mut activity = self.activity.lock();
         activity.last = Instant::now();
         activity.before = Duration::ZERO;
     }
@@ -307,10 +308,6 @@ impl Run {
         if let Some(lease) = &self.lease {
             lease.begin(Instant::now());
         }
-    }
-
-    fn activity(&self) -> MutexGuard<'_, Activity> {
-        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the run as failed, because of a fault with which no call may continue.

@@ -1,8 +1,9 @@
 //! The state that a run's task works with. The task changes the run in memory, in the store and on record.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use executor::Lanes;
+use parking_lot::RwLock;
 use refusal::chain;
 use serde_json::json;
 use store::Timestamp;

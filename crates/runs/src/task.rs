@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
@@ -62,7 +62,7 @@ pub(crate) async fn own(
             return;
         }
     };
-    *shared.lanes.write().unwrap_or_else(PoisonError::into_inner) = Some(lanes.clone());
+    *shared.lanes.write() = Some(lanes.clone());
     shared.record.send_modify(|record| record.started = Some(started));
     shared.enter(State::Ready, None).await;
     // The client may be gone. The run is READY nevertheless.
@@ -250,7 +250,7 @@ impl Shared {
     /// Ends the execution of calls.
     async fn close(&self, lanes: &Lanes) {
         self.run.ended.cancel();
-        *self.lanes.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.lanes.write() = None;
         lanes.shutdown().await;
     }
 

@@ -22,15 +22,16 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use identity::{CallId, RunId};
 use jail::{Keeps, Private};
 use operations::{Reason, UploadId};
+use parking_lot::Mutex;
 use refusal::Refusal;
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid, fchown, fstat, fstatvfs, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -138,11 +139,7 @@ struct Place {
     stays: bool,
 }
 
-impl Table {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Table {}
 
 impl Uploads {
     pub fn new(directories: Directories) -> Self {
@@ -151,7 +148,7 @@ impl Uploads {
 
     /// Returns the number of bytes of an upload that waits for its client.
     pub fn received(&self, run: RunId, id: &UploadId) -> Result<u64, Refusal> {
-        match self.table.lock().get(&(run, id.clone())) {
+        match self.table.entries.lock().get(&(run, id.clone())) {
             Some(Entry::Kept { upload, .. }) => Ok(upload.received),
             Some(Entry::UnderWay) => Err(under_way()),
             None => Err(no_such_upload()),
@@ -191,7 +188,7 @@ impl Uploads {
                 Ok(Upload { place, resumable, file, digest: Sha256::new(), received: 0 })
             }
             Err(refusal) => {
-                self.table.lock().remove(&key);
+                self.table.entries.lock().remove(&key);
                 Err(refusal)
             }
         }
@@ -199,7 +196,7 @@ impl Uploads {
 
     /// Enters an upload in the table. Returns the kept upload with this key, if there is one.
     fn enter(&self, key: &Key, offset: u64) -> Result<Option<Upload>, Refusal> {
-        let mut table = self.table.lock();
+        let mut table = self.table.entries.lock();
         match table.get(key) {
             Some(Entry::UnderWay) => return Err(under_way()),
             Some(Entry::Kept { upload, .. }) if upload.received != offset => {
@@ -259,7 +256,7 @@ impl Uploads {
             let entry = entry?;
             let name = entry.file_name();
             let id = name.to_str().ok().and_then(|name| UploadId::parse("upload_id", name).ok());
-            let Some(id) = id.filter(|id| !self.table.lock().contains_key(&(run, id.clone()))) else {
+            let Some(id) = id.filter(|id| !self.table.entries.lock().contains_key(&(run, id.clone()))) else {
                 continue;
             };
             let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
@@ -350,7 +347,7 @@ impl Upload {
         let ended = self.place.ended.clone();
         let number = table.number.fetch_add(1, Ordering::Relaxed);
         {
-            let mut entries = table.lock();
+            let mut entries = table.entries.lock();
             entries.insert(key.clone(), Entry::Kept { upload: Box::new(self), number });
             bound(&mut entries);
         }
@@ -359,7 +356,7 @@ impl Upload {
                 () = tokio::time::sleep(KEPT) => {}
                 () = ended.cancelled() => {}
             }
-            let mut entries = table.lock();
+            let mut entries = table.entries.lock();
             let is_same =
                 matches!(entries.get(&key), Some(Entry::Kept { number: kept, .. }) if *kept == number);
             if is_same && let Some(Entry::Kept { mut upload, .. }) = entries.remove(&key) {
@@ -428,7 +425,7 @@ impl Drop for Place {
             return;
         }
         let table = self.table.clone();
-        let mut entries = table.lock();
+        let mut entries = table.entries.lock();
         self.remove();
         entries.remove(&self.key);
     }

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use operations::{KillEvidence, OpResult};
+use parking_lot::Mutex;
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
@@ -123,7 +124,9 @@ impl Placement for Leaf {
 
     fn finish(&self, _: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         self.finished.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async { KillEvidence { ended: 1, left: 0, method: Self::METHOD.to_owned(), ..KillEvidence::default() } })
+        Box::pin(async {
+            KillEvidence { ended: 1, left: 0, method: Self::METHOD.to_owned(), ..KillEvidence::default() }
+        })
     }
 }
 
@@ -145,7 +148,7 @@ impl Gauge {
     /// unless the command was cut at a limit.
     pub fn check(&self, finished: &Finished) {
         let Ok(OpResult::Exec(result)) = &finished.outcome else { return };
-        let [stdout, stderr] = *self.taken.lock().expect("not poisoned");
+        let [stdout, stderr] = *self.taken.lock();
         assert!(
             stdout <= result.stdout_bytes && stderr <= result.stderr_bytes,
             "{stdout} {stderr} {result:?}"
@@ -160,7 +163,7 @@ impl OutputSink for Gauge {
         offset: u64,
         data: bytes::Bytes,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        let mut taken = self.taken.lock().expect("not poisoned");
+        let mut taken = self.taken.lock();
         let so_far = &mut taken[usize::from(stream == OutputStream::Stderr)];
         assert!(offset == *so_far && !data.is_empty(), "{offset} after {so_far}");
         *so_far += data.len() as u64;

@@ -21,12 +21,13 @@ mod thread;
 mod token;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use audit::Head;
 use operations::Reason;
+use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, watch};
@@ -129,7 +130,7 @@ impl Index {
             }
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "the audit log's index is damaged and is being rebuilt");
-                self.idle().clear();
+                self.idle.lock().clear();
                 self.rebuild();
                 Err(building(0, self.head()))
             }
@@ -139,13 +140,13 @@ impl Index {
     fn answer(&self, query: &Query) -> Result<Page, IndexError> {
         // Read before the file is opened: a connection to a replaced file must never count as one to the new file.
         let made = self.shared.made.load(Ordering::Acquire);
-        let idle = self.idle().pop().filter(|(of, _)| *of == made);
+        let idle = self.idle.lock().pop().filter(|(of, _)| *of == made);
         let mut connection = match idle {
             Some((_, connection)) => connection,
             None => schema::open_for_reading(&self.path)?,
         };
         let page = query::answer(&mut connection, &self.directory, query)?;
-        self.idle().push((made, connection));
+        self.idle.lock().push((made, connection));
         Ok(page)
     }
 
@@ -172,10 +173,6 @@ impl Index {
                  itself is not affected and can be streamed",
             )),
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<(u64, Connection)>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
 use crate::checkpoint::Checkpoint;
@@ -109,7 +111,7 @@ struct Memory(Arc<Mutex<State>>);
 
 impl Memory {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     fn fail_at(&self, fault: Option<(usize, Fault)>) {

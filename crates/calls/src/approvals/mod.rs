@@ -16,15 +16,18 @@ mod reattach;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use audit::Kind;
 use audit_service::AuditLog;
 use gateway::policy::{DecisionTime, Terms};
-use gateway::{Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, Ticket};
-use identity::Principal;
+use gateway::{
+    Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Level, Review, Reviewer, Ticket,
+};
+use identity::{Principal, Role, Roles};
 use operations::Reason;
+use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -94,7 +97,7 @@ impl Approvals {
         let (settled, receiver) = oneshot::channel();
         let approval = {
             // The run may end before the approval is open: its cancellation has to find the waiting call.
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             let approval = self
                 .gateway
                 .prepare_approval(ticket, review, self.longest)
@@ -103,7 +106,7 @@ impl Approvals {
             approval
         };
         if let Err(refusal) = self.keep(&approval, ticket, asker).await {
-            self.waiting().remove(&approval.approval_id);
+            self.waiting.lock().remove(&approval.approval_id);
             self.cancel(&approval.call_id).await;
             return Err(refusal);
         }
@@ -128,7 +131,7 @@ impl Approvals {
     pub(crate) fn wait_for(&self, approval: &Approval) -> oneshot::Receiver<Approval> {
         let (settled, receiver) = oneshot::channel();
         if approval.state == ApprovalState::Pending {
-            self.waiting().insert(approval.approval_id.clone(), settled);
+            self.waiting.lock().insert(approval.approval_id.clone(), settled);
         } else {
             let _ = settled.send(approval.clone());
         }
@@ -144,7 +147,7 @@ impl Approvals {
     ) -> Result<Approval, Refusal> {
         // A decision that waits for a broken disk would be in force before it is on record.
         self.audit.check()?;
-        let level = principal.level().ok_or_else(|| {
+        let level = level(principal.roles).ok_or_else(|| {
             Refusal::new(
                 Reason::PermissionDenied,
                 "deciding on approvals needs the role approver or director",
@@ -158,7 +161,7 @@ impl Approvals {
         if approval.state == ApprovalState::Pending {
             if let Err(unavailable) = self.audit.record(events::voted(&approval)).await {
                 // A vote must not count without a record. The approval becomes void, and consent has to be asked for again.
-                self.waiting().remove(approval_id);
+                self.waiting.lock().remove(approval_id);
                 self.void(&approval.call_id).await;
                 return Err(unavailable.into());
             }
@@ -262,7 +265,7 @@ impl Approvals {
     async fn settle(&self, settled: Vec<Approval>) -> Result<(), Refusal> {
         for approval in settled {
             let recorded = self.audit.record(events::decided(&approval)).await;
-            let waiting = self.waiting().remove(&approval.approval_id);
+            let waiting = self.waiting.lock().remove(&approval.approval_id);
             if let Err(unavailable) = recorded {
                 self.gateway.cancel_call(&approval.call_id);
                 if approval.state == ApprovalState::Approved {
@@ -287,9 +290,14 @@ impl Approvals {
         // Without a watcher the message is dropped.
         let _ = self.changes.send(Arc::new(approval.clone()));
     }
+}
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<Approval>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+/// Returns the highest level of approvals that the roles may decide.
+fn level(roles: Roles) -> Option<Level> {
+    if roles.has(Role::Director) {
+        Some(Level::Director)
+    } else {
+        roles.has(Role::Approver).then_some(Level::Approver)
     }
 }
 

@@ -9,7 +9,7 @@ use gateway::{
     Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Caller, Choice, Clock, DecideError, Gateway,
     Level, Policy, Review, Reviewer, RunScope, Ticket, UnixMillis,
 };
-use identity::{CallId, RunId};
+use identity::{CallId, Role, Roles, RunId};
 use operations::{Operation, Write};
 use store::run::Record;
 use store::{Store, StoredApproval};
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::reattach::FormerApprovals;
-use super::{Approvals, Asker};
+use super::{Approvals, Asker, level};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;
@@ -280,4 +280,13 @@ async fn approval_cancelled_before_it_is_stored_is_settled() {
     let (approval, settled) = asking.await.unwrap();
     assert_eq!(settled.await.unwrap().state, ApprovalState::Cancelled);
     assert_eq!(scene.state(&approval), ApprovalState::Cancelled);
+}
+
+#[test]
+fn a_director_decides_at_a_higher_level_than_an_approver() {
+    let none = Roles::none();
+    assert_eq!(level(none.with(Role::Approver)), Some(Level::Approver));
+    assert_eq!(level(none.with(Role::Director)), Some(Level::Director));
+    assert_eq!(level(Roles::all()), Some(Level::Director));
+    assert_eq!(level(none.with(Role::Operator)), None);
 }

@@ -28,6 +28,7 @@ use super::record::{Journal, Times};
 use super::slot::{Slot, not_begun};
 use super::{CallTask, Client};
 use crate::limits::Queued;
+use crate::refused::refusal;
 
 /// Time after which a client may try again if too many calls wait. The real wait depends on a person.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
@@ -153,7 +154,7 @@ impl CallTask {
             }
             Err(refused) => {
                 journal.refused(&refused);
-                Err(refused.into())
+                Err(refusal(refused))
             }
         }
     }

@@ -198,7 +198,7 @@ async fn begin(terminals: &Terminals, principal: &Principal, start: &Start) -> R
         command: start.command.clone(),
     };
     let scope = run.scope();
-    let permit = terminals.gateway.admit_session(&scope, request)?;
+    let permit = terminals.gateway.admit_session(&scope, request).map_err(calls::refusal)?;
     let pause = if start.paused {
         Some(Pause::begin(terminals, start.run, session, principal).await.map_err(does_not_wait)?)
     } else {

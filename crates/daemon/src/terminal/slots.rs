@@ -1,11 +1,12 @@
 //! Limits the number of open sessions of a run, and the length of each.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use identity::RunId;
 use operations::Reason;
+use parking_lot::Mutex;
 use refusal::Refusal;
 
 /// Limits for a session, from the configuration.
@@ -42,7 +43,7 @@ impl Sessions {
 
     /// Takes a slot in `run`.
     pub(super) fn enter(&self, run: RunId) -> Result<SessionSlot, Refusal> {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let count = open.entry(run).or_default();
         if *count >= self.limits.per_run {
             return Err(Refusal::new(
@@ -54,15 +55,11 @@ impl Sessions {
         drop(open);
         Ok(SessionSlot { sessions: self.clone(), run })
     }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<RunId, usize>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for SessionSlot {
     fn drop(&mut self) {
-        let mut open = self.sessions.open();
+        let mut open = self.sessions.open.lock();
         if let Some(count) = open.get_mut(&self.run) {
             *count -= 1;
             if *count == 0 {
@@ -97,6 +94,6 @@ mod tests {
         drop(sessions.enter(other).unwrap());
         drop(first);
         let _third = sessions.enter(run).unwrap();
-        assert_eq!(sessions.open().len(), 1);
+        assert_eq!(sessions.open.lock().len(), 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::hash::RandomState;
 
 use hashbrown::{Equivalent, HashMap};
-use lock::RwLock;
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
 use super::key::Key;

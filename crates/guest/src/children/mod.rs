@@ -15,7 +15,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use lock::Mutex;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use seccompiler::BpfProgram;
 use tokio::sync::oneshot;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use lock::Mutex;
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 

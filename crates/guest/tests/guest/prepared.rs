@@ -15,7 +15,7 @@ async fn prepared(guest: &Guest) -> (Prepared, Arc<Group>) {
 }
 
 fn pid(group: &Group) -> u32 {
-    group.pid.lock().unwrap().unwrap()
+    group.pid.lock().unwrap()
 }
 
 fn alive(pid: u32) -> bool {
@@ -38,7 +38,7 @@ async fn prepared_process_becomes_the_command() {
     let ran = result(run(&guest, Operation::Exec(exec), waiting).await);
     assert_eq!(ran.exit_code, Some(7));
     assert_eq!(ran.stdout, format!("{expected}\ngiven\n{}\n", guest.project().display()));
-    assert_eq!(*group.forced.lock().unwrap(), Some(false), "its place was finished");
+    assert_eq!(*group.forced.lock(), Some(false), "its place was finished");
     assert_eq!(pid(&group), expected, "no other process was placed");
 }
 

@@ -9,8 +9,8 @@
 //! runs of other images do not.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use containers::{
@@ -20,6 +20,7 @@ use containers::{
 use executor::engine_refusal;
 use identity::RunId;
 use operations::Reason;
+use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, OwnedMutexGuard};
 
@@ -49,7 +50,7 @@ struct Known {
 
 impl ColdStarts {
     fn of(&self, image: &ImageId) -> Arc<Known> {
-        let mut known = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.images.lock();
         if known.len() >= MOST && !known.contains_key(image.as_str()) {
             known.clear();
         }

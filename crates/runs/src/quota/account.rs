@@ -7,12 +7,12 @@
 //!     └── clearly less again ───┴───────────────────────────────────┘
 //! ```
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use containers::Amount;
 use jail::Mount;
 use operations::{Effect, Operation, Reason};
+use parking_lot::Mutex;
 use refusal::Refusal;
 use wire::v1;
 
@@ -130,7 +130,7 @@ impl Account {
 
     /// Returns how much of the run's space a look has to count.
     pub(crate) fn worth_counting(&self) -> Amount {
-        match self.seen().standing {
+        match self.seen.lock().standing {
             Standing::Within => self.most,
             // Count everything, to find out whether it grows or has room again.
             Standing::Over | Standing::Locked => Amount { bytes: u64::MAX, files: u64::MAX },
@@ -139,7 +139,7 @@ impl Account {
 
     /// Returns the room of the run. `None` if it is over its quota or was never measured.
     pub(crate) fn room(&self) -> Option<Amount> {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let found = seen.found.filter(|_| seen.standing == Standing::Within)?;
         Some(Amount {
             bytes: self.most.bytes.saturating_sub(found.amount.bytes),
@@ -158,19 +158,19 @@ impl Account {
 
     /// Returns true if the quota is used up.
     pub fn is_over(&self) -> bool {
-        self.seen().standing != Standing::Within
+        self.seen.lock().standing != Standing::Within
     }
 
     /// Returns the last result for clients.
     pub fn to_wire(&self) -> Option<v1::DiskUse> {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let found = seen.found?;
         Some(v1::DiskUse { state: seen.standing.to_wire().into(), ..found.to_wire() })
     }
 
     /// Records the result of a look that began at this moment.
     pub(crate) fn take(&self, found: Found, began: Instant) -> Verdict {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let before = seen.standing;
         let (found, others) = found.with_uploads(seen.reserved);
         seen.others = others;
@@ -211,23 +211,23 @@ impl Account {
 
     /// Records that the run's commands are being ended because of the disk, whatever this run has.
     pub(crate) fn commands_end(&self) {
-        self.seen().end();
+        self.seen.lock().end();
     }
 
     /// Records that the ended commands are gone.
     pub(crate) fn commands_are_gone(&self) {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         (seen.ends, seen.gone) = (false, Some(Instant::now()));
     }
 
     /// Returns true if the run's commands were ended since this moment.
     pub fn ended_since(&self, began: Instant) -> bool {
-        self.seen().ended.is_some_and(|ended| ended >= began)
+        self.seen.lock().ended.is_some_and(|ended| ended >= began)
     }
 
     /// Refuses an operation that would add to a run over its quota.
     pub(crate) fn check(&self, operation: &Operation) -> Result<(), Refusal> {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let (Some(found), true) = (seen.found, seen.standing != Standing::Within) else { return Ok(()) };
         let runs_something = operation.effect() == Effect::Runs;
         let is_locked = seen.standing == Standing::Locked;
@@ -268,7 +268,7 @@ impl Account {
     /// Reserves room for an upload, which the caller has to release. `copies` is the number of files with this content that will count at
     /// the same time.
     pub(crate) fn reserve(&self, more: Amount, copies: u64) -> Result<(), Refusal> {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let uploads = most_of(seen.found.unwrap_or_default().uploads, seen.reserved);
         let has = plus(seen.others, uploads);
         let more_of_all =
@@ -297,7 +297,7 @@ impl Account {
 
     /// Releases reserved room.
     pub(crate) fn release(&self, less: Amount) {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         seen.reserved = minus(seen.reserved, less);
     }
 
@@ -333,10 +333,6 @@ impl Account {
     fn below(&self) -> Amount {
         let Amount { bytes, files } = self.most;
         Amount { bytes: bytes - (bytes / 32).min(MOST_ROOM), files: files - files / 32 }
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

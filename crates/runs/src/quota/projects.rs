@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use containers::{Amount, ProjectId, ProjectQuotas, Quota};
 use identity::RunId;
+use parking_lot::{Mutex, MutexGuard};
 use refusal::chain;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -76,7 +76,7 @@ impl Projects {
 
     fn try_allot(&self, record: &Record, most: Amount) -> io::Result<()> {
         let Some(quotas) = &self.quotas else { return Ok(()) };
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let project = match record.spec.workspace {
             // A workspace that was made without a project gets none now, because every file in it would need one.
             Workspace::Kept { workspace } => table.get(&workspace).copied(),
@@ -111,7 +111,7 @@ impl Projects {
     /// Removes the run's project, so that the run is measured.
     fn does_without(&self, run: RunId, error: &io::Error) {
         tracing::error!(%run, error = %chain(error), "the kernel does not enforce a run's quota: the daemon measures its use instead");
-        self.table().remove(&run);
+        self.table.lock().remove(&run);
     }
 
     /// Returns the kernel's count for the run. `None` if the kernel does not enforce the run's quota.
@@ -128,7 +128,7 @@ impl Projects {
             .counted()
             .into_iter()
             .any(|parent| !matches!(rustix::fs::lstat(parent.join(run.to_string())), Err(Errno::NOENT)));
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if left {
             return;
         }
@@ -147,16 +147,12 @@ impl Projects {
     }
 
     pub(crate) fn left(&self) -> MutexGuard<'_, BTreeMap<RunId, Found>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock()
     }
 
     fn of(&self, run: RunId) -> Option<(&ProjectQuotas, ProjectId)> {
-        let project = self.table().get(&run).copied()?;
+        let project = self.table.lock().get(&run).copied()?;
         Some((self.quotas.as_ref()?, project))
-    }
-
-    fn table(&self) -> MutexGuard<'_, BTreeMap<RunId, ProjectId>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,9 +3,9 @@
 //! Commands decide how much they write, and must not decide how much is logged.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use refusal::chain;
 
 use super::ledger::Key;
@@ -65,7 +65,7 @@ impl Trouble {
 
     /// Returns the number of lines left out since the last one, if it is time for another.
     fn turn(&self, now: Instant) -> Option<u64> {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.0.lock();
         if said.last.is_some_and(|last| now.duration_since(last) < QUIET) {
             said.silent += 1;
             return None;

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use lock::Mutex;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::client::OutputStream;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Once;
 
-use lock::Mutex;
+use parking_lot::Mutex;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use wire::v1::TerminalSize;
 

@@ -1,12 +1,13 @@
 //! Downloads a file or a tree. The guest's bytes go to the client at the client's pace, and none of them are stored.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use identity::Principal;
 use operations::Reason;
+use parking_lot::Mutex;
 use refusal::Refusal;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -103,7 +104,7 @@ impl<M: From<Sent> + Send + 'static> Way<M> {
 
     /// Takes the header off. Returns the first message when the header is complete, and the bytes after the header.
     fn header(&self, data: Bytes) -> (Option<v1::DownloadBegun>, Bytes) {
-        let mut header = self.header.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut header = self.header.lock();
         let missing = (DOWNLOAD_HEADER - header.len()).min(data.len());
         if missing == 0 {
             return (None, data);

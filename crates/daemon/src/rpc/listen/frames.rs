@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use admission::Occurrences;
-use lock::Mutex;
+use parking_lot::Mutex;
 
 use crate::rpc::authority::PREFACE;
 

@@ -12,9 +12,10 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio_rustls::rustls::crypto::ring;
@@ -80,7 +81,7 @@ impl Certificates {
 
     /// Returns true if a client's certificate is revoked.
     pub(super) fn is_revoked(&self, fingerprint: Fingerprint) -> bool {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).revoked.contains(&fingerprint)
+        self.current.read().revoked.contains(&fingerprint)
     }
 
     /// Completes when this certificate is revoked.
@@ -94,17 +95,17 @@ impl Certificates {
 
     /// Returns the TLS configuration for the next connection.
     pub(super) fn config(&self) -> Arc<ServerConfig> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).config.clone()
+        self.current.read().config.clone()
     }
 
     /// Reads the files again, and returns true if they have changed. A problem leaves the old certificates in force.
     pub(crate) fn reload(&self) -> Result<bool, Problem> {
         let contents = Contents::read(&self.files)?;
-        if contents.digest() == self.current.read().unwrap_or_else(PoisonError::into_inner).digest {
+        if contents.digest() == self.current.read().digest {
             return Ok(false);
         }
         let loaded = contents.loaded(self.takes_tokens)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        *self.current.write() = loaded;
         self.changes.send_replace(());
         tracing::info!("new TLS certificates are in force; connections keep those that they began with");
         Ok(true)

@@ -4,10 +4,11 @@
 //! queued files is bounded, and with it the number of their open directories.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use jail::{Dir, EntryName};
+use parking_lot::Mutex;
 
 use crate::read::walk::{Walk, Walked};
 
@@ -49,7 +50,7 @@ impl<'a> Queue<'a> {
         loop {
             let (some, left) = self.pop();
             if left < TAKEN
-                && let Some(mut source) = try_lock(&self.source)
+                && let Some(mut source) = self.source.try_lock()
             {
                 self.fetch(&mut source);
             }
@@ -57,7 +58,7 @@ impl<'a> Queue<'a> {
                 return some;
             }
             // Wait until the thread that walks now has found more.
-            if lock(&self.source).over {
+            if self.source.lock().over {
                 return self.pop().0;
             }
         }
@@ -65,13 +66,13 @@ impl<'a> Queue<'a> {
 
     /// Returns the number of files and how far the walk came.
     pub(super) fn finish(self) -> (u64, Walked) {
-        let Source { walk, count, .. } = self.source.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Source { walk, count, .. } = self.source.into_inner();
         (count, walk.finish())
     }
 
     /// Takes some files and returns them with the number of files that are left.
     fn pop(&self) -> (Vec<Job>, usize) {
-        let mut ready = lock(&self.ready);
+        let mut ready = self.ready.lock();
         let some = ready.len().min(TAKEN);
         (ready.drain(..some).collect(), ready.len())
     }
@@ -89,19 +90,6 @@ impl<'a> Queue<'a> {
             jobs.push(Job { number: source.count, dir, name: visit.name, shown });
             source.count += 1;
         }
-        lock(&self.ready).extend(jobs);
-    }
-}
-
-/// Locks, and ignores poisoning: every change is a single step, so a panic leaves the value consistent.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
+        self.ready.lock().extend(jobs);
     }
 }

@@ -1,13 +1,13 @@
 //! Searches the files of a walk on several threads. If a thread cannot be created, the search continues with fewer.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
 use jail::SandboxPath;
+use parking_lot::Mutex;
 
-use super::queue::{Job, Queue, TAKEN, lock};
+use super::queue::{Job, Queue, TAKEN};
 use super::seeker::{Order, Seeker, Sought};
 use super::tally::{Sum, Tally};
 use super::threads::Threads;
@@ -34,7 +34,7 @@ pub(super) fn search(order: Order<'_>, start: &SandboxPath, walk: Walk<'_>, tall
             let help = || {
                 worker_pool.work(worker_pool.queue.take());
                 // The thread has done no other work.
-                *worker_pool.helped.lock().unwrap_or_else(PoisonError::into_inner) += thread_time();
+                *worker_pool.helped.lock() += thread_time();
             };
             if host_worker.spawn_scoped(scope, help).is_err() {
                 break;
@@ -42,9 +42,9 @@ pub(super) fn search(order: Order<'_>, start: &SandboxPath, walk: Walk<'_>, tall
         }
         worker_pool.work(some);
     });
-    helped(worker_pool.helped.into_inner().unwrap_or_else(PoisonError::into_inner));
+    helped(worker_pool.helped.into_inner());
     let (count, walked) = worker_pool.queue.finish();
-    let tally = worker_pool.tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let tally = worker_pool.tally.into_inner();
     (tally.finish(count), walked)
 }
 
@@ -69,7 +69,7 @@ impl WorkerPool<'_> {
                     Ok(file) => seeker.file(job.number, &file, || self.start.shown(&job.shown)),
                     Err(_) => Sought::Unreadable,
                 };
-                if let Some(last) = lock(&self.tally).add(job.number, sought) {
+                if let Some(last) = self.tally.lock().add(job.number, sought) {
                     self.order.last.fetch_min(last, Ordering::Relaxed);
                 }
             }

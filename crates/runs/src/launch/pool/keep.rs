@@ -75,7 +75,7 @@ impl Launcher {
                 () = self.pool.changed.notified(), if wait == TICK => {}
             }
         }
-        let left = std::mem::take(&mut *self.pool.table());
+        let left = std::mem::take(&mut *self.pool.table.lock());
         discard(&self, left.into_values().flat_map(|kind| kind.ready)).await;
     }
 
@@ -228,7 +228,7 @@ fn has_read_only_root(policy: &Policy, name: &str) -> bool {
 impl Pool {
     /// Replaces the kinds, and returns the containers of kinds that are gone, for the caller to remove.
     fn replace(&self, mut kinds: Table) -> Vec<Warm> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let mut needless = Vec::new();
         for (digest, before) in std::mem::take(&mut *table) {
             if let Some(kind) = kinds.get_mut(&digest) {
@@ -249,7 +249,7 @@ impl Pool {
     /// Takes out the containers that are lost, and one of each kind that has too many.
     fn needless(&self) -> Vec<Warm> {
         let mut needless = Vec::new();
-        for kind in self.table().values_mut() {
+        for kind in self.table.lock().values_mut() {
             let (good, lost) = std::mem::take(&mut kind.ready).into_iter().partition(Warm::is_connected);
             kind.ready = good;
             needless.extend(lost);
@@ -263,7 +263,7 @@ impl Pool {
     /// Returns the kind that lacks the most containers.
     fn missing(&self) -> Option<(String, Wanted, UsableImage)> {
         let now = Instant::now();
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let missing = table.iter_mut().map(|(digest, kind)| {
             (kind.demand.target(now, kind.min, kind.max).saturating_sub(kind.ready.len()), digest, &*kind)
         });
@@ -274,7 +274,7 @@ impl Pool {
 
     /// Adds a container to the pool. Returns it if its kind is no longer wanted.
     fn put(&self, digest: &str, warm: Warm) -> Option<Warm> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let Some(kind) = table.get_mut(digest) else { return Some(warm) };
         kind.ready.push_back(warm);
         let (pool, ready) = (&kind.name, kind.ready.len());

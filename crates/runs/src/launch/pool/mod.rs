@@ -18,10 +18,10 @@ mod warm;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use containers::{ImageReference, UsableImage};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::launch::Wanted;
@@ -78,16 +78,12 @@ impl Pool {
 
     /// Takes out the container that has waited longest, and counts the request.
     fn take(&self, digest: &str) -> Option<Warm> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let kind = table.get_mut(digest)?;
         kind.demand.note(Instant::now(), kind.max);
         self.changed.notify_one();
         // The pool's task removes containers that are lost.
         let first = kind.ready.iter().position(Warm::is_connected)?;
         kind.ready.remove(first)
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,9 @@
 //! Maps of owners, which runs of the same owner share. Each map needs a process to make.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use containers::{IdMap, MountError, OwnerMap};
+use parking_lot::Mutex;
 
 /// Most owners that are remembered. Each keeps a file open.
 const MOST: usize = 16;
@@ -13,7 +14,7 @@ pub(super) struct OwnerMaps(Mutex<Vec<(IdMap, Arc<OwnerMap>)>>);
 
 impl OwnerMaps {
     pub(super) fn get(&self, map: IdMap) -> Result<Arc<OwnerMap>, MountError> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let found = known.iter().position(|(of, _)| *of == map).map(|at| known.remove(at).1);
         let made = match found {
             Some(made) => made,

@@ -2,11 +2,12 @@
 
 use std::future::pending;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use operations::{Bounds, OpResult};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -37,7 +38,7 @@ impl Gate {
     }
 
     fn bytes(&self) -> u64 {
-        self.taken.lock().unwrap().iter().map(|(_, _, data)| data.len() as u64).sum()
+        self.taken.lock().iter().map(|(_, _, data)| data.len() as u64).sum()
     }
 
     async fn has(&self, bytes: u64) {
@@ -56,7 +57,7 @@ impl OutputSink for Gate {
     ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             self.open.acquire().await.unwrap().forget();
-            self.taken.lock().unwrap().push((stream, offset, data));
+            self.taken.lock().push((stream, offset, data));
             self.news.notify_one();
         })
     }
@@ -135,7 +136,7 @@ async fn the_sink_has_every_byte_before_the_call_returns() {
     let finished = calling.await.unwrap().unwrap();
     assert_eq!(counts(&finished), (3, 1));
     let mut streams = [Vec::new(), Vec::new()];
-    for (stream, offset, data) in gate.taken.lock().unwrap().iter() {
+    for (stream, offset, data) in gate.taken.lock().iter() {
         let stream = &mut streams[usize::from(*stream == OutputStream::Stderr)];
         assert_eq!(*offset, stream.len() as u64);
         stream.extend_from_slice(data);
