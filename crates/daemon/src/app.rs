@@ -8,12 +8,14 @@ use anomaly::Alerts;
 use anyhow::Context as _;
 use audit::{Event, Kind};
 use audit_service::{AuditLog, Index, LAST_WAIT, Maintenance};
+use bundles::Bundles;
 use calls::grants::Grants;
 use calls::limits::Limits;
 use calls::{Approvals, CallTable, Calls, Escalations, FormerApprovals, Replays, Upstreams};
 use containers::{DefaultImage, EngineFacts};
 use gateway::{Gateway, Policy, SystemClock};
 use identity::{Access, RunId};
+use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
 use processes::Processes;
 use refusal::chain;
@@ -23,21 +25,19 @@ use runs::{
 };
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
+use terminals::{Sessions, Terminals};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use webhook::Tls;
 
-use crate::bundle::Bundles;
 use crate::config::{self, Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 use crate::images::Images;
 use crate::policy::{self, Loader};
 use crate::recovery::{self, RecoveryCursor};
-use crate::rpc::{self, Certificates, GuardLayer, Services, Socket};
+use crate::rpc::{self, Services};
 use crate::startup::Prepared;
-use crate::terminal::{self, Sessions, Terminals};
-use crate::tokens::Tokens;
 use crate::{mcp, memory, startup};
 
 /// Longest that an orderly stop may take.
@@ -93,7 +93,7 @@ pub(crate) async fn run(
     let taken = runs.take_over(former, &policy, &open.used, former_processes.names()).await?;
     open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
     let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
-    terminal::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
+    terminals::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
     let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
     let grants = Grants::open(store.clone(), audit.clone(), gateway.clone()).map_err(broken_store)?;
     let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;
@@ -174,12 +174,12 @@ async fn listen_elsewhere(
     tcp: Option<&Tcp>,
     certificates: Option<Arc<Certificates>>,
     calls: &Calls,
-) -> anyhow::Result<Option<rpc::Tcp>> {
+) -> anyhow::Result<Option<listener::Tcp>> {
     let Some(Tcp { settings, .. }) = tcp else { return Ok(None) };
     if let Some(certificates) = &certificates {
         tokio::spawn(certificates.clone().watch(calls.stop.clone()));
     }
-    let bound = rpc::Tcp::bind(settings, certificates, calls.escalations.clone()).await;
+    let bound = listener::Tcp::bind(settings, certificates, calls.escalations.clone()).await;
     let bound = bound.with_context(|| format!("cannot listen on {}", settings.address))?;
     tracing::info!(address = %bound.address()?, "listens on TCP, too");
     Ok(Some(bound))
@@ -281,7 +281,8 @@ fn services(
     let Calls { audit, gateway, limits, approvals, runs, quotas, store, tasks, stop, .. } = &**calls;
     let (audit, gateway, runs) = (|| audit.clone(), || gateway.clone(), || runs.clone());
     let (tasks, stop) = (|| tasks.clone(), || stop.clone());
-    let bundles = Bundles::open(&config.state_dir, config.spool_min_free, runs(), audit(), store.clone())?;
+    let bundles = Bundles::open(&config.state_dir, config.spool_min_free, runs(), audit(), store.clone())
+        .context("cannot make the directory of bundles in state_dir")?;
     let replays = Arc::new(Replays::new(audit(), gateway(), runs()));
     let terminals = Terminals {
         sessions: Sessions::new(config.sessions.clone()),

@@ -1,20 +1,6 @@
-//! An operator at the keyboard of a run.
-//!
-//! ```text
-//!  start ─► checked ─► place ─► permit ─► recording ─► on record (durable) ─► terminal ─► … ─► everything ended
-//!             │          │        │           │               │                                     │
-//!             └──────────┴────────┴───────────┴─── refused    └──────────── closed, on record ◄─────┘
-//! ```
-//!
-//! A terminal may ask that the run is paused from its permit to its end (`pause.rs`).
-//!
-//! What is typed at a terminal passes no policy: it is a person's, who has the role for it. In place of a decision on each
-//! word stands the record: the audit log has the beginning before the first byte and the end with the recording's
-//! digest, and what cannot be recorded does not happen ([`store::recording`]).
-//!
-//! Invariants: one `session_closed` for each `session_opened`, by the next start of the daemon if need be; a session ends
-//! with its command, its operator's stream, its run, or its time, and nothing that was started in it is left. It runs in
-//! a task of its own, so that an operator who goes away leaves nothing half done.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod input_queue;
 mod leftovers;
@@ -50,8 +36,8 @@ use session::{Cause, End, GOODBYE, Response, Session, Sink};
 use slots::SessionSlot;
 use start::Start;
 
-pub(crate) use leftovers::{interrupted, remove_leftovers, session_of};
-pub(crate) use slots::{Limits, Sessions};
+pub use leftovers::{interrupted, remove_leftovers, session_of};
+pub use slots::{Limits, Sessions};
 
 /// Until a client has said what it wants.
 const FIRST: Duration = Duration::from_secs(10);
@@ -61,18 +47,18 @@ const SCREEN: usize = 4;
 const SLACK: Duration = Duration::from_secs(10);
 
 /// Connects operators to runs.
-pub(crate) struct Terminals {
-    pub(crate) sessions: Sessions,
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) runs: Arc<Runs>,
-    pub(crate) audit: Arc<AuditLog>,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) stop: CancellationToken,
+pub struct Terminals {
+    pub sessions: Sessions,
+    pub gateway: Arc<Gateway>,
+    pub runs: Arc<Runs>,
+    pub audit: Arc<AuditLog>,
+    pub tasks: TaskTracker,
+    pub stop: CancellationToken,
 }
 
 impl Terminals {
     /// Opens a session. The receiver has its output and its end.
-    pub(crate) async fn open<R>(
+    pub async fn open<R>(
         self: &Arc<Self>,
         principal: Arc<Principal>,
         mut requests: R,

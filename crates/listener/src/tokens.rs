@@ -28,8 +28,8 @@ const MAX_IN_FORCE: usize = 1_000;
 const MAX_KNOWN: usize = 10_000;
 
 /// A token, and the end of what it has opened.
-pub(crate) struct Held {
-    pub(crate) token: ApiToken,
+pub struct Held {
+    pub token: ApiToken,
     ended: CancellationToken,
 }
 
@@ -39,14 +39,14 @@ impl Held {
     }
 
     /// Comes when the token is revoked or expires.
-    pub(crate) fn end(&self) -> End {
+    pub fn end(&self) -> End {
         let left = self.token.expires_at.0.saturating_sub(now().0);
         End::after_or(Duration::from_millis(left), self.ended.clone())
     }
 }
 
 /// The API tokens of this daemon.
-pub(crate) struct Tokens {
+pub struct Tokens {
     store: Store,
     audit: Arc<AuditLog>,
     max_lifetime: Duration,
@@ -55,13 +55,13 @@ pub(crate) struct Tokens {
     changing: Mutex<()>,
 }
 
-pub(crate) fn now() -> UnixMillis {
+pub fn now() -> UnixMillis {
     SystemClock.now()
 }
 
 impl Tokens {
     /// With those that the store has. None made from now on lasts longer than `max_lifetime`.
-    pub(crate) fn open_store(
+    pub fn open_store(
         store: Store,
         audit: Arc<AuditLog>,
         max_lifetime: Duration,
@@ -70,16 +70,12 @@ impl Tokens {
         Ok(Self { store, audit, max_lifetime, held: RwLock::new(held), changing: Mutex::default() })
     }
 
-    pub(crate) fn max_lifetime(&self) -> Duration {
+    pub fn max_lifetime(&self) -> Duration {
         self.max_lifetime
     }
 
     /// The token that was shown at an address, or by the Unix socket; or what that is an attempt at, and what its caller is told.
-    pub(crate) fn open(
-        &self,
-        shown: &str,
-        from: Option<IpAddr>,
-    ) -> Result<Arc<Held>, (Attempt, &'static str)> {
+    pub fn open(&self, shown: &str, from: Option<IpAddr>) -> Result<Arc<Held>, (Attempt, &'static str)> {
         let wrong = (Attempt::BadToken, "there is no such API token");
         let held = id_of_api_token(shown).and_then(|id| self.get(id)).ok_or(wrong)?;
         held.token.check(shown, from, now()).map_err(|refused| match refused {
@@ -94,7 +90,7 @@ impl Tokens {
     }
 
     /// From then on the token counts.
-    pub(crate) async fn create(&self, token: ApiToken) -> Result<ApiToken, Refusal> {
+    pub async fn create(&self, token: ApiToken) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
         let in_force = self.all().iter().filter(|held| held.token.is_in_force(now())).count();
         if in_force >= MAX_IN_FORCE {
@@ -108,7 +104,7 @@ impl Tokens {
     }
 
     /// Ends a token, and with it the streams that it has opened. One that has ended already is no error.
-    pub(crate) async fn revoke(&self, id: TokenId, by: &str) -> Result<ApiToken, Refusal> {
+    pub async fn revoke(&self, id: TokenId, by: &str) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
         let held = self.get(id).ok_or_else(|| {
             Refusal::new(Reason::NotFound, "there is no such token").with("resource", "token")
@@ -125,7 +121,7 @@ impl Tokens {
     }
 
     /// All of them, newest first; those that are over only if that is wanted.
-    pub(crate) fn list(&self, include_ended: bool) -> Vec<ApiToken> {
+    pub fn list(&self, include_ended: bool) -> Vec<ApiToken> {
         let now = now();
         let shown = |held: &Arc<Held>| include_ended || held.token.is_in_force(now);
         self.all().into_iter().rev().filter(shown).map(|held| held.token.clone()).collect()

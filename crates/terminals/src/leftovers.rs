@@ -19,13 +19,13 @@ pub(super) fn path(directories: &Directories, run: &str, session: SessionId) -> 
 }
 
 /// The session that a `session_opened` or a `session_closed` is about.
-pub(crate) fn session_of(event: &Event) -> Option<SessionId> {
+pub fn session_of(event: &Event) -> Option<SessionId> {
     let named = event.details.as_ref()?.get("session_id")?.as_str()?;
     SessionId::parse(named).ok()
 }
 
 /// The end of a session that a daemon that died has left open. Reads its recording.
-pub(crate) fn interrupted(opened: &Event, directories: &Directories) -> Event {
+pub fn interrupted(opened: &Event, directories: &Directories) -> Event {
     // Both ids are our own; parsed all the same, for they become a path.
     let run = opened.run_id.as_deref().and_then(|run| RunId::parse(run).ok());
     let recording = run
@@ -35,7 +35,7 @@ pub(crate) fn interrupted(opened: &Event, directories: &Directories) -> Event {
 }
 
 /// Removes the recordings of runs that are not known any more.
-pub(crate) async fn remove_leftovers(recordings: &Path, is_known: impl Fn(RunId) -> bool) {
+pub async fn remove_leftovers(recordings: &Path, is_known: impl Fn(RunId) -> bool) {
     for entry in std::fs::read_dir(recordings).into_iter().flatten().flatten() {
         let run = entry.file_name().to_str().and_then(|name| RunId::parse(name).ok());
         if !run.is_some_and(&is_known) {
@@ -52,7 +52,7 @@ mod tests {
     use runs::Directories;
 
     use super::{interrupted, path, remove_leftovers, session_of};
-    use crate::terminal::record::details;
+    use crate::record::details;
 
     #[tokio::test]
     async fn what_belongs_to_no_run_goes_and_an_open_session_gets_its_end() {

@@ -33,21 +33,21 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Where the certificates are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Files {
+pub struct Files {
     /// The daemon's own, and those between it and its authority.
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
     /// Authorities that sign clients' certificates; without it none is asked for.
-    pub(crate) client_ca: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
     /// Clients' certificates that no longer count.
-    pub(crate) revoked: Option<PathBuf>,
+    pub revoked: Option<PathBuf>,
 }
 
 /// What is wrong with which file: its key in the configuration, and a message.
 pub(crate) type Problem = (&'static str, String);
 
 /// The certificates in force.
-pub(crate) struct Certificates {
+pub struct Certificates {
     files: Files,
     /// A client that shows no certificate may show a token.
     takes_tokens: bool,
@@ -72,7 +72,7 @@ struct Loaded {
 }
 
 impl Certificates {
-    pub(crate) fn load(files: Files, takes_tokens: bool) -> Result<Self, Problem> {
+    pub fn load(files: Files, takes_tokens: bool) -> Result<Self, Problem> {
         let current = Contents::read(&files)?.loaded(takes_tokens)?;
         Ok(Self { files, takes_tokens, current: RwLock::new(current), changes: watch::Sender::new(()) })
     }
@@ -97,7 +97,7 @@ impl Certificates {
     }
 
     /// Takes what the files have now. What is wrong with them leaves everything as it was.
-    pub(crate) fn reload(&self) -> Result<bool, Problem> {
+    pub fn reload(&self) -> Result<bool, Problem> {
         let contents = Contents::read(&self.files)?;
         if contents.digest() == self.current.read().unwrap_or_else(PoisonError::into_inner).digest {
             return Ok(false);
@@ -110,7 +110,7 @@ impl Certificates {
     }
 
     /// Reloads when the files change, until `stop`. While a new certificate is there and its key is not yet, the old ones stay.
-    pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
+    pub async fn watch(self: Arc<Self>, stop: CancellationToken) {
         let mut said = None;
         while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
             let certificates = self.clone();

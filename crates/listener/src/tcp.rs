@@ -25,21 +25,21 @@ const TARGET: &str = "TLS";
 
 /// How it listens, and how much of it there may be.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) address: SocketAddr,
+pub struct Settings {
+    pub address: SocketAddr,
     /// Whether tokens count.
-    pub(crate) takes_tokens: bool,
-    pub(crate) connections: usize,
-    pub(crate) connections_per_address: usize,
-    pub(crate) connections_per_principal: usize,
+    pub takes_tokens: bool,
+    pub connections: usize,
+    pub connections_per_address: usize,
+    pub connections_per_principal: usize,
     /// New connections of one address.
-    pub(crate) connections_per_second: u32,
+    pub connections_per_second: u32,
     /// Until TLS is set up.
-    pub(crate) handshake_timeout: Duration,
+    pub handshake_timeout: Duration,
 }
 
 /// A bound TCP listener.
-pub(crate) struct Tcp {
+pub struct Tcp {
     listener: TcpListener,
     addresses: Addresses,
     door: Arc<Door>,
@@ -57,7 +57,7 @@ struct Door {
 }
 
 impl Tcp {
-    pub(crate) async fn bind(
+    pub async fn bind(
         settings: &Settings,
         certificates: Option<Arc<Certificates>>,
         escalations: Arc<Escalations>,
@@ -80,7 +80,7 @@ impl Tcp {
     }
 
     /// Where it listens.
-    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 

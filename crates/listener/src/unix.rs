@@ -16,7 +16,7 @@ use super::connection::{Connection, Hold};
 use super::{AGAIN, Peer};
 
 /// A bound socket. The file goes with it.
-pub(crate) struct Socket {
+pub struct Socket {
     listener: UnixListener,
     connections: Arc<Semaphore>,
     path: PathBuf,
@@ -25,12 +25,7 @@ pub(crate) struct Socket {
 impl Socket {
     /// Binds `path`, for the daemon's own group if `group` names none. A socket without a server is replaced; a served one is
     /// an error.
-    pub(crate) fn bind(
-        path: &Path,
-        mode: u32,
-        group: Option<u32>,
-        max_connections: usize,
-    ) -> io::Result<Self> {
+    pub fn bind(path: &Path, mode: u32, group: Option<u32>, max_connections: usize) -> io::Result<Self> {
         if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
             std::fs::create_dir_all(directory)?;
             // The socket's own mode says who may connect.
@@ -56,7 +51,7 @@ impl Socket {
     }
 
     /// The next connection, as soon as there is room for it.
-    pub(crate) async fn accept(&self) -> io::Result<Connection> {
+    pub async fn accept(&self) -> io::Result<Connection> {
         let permit = self.connections.clone().acquire_owned().await.map_err(io::Error::other)?;
         let (stream, _) = match self.listener.accept().await {
             Ok(accepted) => accepted,

@@ -1,21 +1,18 @@
-//! Where the API listens: a Unix socket, and TCP where the configuration has it. What is accepted here is one kind of
-//! connection, so that one server has every limit of HTTP/2.
-//!
-//! ```text
-//!  Unix socket ── uid ───────────────────────────────┐
-//!  TCP ─► place of its address ─► TLS ─► certificate ─┴► Connection ─► greeting ─► HTTP/2 ─► guard
-//! ```
-//!
-//! A connection has a place before anything is read from it, and loses it when it does not get on: TLS within
-//! `handshake_timeout`, and the greeting, or without a certificate the first request that is let in, within ten seconds. So does one
-//! whose certificate's subject has as many connections as it may, and the oldest that has not got so far where another needs its place.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod authority;
+mod coalesce;
 mod connection;
+mod ending;
 mod frames;
+mod guard;
 mod revoked;
 mod subject;
 mod tcp;
 mod tls;
+mod tokens;
 mod unix;
 
 use std::io;
@@ -30,11 +27,13 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use connection::Connection;
-pub(crate) use subject::Subject;
-pub(crate) use tcp::{Settings, Tcp};
-pub(crate) use tls::{Certificates, Files};
-pub(crate) use unix::Socket;
+pub use connection::Connection;
+pub use guard::GuardLayer;
+pub use subject::Subject;
+pub use tcp::{Settings, Tcp};
+pub use tls::{Certificates, Files};
+pub use tokens::{Tokens, now};
+pub use unix::Socket;
 
 /// Between attempts to accept after one that failed.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -43,7 +42,7 @@ const READY: usize = 16;
 
 /// Who connected.
 #[derive(Debug, Clone)]
-pub(crate) enum Peer {
+pub enum Peer {
     /// By the Unix socket, as the kernel says, unix(7) `SO_PEERCRED`.
     Local {
         uid: u32,
@@ -64,12 +63,12 @@ impl Peer {
 
 /// A client over TCP.
 #[derive(Debug)]
-pub(crate) struct Remote {
-    pub(crate) address: IpAddr,
+pub struct Remote {
+    pub address: IpAddr,
     /// The subject of its verified certificate.
-    pub(crate) certificate: Option<Subject>,
+    pub certificate: Option<Subject>,
     /// Whether tokens count on this listener.
-    pub(crate) takes_tokens: bool,
+    pub takes_tokens: bool,
     /// Those in force, where there is TLS.
     certificates: Option<Arc<Certificates>>,
     /// Its certificate's subject, and after that the last credential with which a request was let in.
@@ -95,12 +94,12 @@ impl Remote {
     }
 
     /// The address as it is counted.
-    pub(crate) fn network(&self) -> IpAddr {
+    pub fn network(&self) -> IpAddr {
         admission::network(self.address)
     }
 
     /// Comes when its certificate is revoked, at once if it is.
-    pub(crate) fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
         let shown = self.certificates.clone().zip(self.certificate.as_ref().map(|shown| shown.fingerprint));
         async move {
             match shown {
@@ -111,14 +110,14 @@ impl Remote {
     }
 
     /// Whether its certificate is revoked.
-    pub(crate) fn is_revoked(&self) -> bool {
+    pub fn is_revoked(&self) -> bool {
         let shown = self.certificates.as_ref().zip(self.certificate.as_ref());
         shown.is_some_and(|(certificates, shown)| certificates.is_revoked(shown.fingerprint))
     }
 
     /// Counts the connection for these owners from now on. If one of them has as many as it may, which is the error, the connection
     /// stays whose it was: one without an owner loses its place.
-    pub(crate) fn belongs_to(&self, mut owners: Vec<Owner>, purpose: Purpose) -> Result<(), Owner> {
+    pub fn belongs_to(&self, mut owners: Vec<Owner>, purpose: Purpose) -> Result<(), Owner> {
         if owners.iter().any(|owner| matches!(owner, Owner::RunToken(_))) {
             owners.push(Owner::RunTokensAt(self.network()));
         }
@@ -131,7 +130,7 @@ impl Remote {
 }
 
 /// The connections of all listeners, until `stop`.
-pub(crate) fn incoming(
+pub fn incoming(
     socket: Socket,
     tcp: Option<Tcp>,
     stop: CancellationToken,

@@ -15,10 +15,10 @@ const MAX_NAME: usize = 256;
 
 /// The holder of a certificate, and until when.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub struct Subject {
     /// The URI among the alternative names, and without one the common name.
-    pub(crate) name: String,
-    pub(crate) not_after: SystemTime,
+    pub name: String,
+    pub not_after: SystemTime,
     pub(super) fingerprint: Fingerprint,
 }
 

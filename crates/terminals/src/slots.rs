@@ -10,20 +10,20 @@ use refusal::Refusal;
 
 /// What the operator of the daemon lets a session have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// From its beginning to its end, at most a day.
-    pub(crate) max_length: Duration,
+    pub max_length: Duration,
     /// Without input and output.
-    pub(crate) idle_timeout: Duration,
+    pub idle_timeout: Duration,
     /// Bytes of its recording.
-    pub(crate) max_recording: u64,
+    pub max_recording: u64,
     /// Sessions of one run at the same time, at most 8.
-    pub(crate) per_run: usize,
+    pub per_run: usize,
 }
 
 /// The open sessions. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     pub(super) limits: Arc<Limits>,
     open: Arc<Mutex<HashMap<RunId, usize>>>,
 }
@@ -36,7 +36,7 @@ pub(super) struct SessionSlot {
 }
 
 impl Sessions {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits) -> Self {
         Self { limits: Arc::new(limits), open: Arc::default() }
     }
 

@@ -19,11 +19,11 @@ const WAITING: usize = 4;
 
 /// What the client is told.
 #[derive(Clone)]
-pub(crate) struct Events(mpsc::Sender<Result<CreateBundleResponse, Status>>);
+pub struct Events(mpsc::Sender<Result<CreateBundleResponse, Status>>);
 
 impl Events {
     /// And where it is read.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Result<CreateBundleResponse, Status>>) {
+    pub fn new() -> (Self, mpsc::Receiver<Result<CreateBundleResponse, Status>>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self(sender), receiver)
     }
@@ -61,7 +61,7 @@ impl Events {
     }
 
     /// Says why there is no bundle.
-    pub(crate) async fn fail(self, refusal: Refusal) {
+    pub async fn fail(self, refusal: Refusal) {
         let _ = self.0.send(Err(refusal.into())).await;
     }
 }
