@@ -3,11 +3,9 @@
 
 mod app;
 mod args;
-mod bundle;
 mod cgroup_view;
 mod check;
 mod config;
-mod ending;
 mod images;
 mod mcp;
 mod memory;
@@ -16,8 +14,6 @@ mod programs;
 mod recovery;
 mod rpc;
 mod startup;
-mod terminal;
-mod tokens;
 
 use std::process::ExitCode;
 use std::time::Duration;

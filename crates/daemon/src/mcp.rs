@@ -10,12 +10,13 @@ use admission::Owner;
 use anyhow::Context as _;
 use calls::{Attempt, Calls};
 use identity::Principal;
+use listener::GuardLayer;
 use mcp::http::Door;
 use mcp::{Api, RunToken};
 use tokio::net::TcpListener;
 
 use crate::config::Http;
-use crate::rpc::{self, GuardLayer};
+use crate::rpc;
 
 /// Target that the record of a bad token names.
 const TARGET: &str = "MCP over HTTP";

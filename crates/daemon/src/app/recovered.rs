@@ -20,8 +20,8 @@ use super::broken_store;
 use super::opened::{Log, Opened};
 use crate::config::Config;
 use crate::recovery::{self, RecoveryCursor};
+use crate::startup;
 use crate::startup::StateDirectory;
-use crate::{startup, terminal};
 
 /// The parts of a daemon that can make calls.
 pub(super) struct Recovered {
@@ -56,7 +56,7 @@ impl Opened {
         let taken = runs.take_over(former, &policy, &open.used, former_processes.names()).await?;
         open.close(&audit, &store, &directories, &taken, &former_approvals.calls()).await?;
         let cursor = Arc::new(RecoveryCursor::new(audit.clone(), store.clone()));
-        terminal::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
+        terminals::remove_leftovers(&config.state_dir.join("sessions"), |run| runs.get(run).is_ok()).await;
         let gateway = Arc::new(Gateway::new(policy, Arc::new(SystemClock)));
         let grants = Grants::open(store.clone(), audit.clone(), gateway.clone()).map_err(broken_store)?;
         let limits = Limits::open(gateway.clone(), audit.clone(), &config.state_dir, config.calls).await?;

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use anomaly::Alerts;
+use anyhow::Context as _;
 use audit_service::Index;
+use bundles::Bundles;
 use calls::grants::Grants;
 use calls::{Calls, Replays};
+use listener::Tokens;
 use oidc::Issuers;
 use runs::Uploads;
+use terminals::{Sessions, Terminals};
 
-use crate::bundle::Bundles;
 use crate::config::Config;
 use crate::images::Images;
 use crate::policy::Loader;
 use crate::rpc::{self, Services};
-use crate::terminal::{Sessions, Terminals};
-use crate::tokens::Tokens;
 
 /// Builds the services of the API from the parts that each uses.
 pub(super) fn services(
@@ -27,7 +28,8 @@ pub(super) fn services(
     let Calls { audit, gateway, limits, approvals, runs, quotas, store, tasks, stop, .. } = &**calls;
     let (audit, gateway, runs) = (|| audit.clone(), || gateway.clone(), || runs.clone());
     let (tasks, stop) = (|| tasks.clone(), || stop.clone());
-    let bundles = Bundles::open(&config.state_dir, config.spool_min_free, runs(), audit(), store.clone())?;
+    let bundles = Bundles::open(&config.state_dir, config.spool_min_free, runs(), audit(), store.clone())
+        .context("cannot make the directory of bundles in state_dir")?;
     let replays = Arc::new(Replays::new(audit(), gateway(), runs()));
     let terminals = Terminals {
         sessions: Sessions::new(config.sessions.clone()),

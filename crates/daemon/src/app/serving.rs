@@ -11,6 +11,7 @@ use audit_service::{AuditLog, LAST_WAIT, Maintenance};
 use calls::Calls;
 use calls::grants::Grants;
 use identity::Access;
+use listener::{Certificates, GuardLayer, Socket, Tokens};
 use oidc::Issuers;
 use runs::DiskWatch;
 use store::StateDisk;
@@ -27,9 +28,8 @@ use super::services::services;
 use crate::config::{self, Config, DEFAULT_LIFETIME, DEFAULT_STREAMS, Tcp};
 use crate::policy::Loader;
 use crate::recovery::RecoveryCursor;
-use crate::rpc::{self, Certificates, GuardLayer, Socket};
+use crate::rpc;
 use crate::startup::StateDirectory;
-use crate::tokens::Tokens;
 use crate::{mcp, memory};
 
 /// Longest time that an orderly stop may take.
@@ -135,12 +135,12 @@ async fn listen_elsewhere(
     tcp: Option<&Tcp>,
     certificates: Option<Arc<Certificates>>,
     calls: &Calls,
-) -> anyhow::Result<Option<rpc::Tcp>> {
+) -> anyhow::Result<Option<listener::Tcp>> {
     let Some(Tcp { settings, .. }) = tcp else { return Ok(None) };
     if let Some(certificates) = &certificates {
         tokio::spawn(certificates.clone().watch(calls.stop.clone()));
     }
-    let bound = rpc::Tcp::bind(settings, certificates, calls.escalations.clone()).await;
+    let bound = listener::Tcp::bind(settings, certificates, calls.escalations.clone()).await;
     let bound = bound.with_context(|| format!("cannot listen on {}", settings.address))?;
     tracing::info!(address = %bound.address()?, "listens on TCP, too");
     Ok(Some(bound))

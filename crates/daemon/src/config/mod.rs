@@ -28,9 +28,9 @@ use identity::{Certified, Roles};
 use runs::{HarnessOnBind, OnStop, PoolEntry, RunBounds, Thresholds};
 use serde_json::{Value, json};
 use store::OutcomeBounds;
+use terminals::Limits;
 
 use crate::images::ImageBounds;
-use crate::terminal::Limits;
 
 pub(crate) use alerts::Webhook;
 pub(crate) use changed::tell_what_waits;

@@ -17,11 +17,11 @@ use host_launch::WeakerForm;
 use runs::Thresholds;
 use runs::{HarnessOnBind, OnStop, RunBounds};
 use store::OutcomeBounds;
+use terminals::Limits;
 
 use super::values::{number_or, path, path_or, size_or, time, time_or};
 use super::{Config, access, alerts, audit, mcp, oidc, pool, tcp};
 use crate::images::ImageBounds;
-use crate::terminal::Limits;
 
 /// Longest path of a Unix socket, bytes: it has to fit into `sockaddr_un`, unix(7).
 const MAX_SOCKET_PATH: usize = 107;

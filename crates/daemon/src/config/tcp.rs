@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use admission::ShareLimits;
 use document::{At, Fields};
+use listener::{Certificates, Files, Settings as TcpSettings};
 use serde_json::{Value, json};
 
 use super::seconds;
 use super::values::{number_or, path, time_or};
-use crate::rpc::{Certificates, Files, TcpSettings};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7443";
 const DAY: u64 = 86_400;

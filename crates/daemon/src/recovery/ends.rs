@@ -6,8 +6,6 @@ use audit::{Event, Kind, Record};
 use identity::SessionId;
 use store::{Mark, Marked};
 
-use crate::terminal;
-
 /// Calls and sessions that have begun and not ended.
 #[derive(Default)]
 pub(super) struct Ends {
@@ -41,12 +39,12 @@ impl Ends {
             }
             (Kind::CallReceipt, Some(call)) => drop(self.calls.remove(call)),
             (Kind::SessionOpened, _) => {
-                if let Some(session) = terminal::session_of(event) {
+                if let Some(session) = terminals::session_of(event) {
                     self.sessions.insert(session, event.clone());
                 }
             }
             (Kind::SessionClosed, _) => {
-                if let Some(session) = terminal::session_of(event) {
+                if let Some(session) = terminals::session_of(event) {
                     self.sessions.remove(&session);
                 }
             }

@@ -16,8 +16,6 @@ use serde_json::json;
 use store::{Store, StoredCall, Timestamp};
 use wire::v1::{CallResponse, call_response};
 
-use crate::terminal;
-
 pub(crate) use cursor::RecoveryCursor;
 
 use ends::Ends;
@@ -139,7 +137,7 @@ impl Open {
             tracing::warn!(%session, "a session was open when the daemon ended: recorded as interrupted");
             let directories = directories.clone();
             let closed =
-                tokio::task::spawn_blocking(move || terminal::interrupted(&opened, &directories)).await?;
+                tokio::task::spawn_blocking(move || terminals::interrupted(&opened, &directories)).await?;
             log.record(closed).await.map_err(|_| anyhow::anyhow!("the audit log cannot be written"))?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use audit::{Checkpoint, Integrity, Record};
 use audit_service::{AuditLog, Bound, Filter, Follow, Index, IndexState, Line, Query};
+use bundles::{Bundles, Wanted};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message as _;
 use refusal::Refusal;
@@ -15,8 +16,6 @@ use tonic::{Request, Response, Status};
 use wire::v1;
 use wire::v1::audit_service_server::AuditService;
 use wire::v1::query_events_request::Order;
-
-use crate::bundle::{self, Bundles, Wanted};
 
 use super::{portion, principal};
 
@@ -168,7 +167,7 @@ impl AuditService for Service {
     ) -> Result<Response<Self::CreateBundleStream>, Status> {
         let principal = principal(&request)?;
         let wanted = Wanted::from_wire(request.get_ref())?;
-        let (events, receiver) = bundle::Events::new();
+        let (events, receiver) = bundles::Events::new();
         let bundles = self.bundles.clone();
         // The task ends soon after the client has left.
         self.tasks.spawn(async move {

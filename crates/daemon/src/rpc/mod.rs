@@ -4,16 +4,12 @@
 pub(crate) mod alert;
 pub(crate) mod approval;
 pub(crate) mod audit;
-mod authority;
-mod coalesce;
 mod deadline;
 mod explain;
 pub(crate) mod file;
-mod guard;
 pub(crate) mod host;
 pub(crate) mod image;
 pub(crate) mod limit;
-mod listen;
 mod offered;
 mod operation;
 pub(crate) mod permission;
@@ -34,6 +30,7 @@ use std::time::Duration;
 
 use calls::Calls;
 use identity::Principal;
+use listener::{GuardLayer, Socket, Tcp};
 use operations::Reason;
 use refusal::Refusal;
 use tonic::body::Body;
@@ -60,9 +57,6 @@ use wire::v1::terminal_service_server::TerminalServiceServer;
 use wire::v1::token_service_server::TokenServiceServer;
 use wire::v1::tool_service_server::ToolServiceServer;
 use wire::v1::trash_service_server::TrashServiceServer;
-
-pub(crate) use guard::GuardLayer;
-pub(crate) use listen::{Certificates, Files, Settings as TcpSettings, Socket, Tcp};
 
 /// Largest request and answer, bytes.
 const MAX_MESSAGE: usize = operations::transport::MESSAGE;
@@ -182,7 +176,7 @@ async fn try_serve(
     let mut serving = log.check().is_ok();
     say_health(&reporter, serving).await;
     let stopped = stop.clone().cancelled_owned();
-    let incoming = listen::incoming(socket, tcp, stop.clone());
+    let incoming = listener::incoming(socket, tcp, stop.clone());
     tokio::spawn(async move {
         while stop.run_until_cancelled(log.changed_from(serving)).await.is_some() {
             serving = log.check().is_ok();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gateway::{Gateway, UnixMillis};
 use identity::{ApiToken, Principal, Role, Roles, RunId, TokenId};
 use ipnet::IpNet;
+use listener::{Tokens, now};
 use operations::Reason;
 use refusal::Refusal;
 use store::{Timestamp, duration_from_wire};
@@ -15,7 +16,6 @@ use wire::v1;
 use wire::v1::token_service_server::TokenService;
 
 use super::{portion, principal};
-use crate::tokens::{Tokens, now};
 
 const MAX_PAGE: u32 = 1_000;
 const MAX_NAME: usize = 64;

@@ -28,21 +28,21 @@ const TARGET: &str = "TLS";
 
 /// Address and limits of the listener.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) address: SocketAddr,
+pub struct Settings {
+    pub address: SocketAddr,
     /// True if tokens are accepted.
-    pub(crate) takes_tokens: bool,
-    pub(crate) connections: usize,
-    pub(crate) connections_per_address: usize,
-    pub(crate) connections_per_principal: usize,
     /// Maximum number of new connections of one address in a second.
-    pub(crate) connections_per_second: u32,
     /// Time that a client has to set up TLS.
-    pub(crate) handshake_timeout: Duration,
+    pub takes_tokens: bool,
+    pub connections: usize,
+    pub connections_per_address: usize,
+    pub connections_per_principal: usize,
+    pub connections_per_second: u32,
+    pub handshake_timeout: Duration,
 }
 
 /// A bound TCP listener.
-pub(crate) struct Tcp {
+pub struct Tcp {
     listener: TcpListener,
     handshakes: Handshakes,
     addresses: Addresses,
@@ -97,7 +97,7 @@ struct Door {
 }
 
 impl Tcp {
-    pub(crate) async fn bind(
+    pub async fn bind(
         settings: &Settings,
         certificates: Option<Arc<Certificates>>,
         escalations: Arc<Escalations>,
@@ -121,7 +121,7 @@ impl Tcp {
     }
 
     /// Returns the address on which it listens.
-    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 

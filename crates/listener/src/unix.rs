@@ -16,7 +16,7 @@ use super::connection::{Connection, Hold};
 use super::{AGAIN, Peer};
 
 /// A bound socket. Dropping it removes its file.
-pub(crate) struct Socket {
+pub struct Socket {
     listener: UnixListener,
     connections: Arc<Semaphore>,
     path: PathBuf,
@@ -26,12 +26,7 @@ impl Socket {
     /// Binds `path`, for `group` or, without one, the daemon's group.
     ///
     /// A socket without a server is replaced. A socket that is served is an error.
-    pub(crate) fn bind(
-        path: &Path,
-        mode: u32,
-        group: Option<u32>,
-        max_connections: usize,
-    ) -> io::Result<Self> {
+    pub fn bind(path: &Path, mode: u32, group: Option<u32>, max_connections: usize) -> io::Result<Self> {
         if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
             std::fs::create_dir_all(directory)?;
             // The mode of the socket decides who may connect.
@@ -57,7 +52,7 @@ impl Socket {
     }
 
     /// Returns the next connection, once there is a slot for it.
-    pub(crate) async fn accept(&self) -> io::Result<Connection> {
+    pub async fn accept(&self) -> io::Result<Connection> {
         let permit = self.connections.clone().acquire_owned().await.map_err(io::Error::other)?;
         let (stream, _) = match self.listener.accept().await {
             Ok(accepted) => accepted,

@@ -223,7 +223,7 @@ mod tests {
     use worker_protocol::client::{CloseReason, Finished, LaneError, Usage};
 
     use super::{Chapter, Closing};
-    use crate::terminal::session::{Cause, End};
+    use crate::session::{Cause, End};
 
     fn finished(outcome: Result<ExecResult, ToolFailure>) -> Finished {
         let usage = Usage { cpu_time_us: Some(5), peak_memory_bytes: Some(6) };

@@ -1,22 +1,6 @@
-//! Connects an operator's terminal to a run.
-//!
-//! ```text
-//!  start ─► checked ─► place ─► permit ─► recording ─► on record (durable) ─► terminal ─► … ─► everything ended
-//!             │          │        │           │               │                                     │
-//!             └──────────┴────────┴───────────┴─── refused    └──────────── closed, on record ◄─────┘
-//! ```
-//!
-//! A terminal may ask that the run is paused from its permit to its end (`pause.rs`).
-//!
-//! Input at a terminal passes no policy, because a person with the role of an operator types it. It is recorded
-//! instead. The audit log has the beginning before the first byte, and the end with the digest of the recording. Input
-//! and output that cannot be recorded do not happen ([`store::recording`]).
-//!
-//! Invariants:
-//! - Each `session_opened` has one `session_closed`. The next start of the daemon adds it if necessary.
-//! - A session ends with its command, its operator's stream, its run, or its time. No process that was started in it is
-//!   left.
-//! - A session runs in a separate task, so that an operator who goes away leaves nothing half done.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod input_queue;
 mod leftovers;
@@ -52,8 +36,8 @@ use session::{Cause, End, GOODBYE, Response, Session, Sink};
 use slots::SessionSlot;
 use start::Start;
 
-pub(crate) use leftovers::{interrupted, remove_leftovers, session_of};
-pub(crate) use slots::{Limits, Sessions};
+pub use leftovers::{interrupted, remove_leftovers, session_of};
+pub use slots::{Limits, Sessions};
 
 /// Time that a client has to send its first message.
 const FIRST: Duration = Duration::from_secs(10);
@@ -63,18 +47,18 @@ const SCREEN: usize = 4;
 const SLACK: Duration = Duration::from_secs(10);
 
 /// Parts of the daemon that connect operators to runs.
-pub(crate) struct Terminals {
-    pub(crate) sessions: Sessions,
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) runs: Arc<Runs>,
-    pub(crate) audit: Arc<AuditLog>,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) stop: CancellationToken,
+/// Opens a session. The receiver gets its output and its end.
+pub struct Terminals {
+    pub sessions: Sessions,
+    pub gateway: Arc<Gateway>,
+    pub runs: Arc<Runs>,
+    pub audit: Arc<AuditLog>,
+    pub tasks: TaskTracker,
+    pub stop: CancellationToken,
 }
 
 impl Terminals {
-    /// Opens a session. The receiver gets its output and its end.
-    pub(crate) async fn open<R>(
+    pub async fn open<R>(
         self: &Arc<Self>,
         principal: Arc<Principal>,
         mut requests: R,

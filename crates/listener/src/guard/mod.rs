@@ -15,6 +15,7 @@ use futures_util::future::{BoxFuture, Either, Ready, ready};
 use identity::{Access, Credential, Principal, Role, Roles};
 use oidc::{Holder, Issuers, Refused};
 use operations::Reason;
+use operations::transport::MESSAGE;
 use refusal::Refusal;
 use runs::Runs;
 use tonic::body::Body;
@@ -24,16 +25,15 @@ use tonic::{Code, Status};
 use tower::{Layer, Service};
 
 use self::watched::Watch;
-use super::MAX_MESSAGE;
-use super::listen::{Peer, Remote};
 use crate::ending::End;
 use crate::tokens::Tokens;
+use crate::{Peer, Remote};
 
 /// Time after which an issuer's keys may be available.
 const ISSUER_AGAIN: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
-pub(crate) struct GuardLayer(Arc<Gate>);
+pub struct GuardLayer(Arc<Gate>);
 
 /// State that the guard needs.
 struct Gate {
@@ -47,7 +47,7 @@ struct Gate {
 }
 
 impl GuardLayer {
-    pub(crate) fn new(
+    pub fn new(
         access: Access,
         runs: Arc<Runs>,
         (tokens, issuers): (Arc<Tokens>, Arc<Issuers>),
@@ -328,7 +328,7 @@ impl<S> Layer<S> for GuardLayer {
 }
 
 #[derive(Clone)]
-pub(crate) struct Guard<S> {
+pub struct Guard<S> {
     gate: Arc<Gate>,
     inner: S,
 }
@@ -376,7 +376,7 @@ fn explained(response: Response<Body>) -> Response<Body> {
         return response;
     };
     let refusal = match status.code() {
-        Code::OutOfRange => Refusal::invalid("request", format!("is larger than {MAX_MESSAGE} bytes")),
+        Code::OutOfRange => Refusal::invalid("request", format!("is larger than {MESSAGE} bytes")),
         Code::Internal => Refusal::invalid("request", "cannot be decoded as a message of this method"),
         _ => return response,
     };

@@ -1,15 +1,6 @@
-//! Makes run bundles: everything known about one run, in a file that anyone can verify (`audit/FORMAT.md`).
-//!
-//! ```text
-//!  the run, its policies, its diff ─┐
-//!  log, read once ─ its records ────┴─► members (files) ─► manifest ─► record `bundle_created` ─► checkpoint
-//!                 └─ every hash ────────────────────────────────► proof ◄── read on to there ◄──┘
-//!                                                                   └─► archive (a file) ─► the client, at its pace
-//! ```
-//!
-//! While a bundle is made, its large parts are in files without a name. A bundle therefore needs little memory, and a
-//! slow client costs only a file. At most [`AT_ONCE`] bundles are made at the same time, the size of each is bounded,
-//! and the space that the audit log needs stays free.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod collect;
 mod diff;
@@ -18,11 +9,11 @@ mod send;
 mod summary;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use audit::bundle::{self, Member, RECORDS, Sealed};
 use audit::{Event, Kind, VerifierKey};
 use audit_service::AuditLog;
@@ -39,7 +30,7 @@ use wire::v1;
 use collect::{CollectError, Collected};
 use location::Location;
 
-pub(crate) use send::Events;
+pub use send::Events;
 
 /// Maximum number of bundles that are made or sent at the same time.
 const AT_ONCE: usize = 2;
@@ -47,7 +38,7 @@ const AT_ONCE: usize = 2;
 const SENDING: Duration = Duration::from_secs(900);
 
 /// Makes bundles, at most [`AT_ONCE`] at a time.
-pub(crate) struct Bundles {
+pub struct Bundles {
     place: Location,
     turns: Semaphore,
     runs: Arc<Runs>,
@@ -57,25 +48,19 @@ pub(crate) struct Bundles {
 
 impl Bundles {
     /// Opens the directory for bundles in the state directory. `min_free` bytes of its file system stay free.
-    pub(crate) fn open(
+    pub fn open(
         state_dir: &Path,
         min_free: u64,
         runs: Arc<Runs>,
         audit: Arc<AuditLog>,
         store: Store,
-    ) -> anyhow::Result<Self> {
-        let place = Location::open(&state_dir.join("bundles"), min_free)
-            .context("cannot make the directory of bundles in state_dir")?;
+    ) -> io::Result<Self> {
+        let place = Location::open(&state_dir.join("bundles"), min_free)?;
         Ok(Self { place, turns: Semaphore::new(AT_ONCE), runs, audit, store })
     }
 
     /// Makes a bundle and sends it to the client.
-    pub(crate) async fn create(
-        &self,
-        principal: &Principal,
-        wanted: Wanted,
-        events: Events,
-    ) -> Result<(), Refusal> {
+    pub async fn create(&self, principal: &Principal, wanted: Wanted, events: Events) -> Result<(), Refusal> {
         let record = self.runs.get(wanted.run).ok();
         may_have(principal, record.as_ref())?;
         let Ok(_turn) = self.turns.try_acquire() else {
@@ -92,14 +77,14 @@ impl Bundles {
 
 /// A client's request for a bundle.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
-    pub(crate) run: RunId,
-    pub(crate) with_diff: bool,
-    pub(crate) allow_incomplete: bool,
+pub struct Wanted {
+    pub run: RunId,
+    pub with_diff: bool,
+    pub allow_incomplete: bool,
 }
 
 impl Wanted {
-    pub(crate) fn from_wire(request: &v1::CreateBundleRequest) -> Result<Self, Refusal> {
+    pub fn from_wire(request: &v1::CreateBundleRequest) -> Result<Self, Refusal> {
         Ok(Self {
             run: RunId::parse(&request.run_id)?,
             with_diff: !request.without_diff,
@@ -123,7 +108,7 @@ fn no_run() -> Refusal {
 }
 
 /// A finished bundle that has yet to be sent.
-pub(crate) struct Made {
+pub struct Made {
     archive: Member,
     summary: v1::BundleMade,
 }

@@ -10,19 +10,19 @@ use tokio_util::sync::CancellationToken;
 const MAX_TIMER: Duration = Duration::from_secs(366 * 86_400);
 
 /// Future that completes when the credential ends.
-pub(crate) struct End(Pin<Box<dyn Future<Output = ()> + Send>>);
+pub struct End(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl End {
-    pub(crate) fn when(ended: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub fn when(ended: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Box::pin(ended))
     }
 
-    pub(crate) fn after(left: Duration) -> Self {
+    pub fn after(left: Duration) -> Self {
         Self(Box::pin(tokio::time::sleep(left.min(MAX_TIMER))))
     }
 
     /// Completes after `left`, or when `other` completes before that.
-    pub(crate) fn first(left: Duration, other: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub fn first(left: Duration, other: impl Future<Output = ()> + Send + 'static) -> Self {
         let timer = tokio::time::sleep(left.min(MAX_TIMER));
         Self(Box::pin(async move {
             tokio::select! {
@@ -33,7 +33,7 @@ impl End {
     }
 
     /// Completes after `left`, or when `ended` is cancelled before that.
-    pub(crate) fn after_or(left: Duration, ended: CancellationToken) -> Self {
+    pub fn after_or(left: Duration, ended: CancellationToken) -> Self {
         let timer = tokio::time::sleep(left.min(MAX_TIMER));
         Self(Box::pin(async move {
             ended.run_until_cancelled(timer).await;

@@ -14,7 +14,7 @@ use std::time::Instant;
 use admission::Occurrences;
 use parking_lot::Mutex;
 
-use crate::rpc::authority::PREFACE;
+use crate::authority::PREFACE;
 
 const HEADER: usize = 9;
 const DATA: u8 = 0x0;

@@ -15,10 +15,10 @@ const MAX_NAME: usize = 256;
 
 /// Holder of a certificate, and the end of its validity.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub struct Subject {
     /// URI among the alternative names, or the common name if there is no URI.
-    pub(crate) name: String,
-    pub(crate) not_after: SystemTime,
+    pub name: String,
+    pub not_after: SystemTime,
     pub(super) fingerprint: Fingerprint,
 }
 

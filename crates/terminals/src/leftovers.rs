@@ -19,14 +19,14 @@ pub(super) fn path(directories: &Directories, run: &str, session: SessionId) -> 
 }
 
 /// Returns the session of a `session_opened` or `session_closed` record.
-pub(crate) fn session_of(event: &Event) -> Option<SessionId> {
+pub fn session_of(event: &Event) -> Option<SessionId> {
     let named = event.details.as_ref()?.get("session_id")?.as_str()?;
     SessionId::parse(named).ok()
 }
 
 /// Returns the end of a session that a previous daemon has left open. Reads the session's recording.
-pub(crate) fn interrupted(opened: &Event, directories: &Directories) -> Event {
-    // The daemon made both ids. They are parsed all the same, because they become a path.
+// The daemon made both ids. They are parsed all the same, because they become a path.
+pub fn interrupted(opened: &Event, directories: &Directories) -> Event {
     let run = opened.run_id.as_deref().and_then(|run| RunId::parse(run).ok());
     let recording = run
         .zip(session_of(opened))
@@ -35,7 +35,7 @@ pub(crate) fn interrupted(opened: &Event, directories: &Directories) -> Event {
 }
 
 /// Removes the recordings of runs that are no longer known.
-pub(crate) async fn remove_leftovers(recordings: &Path, is_known: impl Fn(RunId) -> bool) {
+pub async fn remove_leftovers(recordings: &Path, is_known: impl Fn(RunId) -> bool) {
     for entry in std::fs::read_dir(recordings).into_iter().flatten().flatten() {
         let run = entry.file_name().to_str().and_then(|name| RunId::parse(name).ok());
         if !run.is_some_and(&is_known) {
@@ -52,7 +52,7 @@ mod tests {
     use runs::Directories;
 
     use super::{interrupted, path, remove_leftovers, session_of};
-    use crate::terminal::record::details;
+    use crate::record::details;
 
     #[tokio::test]
     async fn leftover_recordings_are_removed_and_open_sessions_closed() {

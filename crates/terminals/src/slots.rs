@@ -11,20 +11,20 @@ use refusal::Refusal;
 
 /// Limits for a session, from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Longest time from the beginning of a session to its end, at most a day.
-    pub(crate) max_length: Duration,
     /// Longest time without input and output.
-    pub(crate) idle_timeout: Duration,
     /// Maximum size of the recording, bytes.
-    pub(crate) max_recording: u64,
     /// Maximum number of open sessions of one run, at most 8.
-    pub(crate) per_run: usize,
+    pub max_length: Duration,
+    pub idle_timeout: Duration,
+    pub max_recording: u64,
+    pub per_run: usize,
 }
 
 /// The open sessions. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     pub(super) limits: Arc<Limits>,
     open: Arc<Mutex<HashMap<RunId, usize>>>,
 }
@@ -37,7 +37,7 @@ pub(super) struct SessionSlot {
 }
 
 impl Sessions {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits) -> Self {
         Self { limits: Arc::new(limits), open: Arc::default() }
     }
 

@@ -19,11 +19,11 @@ const WAITING: usize = 4;
 
 /// Sender of the messages to the client.
 #[derive(Clone)]
-pub(crate) struct Events(mpsc::Sender<Result<CreateBundleResponse, Status>>);
+pub struct Events(mpsc::Sender<Result<CreateBundleResponse, Status>>);
 
 impl Events {
     /// Returns the sender, and the receiver from which the client's stream reads.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Result<CreateBundleResponse, Status>>) {
+    pub fn new() -> (Self, mpsc::Receiver<Result<CreateBundleResponse, Status>>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self(sender), receiver)
     }
@@ -63,7 +63,7 @@ impl Events {
     }
 
     /// Ends the stream with the reason why there is no bundle.
-    pub(crate) async fn fail(self, refusal: Refusal) {
+    pub async fn fail(self, refusal: Refusal) {
         let _ = self.0.send(Err(refusal.into())).await;
     }
 }

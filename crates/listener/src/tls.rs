@@ -35,21 +35,21 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Paths of the certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Files {
+pub struct Files {
     /// The daemon's certificate, and the certificates between it and its authority.
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
     /// Authorities that sign client certificates; `None` if clients are not asked for one.
-    pub(crate) client_ca: Option<PathBuf>,
     /// List of revoked client certificates.
-    pub(crate) revoked: Option<PathBuf>,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    pub client_ca: Option<PathBuf>,
+    pub revoked: Option<PathBuf>,
 }
 
 /// Problem with a file: its key in the configuration, and a message.
 pub(crate) type Problem = (&'static str, String);
 
 /// The certificates in force.
-pub(crate) struct Certificates {
+pub struct Certificates {
     files: Files,
     /// True if a client without a certificate may present a token.
     takes_tokens: bool,
@@ -74,7 +74,7 @@ struct Loaded {
 }
 
 impl Certificates {
-    pub(crate) fn load(files: Files, takes_tokens: bool) -> Result<Self, Problem> {
+    pub fn load(files: Files, takes_tokens: bool) -> Result<Self, Problem> {
         let current = Contents::read(&files)?.loaded(takes_tokens)?;
         Ok(Self { files, takes_tokens, current: RwLock::new(current), changes: watch::Sender::new(()) })
     }
@@ -99,7 +99,7 @@ impl Certificates {
     }
 
     /// Reads the files again, and returns true if they have changed. A problem leaves the old certificates in force.
-    pub(crate) fn reload(&self) -> Result<bool, Problem> {
+    pub fn reload(&self) -> Result<bool, Problem> {
         let contents = Contents::read(&self.files)?;
         if contents.digest() == self.current.read().digest {
             return Ok(false);
@@ -114,7 +114,7 @@ impl Certificates {
     /// Reloads the certificates when their files change, until `stop`.
     ///
     /// If a new certificate is there and its key is not yet, the old ones stay in force.
-    pub(crate) async fn watch(self: Arc<Self>, stop: CancellationToken) {
+    pub async fn watch(self: Arc<Self>, stop: CancellationToken) {
         let mut said = None;
         while stop.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
             let certificates = self.clone();

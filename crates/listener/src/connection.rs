@@ -17,8 +17,8 @@ use tonic::transport::server::Connected;
 
 use super::Peer;
 use super::frames::{self, Frames};
-use crate::rpc::authority::{AuthorityFilter, PREFACE};
-use crate::rpc::coalesce::Coalesce;
+use crate::authority::{AuthorityFilter, PREFACE};
+use crate::coalesce::Coalesce;
 
 /// Number of bytes that are read from a client at once.
 const READ: usize = 16 * 1024;
@@ -29,7 +29,7 @@ const GREETING: Duration = Duration::from_secs(10);
 pub(super) type Stream = Either<UnixStream, Either<TcpStream, Box<TlsStream<TcpStream>>>>;
 
 /// A connection that carries HTTP/2.
-pub(crate) struct Connection {
+pub struct Connection {
     stream: Coalesce<Stream>,
     peer: Peer,
     input: Input,

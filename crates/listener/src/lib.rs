@@ -1,23 +1,18 @@
-//! Listens for clients of the API: on a Unix socket, and on TCP if the configuration asks for it.
-//!
-//! Both produce the same kind of connection, so that one server applies every limit of HTTP/2.
-//!
-//! ```text
-//!  Unix socket ── uid ───────────────────────────────┐
-//!  TCP ─► place of its address ─► TLS ─► certificate ─┴► Connection ─► greeting ─► HTTP/2 ─► guard
-//! ```
-//!
-//! A connection has a place before anything is read from it, and loses it if it makes no progress. TLS has to be set up
-//! within `handshake_timeout`. The greeting has to arrive within ten seconds, and so does the first admitted request if
-//! there is no certificate. A connection also loses its place if the subject of its certificate has as many connections
-//! as it may. If another connection needs a place, the oldest one that has not got this far loses its place.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod authority;
+mod coalesce;
 mod connection;
+mod ending;
 mod frames;
+mod guard;
 mod revoked;
 mod subject;
 mod tcp;
 mod tls;
+mod tokens;
 mod unix;
 
 use std::io;
@@ -32,11 +27,13 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use connection::Connection;
-pub(crate) use subject::Subject;
-pub(crate) use tcp::{Settings, Tcp};
-pub(crate) use tls::{Certificates, Files};
-pub(crate) use unix::Socket;
+pub use connection::Connection;
+pub use guard::GuardLayer;
+pub use subject::Subject;
+pub use tcp::{Settings, Tcp};
+pub use tls::{Certificates, Files};
+pub use tokens::{Tokens, now};
+pub use unix::Socket;
 
 /// Time between a failed attempt to accept and the next.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -45,7 +42,7 @@ const READY: usize = 16;
 
 /// Client of a connection.
 #[derive(Debug, Clone)]
-pub(crate) enum Peer {
+pub enum Peer {
     /// Client of the Unix socket, as the kernel reports it, unix(7) `SO_PEERCRED`.
     Local {
         uid: u32,
@@ -66,13 +63,13 @@ impl Peer {
 
 /// A client over TCP.
 #[derive(Debug)]
-pub(crate) struct Remote {
-    pub(crate) address: IpAddr,
+pub struct Remote {
+    pub address: IpAddr,
     /// Subject of its verified certificate.
-    pub(crate) certificate: Option<Subject>,
     /// True if this listener accepts tokens.
-    pub(crate) takes_tokens: bool,
     /// Certificates in force, if the listener has TLS.
+    pub certificate: Option<Subject>,
+    pub takes_tokens: bool,
     certificates: Option<Arc<Certificates>>,
     /// Owner of the connection: the subject of its certificate, later the last credential with which a request was
     /// admitted.
@@ -98,12 +95,12 @@ impl Remote {
     }
 
     /// Returns the address in the form in which it is counted.
-    pub(crate) fn network(&self) -> IpAddr {
+    /// Completes when its certificate is revoked, at once if it is revoked already.
+    pub fn network(&self) -> IpAddr {
         admission::network(self.address)
     }
 
-    /// Completes when its certificate is revoked, at once if it is revoked already.
-    pub(crate) fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
         let shown = self.certificates.clone().zip(self.certificate.as_ref().map(|shown| shown.fingerprint));
         async move {
             match shown {
@@ -114,7 +111,7 @@ impl Remote {
     }
 
     /// Returns true if its certificate is revoked.
-    pub(crate) fn is_revoked(&self) -> bool {
+    pub fn is_revoked(&self) -> bool {
         let shown = self.certificates.as_ref().zip(self.certificate.as_ref());
         shown.is_some_and(|(certificates, shown)| certificates.is_revoked(shown.fingerprint))
     }
@@ -123,7 +120,7 @@ impl Remote {
     ///
     /// Fails with the owner that has as many connections as it may. The connection then keeps its previous owners. If
     /// it has none, it loses its place.
-    pub(crate) fn belongs_to(&self, mut owners: Vec<Owner>, purpose: Purpose) -> Result<(), Owner> {
+    pub fn belongs_to(&self, mut owners: Vec<Owner>, purpose: Purpose) -> Result<(), Owner> {
         if owners.iter().any(|owner| matches!(owner, Owner::RunToken(_))) {
             owners.push(Owner::RunTokensAt(self.network()));
         }
@@ -136,7 +133,7 @@ impl Remote {
 }
 
 /// Returns the connections of all listeners, until `stop`.
-pub(crate) fn incoming(
+pub fn incoming(
     socket: Socket,
     tcp: Option<Tcp>,
     stop: CancellationToken,

@@ -30,8 +30,8 @@ const MAX_IN_FORCE: usize = 1_000;
 const MAX_KNOWN: usize = 10_000;
 
 /// A token, and the signal that ends the streams that it opened.
-pub(crate) struct Held {
-    pub(crate) token: ApiToken,
+pub struct Held {
+    pub token: ApiToken,
     ended: CancellationToken,
 }
 
@@ -41,14 +41,14 @@ impl Held {
     }
 
     /// Returns a future that completes when the token is revoked or expires.
-    pub(crate) fn end(&self) -> End {
+    pub fn end(&self) -> End {
         let left = self.token.expires_at.0.saturating_sub(now().0);
         End::after_or(Duration::from_millis(left), self.ended.clone())
     }
 }
 
 /// The API tokens of this daemon.
-pub(crate) struct Tokens {
+pub struct Tokens {
     store: Store,
     audit: Arc<AuditLog>,
     max_lifetime: Duration,
@@ -57,13 +57,13 @@ pub(crate) struct Tokens {
     changing: Mutex<()>,
 }
 
-pub(crate) fn now() -> UnixMillis {
+pub fn now() -> UnixMillis {
     SystemClock.now()
 }
 
 impl Tokens {
     /// Opens the tokens in the store. A new token lasts at most `max_lifetime`.
-    pub(crate) fn open_store(
+    pub fn open_store(
         store: Store,
         audit: Arc<AuditLog>,
         max_lifetime: Duration,
@@ -72,18 +72,14 @@ impl Tokens {
         Ok(Self { store, audit, max_lifetime, held: RwLock::new(held), changing: Mutex::default() })
     }
 
-    pub(crate) fn max_lifetime(&self) -> Duration {
+    pub fn max_lifetime(&self) -> Duration {
         self.max_lifetime
     }
 
     /// Returns the token that a client has presented, from an address or over the Unix socket.
     ///
     /// If it is not valid, returns the kind of the attempt and a message for the client.
-    pub(crate) fn open(
-        &self,
-        shown: &str,
-        from: Option<IpAddr>,
-    ) -> Result<Arc<Held>, (Attempt, &'static str)> {
+    pub fn open(&self, shown: &str, from: Option<IpAddr>) -> Result<Arc<Held>, (Attempt, &'static str)> {
         let wrong = (Attempt::BadToken, "there is no such API token");
         let held = id_of_api_token(shown).and_then(|id| self.get(id)).ok_or(wrong)?;
         held.token.check(shown, from, now()).map_err(|refused| match refused {
@@ -98,7 +94,7 @@ impl Tokens {
     }
 
     /// Records and stores a new token. It is valid from then on.
-    pub(crate) async fn create(&self, token: ApiToken) -> Result<ApiToken, Refusal> {
+    pub async fn create(&self, token: ApiToken) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
         let in_force = self.all().iter().filter(|held| held.token.is_in_force(now())).count();
         if in_force >= MAX_IN_FORCE {
@@ -112,7 +108,7 @@ impl Tokens {
     }
 
     /// Ends a token and the streams that it opened. It is no error if the token has ended already.
-    pub(crate) async fn revoke(&self, id: TokenId, by: &str) -> Result<ApiToken, Refusal> {
+    pub async fn revoke(&self, id: TokenId, by: &str) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
         let held = self.get(id).ok_or_else(|| {
             Refusal::new(Reason::NotFound, "there is no such token").with("resource", "token")
@@ -129,7 +125,7 @@ impl Tokens {
     }
 
     /// Returns all tokens, newest first. Ended ones are included only on request.
-    pub(crate) fn list(&self, include_ended: bool) -> Vec<ApiToken> {
+    pub fn list(&self, include_ended: bool) -> Vec<ApiToken> {
         let now = now();
         let shown = |held: &Arc<Held>| include_ended || held.token.is_in_force(now);
         self.all().into_iter().rev().filter(shown).map(|held| held.token.clone()).collect()
