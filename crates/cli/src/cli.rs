@@ -162,7 +162,7 @@ impl Cli {
             Command::Throttle(throttle) => throttle.run(&context).await,
             Command::Mcp(mcp) => mcp.run(&context, token.as_deref()).await,
             Command::Plan(plan) => plan.run(&context).await,
-            Command::Doctor(doctor) => doctor.run(&context).await,
+            Command::Doctor(doctor) => doctor.run(&context, token.as_deref()).await,
             Command::Completions(completions) => completions.run(&mut Self::command()),
         }
     }
