@@ -3,7 +3,6 @@
 //! Processes beside the worker may stop or kill it. That affects only its own run. The daemon notices the loss, the calls in flight fail,
 //! and the worker is started again for the next calls. Calls that only read are retried once automatically.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,9 +12,10 @@ use containers::{
 };
 use ops::{Environment, Reason, ToolFailure};
 use refusal::{Refusal, chain};
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use worker_protocol::client::{
     CallSpec, Channel, Client, CloseReason, ConnectError, ConnectOptions, Finished, Greeted, LaneError, Peer,
     Placement, Prepared,
@@ -37,6 +37,8 @@ const AUTOPSY: Duration = Duration::from_secs(10);
 const FIRST: u32 = 1;
 /// Time in which another worker has to start in place of a lost one.
 const RESTART: Duration = Duration::from_secs(30);
+/// Processes of one run that start at the same time.
+const STARTS: usize = 3;
 
 /// The present worker.
 #[derive(Clone)]
@@ -55,8 +57,8 @@ pub(crate) struct Serving {
     prefork: Arc<Prefork>,
     /// Cause of the worker's loss, determined once for all that ask.
     loss: Arc<OnceCell<Loss>>,
-    /// True once it repeats a call during which the previous worker was lost. Its own loss is then not counted as a second one.
-    repeats: Arc<AtomicBool>,
+    /// Calls in flight that have already cost the previous worker. Its own loss under one of them is not counted as a second one.
+    repeats: TaskTracker,
 }
 
 /// The container lane of a run.
@@ -70,6 +72,8 @@ pub struct GuestLane {
     /// Changes when another worker was started in place of a lost one.
     serving: watch::Sender<Serving>,
     losses: Mutex<Losses>,
+    /// Limits the processes of this run that start at the same time.
+    starts: Semaphore,
     /// Cancelled when the run is over, so that no other worker is started.
     ended: CancellationToken,
 }
@@ -87,7 +91,8 @@ impl GuestLane {
         let ended = CancellationToken::new();
         let serving = watch::Sender::new(serving);
         let losses = Mutex::default();
-        let lane = Self { engine, container, user, environment, boundary, serving, losses, ended };
+        let starts = Semaphore::new(STARTS);
+        let lane = Self { engine, container, user, environment, boundary, serving, losses, starts, ended };
         lane.refill();
         Ok(lane)
     }
@@ -144,7 +149,7 @@ impl GuestLane {
         }
         let deadline = spec.deadline.saturating_sub(began.elapsed());
         let serving = self.serving();
-        serving.repeats.store(true, Ordering::Relaxed);
+        let _repeated = serving.repeats.token();
         let done = serving.client.call(CallSpec { deadline, ..spec }, None, cancel).await;
         self.told(&serving, done).await
     }
@@ -173,11 +178,7 @@ impl GuestLane {
     async fn loss(&self, serving: &Serving, reason: CloseReason) -> Loss {
         let find_out = || async {
             let cause = self.cause(serving, reason).await;
-            if serving.repeats.load(Ordering::Relaxed) {
-                self.losses().again(cause, Instant::now())
-            } else {
-                self.losses().count(cause, Instant::now())
-            }
+            self.losses().judge(cause, &serving.repeats, Instant::now())
         };
         serving.loss.get_or_init(find_out).await.clone()
     }
@@ -292,6 +293,10 @@ impl GuestLane {
         (self.engine.as_ref(), &self.container, self.user)
     }
 
+    pub(crate) fn starts(&self) -> &Semaphore {
+        &self.starts
+    }
+
     /// Returns the environment variables of the run.
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
@@ -378,7 +383,7 @@ async fn start(
         events,
         prefork: Arc::default(),
         loss: Arc::default(),
-        repeats: Arc::default(),
+        repeats: TaskTracker::new(),
     })
 }
 
@@ -404,7 +409,7 @@ async fn start_relayed(
         events: LimitEvents::default(),
         prefork: Arc::default(),
         loss: Arc::default(),
-        repeats: Arc::default(),
+        repeats: TaskTracker::new(),
     })
 }
 
