@@ -97,3 +97,26 @@ async fn a_failed_log_says_so_keeps_what_it_took_and_recovers() {
     assert_eq!(calls(&log, 0).await, numbered(0..4));
     assert!(audit::verify(&directory.path().join("log"), &mut |_| {}).unwrap().is_intact());
 }
+
+#[tokio::test]
+async fn a_log_whose_key_could_not_be_changed_goes_on_with_the_key_that_it_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, key) = (directory.path().join("log"), directory.path().join("audit.key"));
+    let settings = Settings { signing: Some((key.clone(), u64::MAX)), ..Settings::default() };
+    let log = AuditLog::open(&path, settings).unwrap().0;
+    let (_, before) = log.checkpoint().await.unwrap();
+
+    // No file can replace a directory.
+    std::fs::rename(&key, directory.path().join("former")).unwrap();
+    std::fs::create_dir(&key).unwrap();
+    assert!(log.rotate().await.is_err());
+    assert!(!log.is_available());
+    std::fs::remove_dir(&key).unwrap();
+    tokio::time::timeout(Duration::from_secs(20), log.changed_from(false)).await.unwrap();
+    log.record(event(0)).await.unwrap();
+    let (_, after) = log.checkpoint().await.unwrap();
+    assert_ne!(before, after);
+    assert!(key.is_file() && !directory.path().join("audit.key.next").exists());
+    let report = audit::verify(&path, &mut |_| {}).unwrap();
+    assert!(report.is_intact() && report.keys == [before, after], "{report:?}");
+}

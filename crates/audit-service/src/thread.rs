@@ -272,7 +272,7 @@ impl Thread {
     }
 
     fn reopen(&mut self) {
-        let (writer, opened) = match Writer::open_with(&self.directory, self.limits) {
+        let (mut writer, opened) = match Writer::open_with(&self.directory, self.limits) {
             Ok(opened) => opened,
             Err(error) => {
                 tracing::error!(error = %error, "the audit log cannot be opened again yet");
@@ -288,6 +288,12 @@ impl Thread {
                 return;
             }
         };
+        if let Some(signing) = &mut self.signing
+            && let Err(error) = writer.resume_signer(&mut signing.signer)
+        {
+            tracing::error!(error = %chain(&error), "the audit log's key cannot be read again yet");
+            return;
+        }
         self.waiting.drain(..survived);
         self.told.written.send_modify(|written| *written += survived as u64);
         self.told.head.send_replace(writer.head());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  rotate:  KEY.next (new) ──► record `audit_key`, signed by the old key ──► rename to KEY
-//!                 crash before the record: forgotten ┘            └ crash after it: renamed at the next start
+//!                 crash before the record: forgotten ┘            └ fault after it: renamed when the log is opened again
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -74,6 +74,10 @@ impl Signer {
         self.secret.public()
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn checkpoint(&self, tree: &Tree) -> Checkpoint {
         Checkpoint::sign(self.log, tree, &self.secret)
     }
@@ -94,12 +98,13 @@ impl Signer {
         self.secret.sign(&handover(self.log, next))
     }
 
-    /// Switches to the prepared key, after the log has named it.
+    /// Switches to the prepared key, after the log has named it. After an error, the key in memory is still the old one.
     pub(crate) fn switch(&mut self) -> Result<(), SignerError> {
         let next_path = next_path(&self.path);
-        self.secret = read(&next_path, self.log)?.ok_or(SignerError::NoKey(next_path.clone()))?;
+        let secret = read(&next_path, self.log)?.ok_or(SignerError::NoKey(next_path.clone()))?;
         fs::rename(&next_path, &self.path)?;
         sync_parent(&self.path)?;
+        self.secret = secret;
         Ok(())
     }
 }

@@ -4,7 +4,6 @@
 //! and the worker is started again for the next calls. Calls that only read are retried once automatically.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use containers::{
@@ -14,9 +13,10 @@ use containers::{
 use operations::{Environment, Reason, ToolFailure};
 use parking_lot::Mutex;
 use refusal::{Refusal, chain};
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use worker_protocol::client::{
     CallSpec, Channel, Client, CloseReason, ConnectError, ConnectOptions, Finished, Greeted, LaneError, Peer,
     Placement, Prepared,
@@ -38,6 +38,8 @@ const AUTOPSY: Duration = Duration::from_secs(10);
 const FIRST: u32 = 1;
 /// Time in which another worker has to start in place of a lost one.
 const RESTART: Duration = Duration::from_secs(30);
+/// Processes of one run that start at the same time.
+const STARTS: usize = 3;
 
 /// The present worker.
 #[derive(Clone)]
@@ -56,8 +58,8 @@ pub(crate) struct Serving {
     prefork: Arc<Prefork>,
     /// Cause of the worker's loss, determined once for all that ask.
     loss: Arc<OnceCell<Loss>>,
-    /// True once it repeats a call during which the previous worker was lost. Its own loss is then not counted as a second one.
-    repeats: Arc<AtomicBool>,
+    /// Calls in flight that have already cost the previous worker. Its own loss under one of them is not counted as a second one.
+    repeats: TaskTracker,
 }
 
 /// The container lane of a run.
@@ -71,6 +73,8 @@ pub struct GuestLane {
     /// Changes when another worker was started in place of a lost one.
     serving: watch::Sender<Serving>,
     losses: Mutex<Losses>,
+    /// Limits the processes of this run that start at the same time.
+    starts: Semaphore,
     /// Cancelled when the run is over, so that no other worker is started.
     ended: CancellationToken,
 }
@@ -88,7 +92,8 @@ impl GuestLane {
         let ended = CancellationToken::new();
         let serving = watch::Sender::new(serving);
         let losses = Mutex::default();
-        let lane = Self { engine, container, user, environment, boundary, serving, losses, ended };
+        let starts = Semaphore::new(STARTS);
+        let lane = Self { engine, container, user, environment, boundary, serving, losses, starts, ended };
         lane.refill();
         Ok(lane)
     }
@@ -145,7 +150,7 @@ impl GuestLane {
         }
         let deadline = spec.deadline.saturating_sub(began.elapsed());
         let serving = self.serving();
-        serving.repeats.store(true, Ordering::Relaxed);
+        let _repeated = serving.repeats.token();
         let done = serving.client.call(CallSpec { deadline, ..spec }, None, cancel).await;
         self.told(&serving, done).await
     }
@@ -174,11 +179,7 @@ impl GuestLane {
     async fn loss(&self, serving: &Serving, reason: CloseReason) -> Loss {
         let find_out = || async {
             let cause = self.cause(serving, reason).await;
-            if serving.repeats.load(Ordering::Relaxed) {
-                self.losses.lock().again(cause, Instant::now())
-            } else {
-                self.losses.lock().count(cause, Instant::now())
-            }
+            self.losses.lock().judge(cause, &serving.repeats, Instant::now())
         };
         serving.loss.get_or_init(find_out).await.clone()
     }
@@ -293,6 +294,10 @@ impl GuestLane {
         (self.engine.as_ref(), &self.container, self.user)
     }
 
+    pub(crate) fn starts(&self) -> &Semaphore {
+        &self.starts
+    }
+
     /// Returns the environment variables of the run.
     pub(crate) fn environment(&self) -> &Environment {
         &self.environment
@@ -375,7 +380,7 @@ async fn start(
         events,
         prefork: Arc::default(),
         loss: Arc::default(),
-        repeats: Arc::default(),
+        repeats: TaskTracker::new(),
     })
 }
 
@@ -401,7 +406,7 @@ async fn start_relayed(
         events: LimitEvents::default(),
         prefork: Arc::default(),
         loss: Arc::default(),
-        repeats: Arc::default(),
+        repeats: TaskTracker::new(),
     })
 }
 

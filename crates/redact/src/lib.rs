@@ -130,10 +130,18 @@ impl Redactor {
             };
         }
         if map.keys().any(|key| self.text(key).1 > 0) {
+            // Two keys may become the same text, and each value is evidence. The number only grows, so that many equal keys take
+            // linear time.
+            let mut number = 1;
             for (key, value) in std::mem::take(map) {
                 let (clean, count) = self.text(&key);
                 hidden += count;
-                map.insert(clean, value);
+                let mut unique = clean.clone();
+                while map.contains_key(&unique) {
+                    number += 1;
+                    unique = format!("{clean} ({number})");
+                }
+                map.insert(unique, value);
             }
         }
         hidden

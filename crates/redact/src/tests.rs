@@ -251,6 +251,18 @@ fn keys_of_objects_are_searched_too() {
 }
 
 #[test]
+fn keys_that_become_the_same_text_keep_their_values() {
+    let keys = ['a', 'b', 'c'].map(|c| secret(SECRETS[4].1).replace('a', &c.to_string()));
+    let mut value = json!({(keys[0].clone()): 1, (keys[1].clone()): 2, (keys[2].clone()): 3, "[redacted:github-token] (2)": null});
+    assert_eq!(Redactor::default().value(&mut value), 3);
+    let map = value.as_object().unwrap();
+    let mut values: Vec<_> = map.values().filter_map(Value::as_i64).collect();
+    values.sort_unstable();
+    assert_eq!((map.len(), &values[..]), (4, &[1, 2, 3][..]), "{map:?}");
+    assert!(map.keys().all(|key| keys.iter().all(|secret| !leaks(key, secret))));
+}
+
+#[test]
 fn long_texts_are_cut_and_no_token_is_cut_in_half() {
     let redactor = Redactor::default();
     let token = secret(SECRETS[4].1);

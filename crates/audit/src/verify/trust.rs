@@ -80,7 +80,8 @@ impl Shelf {
                 continue;
             };
             let name = format!("{DIRECTORY}/{text}");
-            let bytes = storage::load(dir, &name)?.unwrap_or_default();
+            // It was removed since the directory was read: only the newest are kept.
+            let Some(bytes) = storage::load(dir, &name)? else { continue };
             let note = std::str::from_utf8(&bytes).ok();
             let checkpoint = note.and_then(Checkpoint::parse).filter(|parsed| parsed.size == size);
             shelf.entry(size).or_default().push(Waiting { name, checkpoint });

@@ -44,6 +44,8 @@ pub(super) struct Walk<'a> {
     ledger: Ledger,
     trust: Trust,
     shelf: Shelf,
+    /// Content of the file with the record of a removal.
+    removal: Option<Vec<u8>>,
     removed: Option<Removed>,
     checkpoints: u64,
     covered: u64,
@@ -62,12 +64,15 @@ impl<'a> Walk<'a> {
         scope: Scope,
         progress: &'a mut dyn FnMut(Progress),
     ) -> io::Result<Self> {
+        // Loaded before the lengths are read. A writer may add a checkpoint or a removal at any time, and the records that it names are
+        // then among those that are read.
+        let removal = storage::load(dir, removal::FILE)?;
+        let shelf = Shelf::load(dir, against.checkpoints)?;
         let mut segments = Vec::new();
         for segment in segment::list(dir)? {
             segments.push((segment, segment.path(dir).metadata()?.len()));
         }
         let total = segments.iter().map(|(_, length)| length).sum();
-        let shelf = Shelf::load(dir, against.checkpoints)?;
         Ok(Self {
             dir,
             scope,
@@ -76,6 +81,7 @@ impl<'a> Walk<'a> {
             ledger: Ledger::genesis(),
             trust: Trust::new(against.keys),
             shelf,
+            removal,
             removed: None,
             checkpoints: 0,
             covered: 0,
@@ -118,7 +124,7 @@ impl<'a> Walk<'a> {
 
     /// Begins after the removed records, if there are any.
     fn begin(&mut self) -> Result<(), Stop> {
-        let Some(file) = storage::load(self.dir, removal::FILE)? else { return Ok(()) };
+        let Some(file) = self.removal.take() else { return Ok(()) };
         let broken = |sequence| {
             let segment = removal::FILE.to_owned();
             Stop::Broken(Break { sequence, segment, offset: 0, damage: Damage::Removal })

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -85,6 +86,8 @@ struct State {
     operations: usize,
     fail_at: Option<(usize, Fault)>,
     full: bool,
+    /// A file of the host that disappears as soon as records are durable.
+    lose: Option<PathBuf>,
 }
 
 impl State {
@@ -255,6 +258,9 @@ impl SegmentFile for Handle {
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.disk.state();
         let failed = state.plain();
+        if let Some(path) = &state.lose {
+            let _ = std::fs::rename(path, path.with_extension("lost"));
+        }
         let file = state.file(self.name)?;
         match failed {
             Ok(()) => file.sync(),
@@ -359,6 +365,44 @@ fn no_acknowledged_record_is_lost_wherever_the_disk_fails() {
         }
     }
     assert!(lives > 500, "{lives}");
+}
+
+/// Changes the key with a fault at operation `n` of the disk, or without its next key's file. Returns true if the fault was reached.
+fn rotate(n: usize, loses_key: bool) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let (key, next) = (dir.path().join("key"), dir.path().join("key.next"));
+    let disk = Memory::default();
+    let (mut writer, _) = disk.open().unwrap();
+    let mut signer = writer.signer(&key).unwrap();
+    writer.append(&call(1)).unwrap();
+    disk.fail_at(Some((n, Fault::Fails)));
+    disk.state().lose = loses_key.then(|| next.clone());
+    let rotated = writer.rotate(&mut signer);
+    let reached = disk.state().operations >= n;
+    disk.fail_at(None);
+    disk.state().lose = None;
+    if writer.is_poisoned() {
+        drop(writer);
+        let _ = std::fs::rename(next.with_extension("lost"), &next);
+        writer = disk.open().unwrap().0;
+        writer.resume_signer(&mut signer).unwrap();
+    }
+    writer.append(&call(2)).unwrap();
+    let signed = writer.checkpoint(&signer).unwrap().unwrap();
+    let named = writer.ledger.key().unwrap();
+    assert!(signed.is_signed_by(&named), "operation {n}, loses its key: {loses_key}: {rotated:?}");
+    assert_eq!(Signer::open(&key, writer.log_id(), Some(&named)).unwrap().verifier_key(), &named);
+    reached
+}
+
+#[test]
+fn a_key_that_could_not_be_changed_signs_nothing_after_the_log_names_another() {
+    let mut n = 1;
+    while rotate(n, false) {
+        n += 1;
+    }
+    assert!(n > 5, "{n}");
+    rotate(usize::MAX, true);
 }
 
 /// Simulates a crash at every byte of an append. Whole records remain, a torn one is cut off and recorded, and the log continues.

@@ -39,14 +39,28 @@ impl Writer {
 
     /// Switches to a new key for which the old one vouches, and makes a checkpoint with the old key before and with the new key after it.
     ///
-    /// Returns the checkpoint of the new key.
+    /// Returns the checkpoint of the new key. The writer is poisoned if the new key is recorded and cannot be used.
     pub fn rotate(&mut self, signer: &mut Signer) -> Result<Option<Checkpoint>, RotateError> {
         self.checkpoint(signer)?;
         let (next, note) = signer.prepare()?;
         let details = json!({ "key": next.to_string(), "note": note });
         self.append(&Event::new(Kind::AuditKey).details(details))?;
-        signer.switch()?;
+        if let Err(error) = signer.switch() {
+            // The log names the new key already, so a signature of the old one would be damage.
+            self.poison = Some("changing its key".to_owned());
+            return Err(error.into());
+        }
         Ok(self.checkpoint(signer)?)
+    }
+
+    /// Switches to the key in force if `signer` has another one. Call it after the log was opened again.
+    ///
+    /// The record of a new key may be on disk although its append or the switch failed.
+    pub fn resume_signer(&mut self, signer: &mut Signer) -> Result<(), RotateError> {
+        if self.ledger.key().as_ref() != Some(signer.verifier_key()) {
+            *signer = self.signer(signer.path())?;
+        }
+        Ok(())
     }
 
     /// Signs all records so far, stores the checkpoint beside the segments, and records it. Returns `None` if no record was added since the

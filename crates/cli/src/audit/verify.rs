@@ -1,5 +1,6 @@
 //! `coffer audit verify`: verification by the daemon, or offline from the files alone.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ::audit::{Against, Checkpoint, VerifierKey};
@@ -66,6 +67,9 @@ impl Verify {
     }
 }
 
+/// Hint for faults that a daemon may cause meanwhile: it appends records, and compresses and removes segments.
+const IN_USE: &str = "if a daemon is writing to it, let the daemon verify it: leave out DIR";
+
 async fn by_daemon(context: &Context) -> Result<VerifyLogResponse, Failure> {
     let client = context.connect().await?;
     context.ui.wait("verifying…", client.audit().verify_log(VerifyLogRequest {})).await
@@ -74,7 +78,11 @@ async fn by_daemon(context: &Context) -> Result<VerifyLogResponse, Failure> {
 fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Failure> {
     let bar = ui.bytes_bar();
     let report = ::audit::verify_with(dir, against, &mut |progress| bar.at(progress.done, progress.total))
-        .map_err(|error| Failure::failed(format!("the log in {} cannot be read: {error}", dir.display())))?;
+        .map_err(|error| {
+            let failure = Failure::failed(format!("the log in {} cannot be read: {error}", dir.display()));
+            let vanished = error.kind() == ErrorKind::NotFound && dir.is_dir();
+            if vanished { failure.with_hint(IN_USE) } else { failure }
+        })?;
     if report.segments == 0 {
         return Err(Failure::failed(format!("{} holds no audit log", dir.display()))
             .with_hint("the log is in the directory `audit` of the daemon's state_dir"));
@@ -87,8 +95,10 @@ fn offline(ui: Ui, dir: &Path, against: Against) -> Result<VerifyLogResponse, Fa
         head_hash: report.head.map(|head| head.hash.to_string()).unwrap_or_default(),
         damage: match report.integrity {
             ::audit::Integrity::Intact => String::new(),
-            ::audit::Integrity::Broken(broken) if broken.damage == ::audit::Damage::TornTail => {
-                format!("{broken}; if a daemon is writing to it, let the daemon verify it: leave out DIR")
+            ::audit::Integrity::Broken(broken)
+                if matches!(broken.damage, ::audit::Damage::TornTail | ::audit::Damage::Missing) =>
+            {
+                format!("{broken}; {IN_USE}")
             }
             ::audit::Integrity::Broken(broken) => broken.to_string(),
         },
@@ -180,6 +190,23 @@ mod tests {
         let verdict = offline(Ui::new(Format::Table), dir.path(), Against::default()).unwrap();
         assert!(!verdict.intact);
         assert!(text(&verdict).starts_with("BROKEN: record 1 was edited"), "{}", text(&verdict));
+    }
+
+    #[test]
+    fn a_fault_that_a_daemon_may_cause_meanwhile_comes_with_the_way_around_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = ::audit::Limits { segment_bytes: 1, ..Default::default() };
+        let (mut writer, _) = ::audit::Writer::open_with(dir.path(), limits).unwrap();
+        for _ in 0..3 {
+            writer.append(&::audit::Event::new(::audit::Kind::CallIntent)).unwrap();
+        }
+        let verify = || offline(Ui::new(Format::Table), dir.path(), Against::default());
+        std::fs::remove_file(dir.path().join("00000000000000000001.jsonl")).unwrap();
+        assert!(verify().unwrap().damage.ends_with(IN_USE));
+        // A segment that is listed, and gone when it is opened.
+        std::os::unix::fs::symlink("gone", dir.path().join("00000000000000000001.jsonl")).unwrap();
+        let failure = verify().unwrap_err().to_string();
+        assert!(failure.ends_with(IN_USE), "{failure}");
     }
 
     #[test]

@@ -11,7 +11,9 @@ mod spool;
 use std::path::PathBuf;
 
 use clap::Args;
+use cofferdam_client::Connect;
 use doctor::{Finding, Verdict};
+use mcp::RunToken;
 use serde_json::Value;
 use wire::v1::host_finding::Verdict as WireVerdict;
 use wire::v1::query_events_request::Order;
@@ -46,8 +48,8 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    pub(crate) async fn run(self, context: &Context) -> Ended {
-        let asked = daemon(context).await;
+    pub(crate) async fn run(self, context: &Context, token: Option<&str>) -> Ended {
+        let asked = ask(&daemon(context, token)).await;
         if let Err(failure) = &asked
             && failure.exit() == Exit::Denied
         {
@@ -93,9 +95,17 @@ impl Doctor {
     }
 }
 
-async fn daemon(context: &Context) -> Result<(Client, ListRunsResponse), Failure> {
+/// Returns the daemon to ask, without the token of a run, which opens nothing that is examined.
+///
+/// The user's own uid or certificate may open it.
+fn daemon(context: &Context, token: Option<&str>) -> Connect {
+    let daemon = context.daemon.clone();
+    if token.is_some_and(|token| RunToken::parse(token).is_ok()) { daemon.with_token(None) } else { daemon }
+}
+
+async fn ask(daemon: &Connect) -> Result<(Client, ListRunsResponse), Failure> {
     let request = ListRunsRequest { page_size: NEWEST, ..Default::default() };
-    let client = context.daemon.clone().with_token(None).connect().await?;
+    let client = daemon.connect().await?;
     let listed = client.runs().list_runs(quick(request)).await?.into_inner();
     Ok((client, listed))
 }
@@ -188,13 +198,28 @@ fn render(findings: &[Finding], page: &mut Output) {
 
 #[cfg(test)]
 mod tests {
+    use cofferdam_client::{Endpoint, Token};
+
     use super::*;
     use crate::output::Look;
+    use crate::ui::{Format, Ui};
 
     fn text(findings: &[Finding]) -> String {
         let mut page = Output::new(Look::PIPE);
         render(findings, &mut page);
         page.as_str().into()
+    }
+
+    #[test]
+    fn only_the_token_of_a_run_is_left_out() {
+        for (token, sent) in
+            [(Some("cfa_an-api-token"), true), (Some("cft_01a2003d_secret"), false), (None, false)]
+        {
+            let shown = token.map(|token| Token::new(token).unwrap());
+            let daemon = Connect::to(Endpoint::default()).with_token(shown);
+            let context = Context { ui: Ui::new(Format::Table), daemon, explains: false };
+            assert_eq!(super::daemon(&context, token).is_by_user(), !sent, "{token:?}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) struct Client {
     /// The client's name.
     #[arg(value_name = "NAME", value_parser = super::client_name)]
     name: String,
-    /// Days that the certificate lasts.
+    /// Days that the certificate lasts, but not longer than its authority.
     #[arg(long, value_name = "DAYS", default_value_t = DAYS, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
 }

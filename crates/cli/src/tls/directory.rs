@@ -27,8 +27,7 @@ impl Directory {
             );
         }
         let directory = Self(path);
-        let (_, pair) = Authority::make()?;
-        put_pair(&directory.authority_directory(), &pair)?;
+        put_pair(&directory.authority_directory(), &Authority::make()?)?;
         Ok(directory)
     }
 
@@ -54,7 +53,9 @@ impl Directory {
     }
 
     fn authority(&self) -> Result<Authority, Failure> {
-        Authority::of(&read(&self.authority_directory().join(KEY))?)
+        let directory = self.authority_directory();
+        let (certificate, key) = (read(&directory.join(CERTIFICATE))?, read(&directory.join(KEY))?);
+        Authority::of(&Pair { certificate, key })
     }
 
     /// Returns the names of the daemon.
