@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, fsync, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, Dir, DirEntry, Mode, OFlags, RenameFlags, fsync, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::revert::Kind;
@@ -136,20 +136,18 @@ impl Journal {
     }
 }
 
-/// Lists the journals of `whose`, with their stages. Other files are not touched.
-pub(super) fn list(private: &Private, whose: Whose) -> Result<(OwnedFd, Vec<(String, Stage)>), Errno> {
-    /// Most entries that are read: more than the number of operations that can run at once.
-    const MOST: usize = 1_000;
+/// Lists the journals of `whose`, with their stages. Other files are skipped, however many a hostile operation has made.
+pub(super) fn list(
+    private: &Private,
+    whose: Whose,
+) -> Result<(OwnedFd, impl Iterator<Item = Result<(String, Stage), Errno>>), Errno> {
     let directory = private.open_or_make(Keeps::Patches)?;
-    let mut found = Vec::new();
-    for entry in rustix::fs::Dir::read_from(&directory)?.take(MOST) {
-        let entry = entry?;
-        let Ok(name) = entry.file_name().to_str() else { continue };
-        let Some((job, stage)) = Stage::parse(name) else { continue };
-        if whose == Whose::Everyone || whose == Whose::Job(job) {
-            found.push((name.to_owned(), stage));
-        }
-    }
+    let named = move |entry: DirEntry| {
+        let name = entry.file_name().to_str().ok()?;
+        let (job, stage) = Stage::parse(name)?;
+        (whose == Whose::Everyone || whose == Whose::Job(job)).then(|| (name.to_owned(), stage))
+    };
+    let found = Dir::read_from(&directory)?.filter_map(move |entry| entry.map(named).transpose());
     Ok((directory, found))
 }
 

@@ -42,7 +42,8 @@ impl Jail {
         let _turn = Turn::of_changes(private)?;
         let (directory, found) = journal::list(private, whose)?;
         let mut recovered = Vec::new();
-        for (name, stage) in found {
+        for journal in found {
+            let (name, stage) = journal?;
             let recovery = match (stage, journal::read(&directory, &name)) {
                 // No file had been changed.
                 (Stage::Part, _) | (_, None) => None,
