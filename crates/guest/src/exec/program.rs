@@ -58,9 +58,22 @@ pub(super) fn script_option(home: &str) -> &'static str {
     if planted { "-c" } else { "-lc" }
 }
 
+/// Variables that keep a shell from files that a run could write: its own, those of the scripts that it starts and of its line editor.
+///
+/// An interactive POSIX shell reads `ENV`, and bash reads `BASH_ENV` for a script. The files of line editors are those of readline and of
+/// libedit. Bash executes `PROMPT_COMMAND` before each prompt, and keeps what is typed in `HISTFILE`.
+pub(super) const READS_NOTHING: [(&str, &str); 6] = [
+    ("ENV", "/dev/null"),
+    ("BASH_ENV", "/dev/null"),
+    ("INPUTRC", "/dev/null"),
+    ("EDITRC", "/dev/null"),
+    ("PROMPT_COMMAND", ""),
+    ("HISTFILE", ""),
+];
+
 /// Returns the arguments of that shell at a terminal. It is a login shell if the call asks for arguments.
 ///
-/// Otherwise it reads no startup file, which a run could write. Only bash would read one.
+/// Otherwise it reads no startup file, which a run could write. Bash needs an option for that. [`READS_NOTHING`] suffices for the others.
 pub(super) fn terminal_options(shell: &str, asked: &[String]) -> Vec<String> {
     let options: &[&str] = match (asked.is_empty(), shell) {
         (false, _) => &["-l"],
