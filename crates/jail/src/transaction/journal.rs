@@ -8,11 +8,12 @@
 //! Fields end with NUL, which no path contains. A process that wrote the journal may have been taken over. So the
 //! journal must be well-formed, may name only temporary files, and its paths are checked by the rules like any path.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Dir, DirEntry, Mode, OFlags, RenameFlags, fsync, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, fsync, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::revert::Kind;
@@ -50,7 +51,7 @@ impl Stage {
     }
 
     /// Returns the job and the stage from the name of a journal.
-    pub(super) fn parse(name: &str) -> Option<(u64, Self)> {
+    fn parse(name: &str) -> Option<(u64, Self)> {
         let (job, suffix) = name.split_once('.')?;
         let stage = Self::ALL.into_iter().find(|stage| stage.suffix() == suffix)?;
         Some((job.parse().ok()?, stage))
@@ -136,19 +137,11 @@ impl Journal {
     }
 }
 
-/// Lists the journals of `whose`, with their stages. Other files are skipped, however many a hostile operation has made.
-pub(super) fn list(
-    private: &Private,
-    whose: Whose,
-) -> Result<(OwnedFd, impl Iterator<Item = Result<(String, Stage), Errno>>), Errno> {
-    let directory = private.open_or_make(Keeps::Patches)?;
-    let named = move |entry: DirEntry| {
-        let name = entry.file_name().to_str().ok()?;
-        let (job, stage) = Stage::parse(name)?;
-        (whose == Whose::Everyone || whose == Whose::Job(job)).then(|| (name.to_owned(), stage))
-    };
-    let found = Dir::read_from(&directory)?.filter_map(move |entry| entry.map(named).transpose());
-    Ok((directory, found))
+/// Returns the name and the stage of a journal of `whose`. `None` for another file.
+pub(super) fn parse(name: &CStr, whose: Whose) -> Option<(&str, Stage)> {
+    let name = name.to_str().ok()?;
+    let (job, stage) = Stage::parse(name)?;
+    (whose == Whose::Everyone || whose == Whose::Job(job)).then_some((name, stage))
 }
 
 /// Reads a journal. `None` if it is not well-formed.
