@@ -438,11 +438,25 @@ impl ChildSignal {
 #[cfg(test)]
 mod tests {
     use super::gaps;
+    use crate::children::{Kernel, filters};
 
     #[test]
     fn all_but_the_kept_descriptors_are_closed() {
         assert_eq!(gaps(9, 5), [(3, 4), (6, 8), (10, u32::MAX)]);
         assert_eq!(gaps(3, 4), [(3, 2), (4, 3), (5, u32::MAX)]);
         assert_eq!(gaps(-1, 7), [(3, 1), (3, 6), (8, u32::MAX)]);
+    }
+
+    #[test]
+    fn v3_clone3_does_not_exist_for_commands() {
+        let filtered = std::thread::spawn(|| {
+            for program in filters(Kernel::Own).unwrap() {
+                seccompiler::apply_filter(&program).unwrap();
+            }
+            // SAFETY: without a structure the kernel makes no process, whether the filter lets the call through or not.
+            let made = unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<u8>(), 0) };
+            (made, std::io::Error::last_os_error().raw_os_error())
+        });
+        assert_eq!(filtered.join().unwrap(), (-1, Some(libc::ENOSYS)));
     }
 }

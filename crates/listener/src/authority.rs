@@ -10,15 +10,15 @@
 //! HPACK (RFC 7541) makes this safe without decoding. A literal is replaced in place, so both sides insert entries at
 //! the same times. The new value is never longer than the old one, so every entry in the table of the client's encoder
 //! is in the decoder's table, too. A block that is split over frames, or that cannot be parsed, passes unchanged, and
-//! h2 judges it. The entries of a split block are not counted. From then on, names that refer to entries of the client
-//! are no longer looked up.
+//! h2 judges it. Its entries are not counted. From then on, names that refer to entries of the client are no longer
+//! looked up.
 
 use std::collections::VecDeque;
 
 pub(super) const PREFACE: usize = 24;
 const FRAME_HEADER: usize = 9;
-/// Largest HEADERS frame that is held back, bytes. A longer one passes unchanged.
-const MAX_FRAME: usize = 16_384;
+/// Largest HEADERS frame that is held back, bytes: the largest that h2 accepts. A longer one passes unchanged.
+const MAX_FRAME: usize = super::MAX_FRAME as usize;
 
 const HEADERS: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
@@ -115,17 +115,17 @@ impl AuthorityFilter {
     fn release(&mut self, output: &mut Vec<u8>) {
         let (header, payload) = self.held.split_at(FRAME_HEADER);
         if is_held(header) {
-            match rewritten(header[4], payload, &mut self.made) {
-                Some(payload) => {
-                    // The new payload is not longer, so its length fits.
-                    let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
-                    output.extend_from_slice(&length[1..]);
-                    // The new payload has no padding.
-                    output.extend_from_slice(&[header[3], header[4] & !PADDED]);
-                    output.extend_from_slice(&header[5..]);
-                    output.extend_from_slice(&payload);
-                }
-                None => output.extend_from_slice(&self.held),
+            if let Some(payload) = rewritten(header[4], payload, &mut self.made) {
+                // The new payload is not longer, so its length fits.
+                let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
+                output.extend_from_slice(&length[1..]);
+                // The new payload has no padding.
+                output.extend_from_slice(&[header[3], header[4] & !PADDED]);
+                output.extend_from_slice(&header[5..]);
+                output.extend_from_slice(&payload);
+            } else {
+                self.made.lost = true;
+                output.extend_from_slice(&self.held);
             }
         } else {
             self.made.lost |= header[3] == HEADERS;
@@ -147,7 +147,7 @@ fn is_held(header: &[u8]) -> bool {
 
 /// Returns the payload without padding and with [`LOCAL`] as authority.
 ///
-/// Returns `None` if there is nothing to change, or if the block cannot be parsed.
+/// Returns `None` if the block cannot be parsed. Then some of its entries may have been counted, and others not.
 fn rewritten(flags: u8, payload: &[u8], made: &mut Made) -> Option<Vec<u8>> {
     let mut block = payload;
     if flags & PADDED != 0 {
@@ -157,7 +157,6 @@ fn rewritten(flags: u8, payload: &[u8], made: &mut Made) -> Option<Vec<u8>> {
     let priority = if flags & PRIORITY != 0 { 5 } else { 0 };
     let (priority, mut block) = block.split_at_checked(priority)?;
     let mut output = priority.to_vec();
-    let mut changed = false;
     while !block.is_empty() {
         let field = Field::parse(block, made)?;
         let (bytes, rest) = block.split_at_checked(field.length)?;
@@ -172,12 +171,11 @@ fn rewritten(flags: u8, payload: &[u8], made: &mut Made) -> Option<Vec<u8>> {
                 output.extend_from_slice(&bytes[..value_at]);
                 output.push(u8::try_from(LOCAL.len()).ok()?);
                 output.extend_from_slice(LOCAL);
-                changed = true;
             }
             None => output.extend_from_slice(bytes),
         }
     }
-    changed.then_some(output)
+    Some(output)
 }
 
 /// One representation of a header field, RFC 7541, section 6.
@@ -338,6 +336,32 @@ mod tests {
     }
 
     #[test]
+    fn after_a_block_that_cannot_be_parsed_no_entry_is_looked_up() {
+        // The length of this value is 127, with more bytes than the filter reads. h2 makes an entry, and the entry 63 is no
+        // longer the authority.
+        let long = [&[0x40, 1, b'x', 0x7f, 0x80, 0x80, 0x80, 0][..], &[b'x'; 127]].concat();
+        let stream = |value: &[u8]| {
+            [
+                frame(HEADERS, 4, &block(&in_letters(b"\x0a:authority", value))),
+                frame(HEADERS, 4, &long),
+                frame(HEADERS, 4, &block(&by_entry(0, PATH))),
+                frame(HEADERS, 4, &block(&literal(0x41, value))),
+            ]
+            .concat()
+        };
+        assert_eq!(through(&stream(PATH), 9), stream(b"local"));
+    }
+
+    #[test]
+    fn a_frame_of_the_largest_size_is_understood() {
+        let stream = |value: &[u8]| {
+            let long = [block(&literal(0x41, value)), vec![0x83; 200_000]].concat();
+            [frame(HEADERS, 4, &long), frame(HEADERS, 4, &block(&by_entry(0, value)))].concat()
+        };
+        assert_eq!(through(&stream(PATH), 4096), stream(b"local"));
+    }
+
+    #[test]
     fn padding_and_priority_are_understood() {
         let priority = [0x80, 0, 0, 0, 200];
         let mut payload = vec![3];
@@ -365,7 +389,7 @@ mod tests {
             frame(HEADERS, 0x4 | 0x8, &[200, 0x83]),
             frame(HEADERS, 4, &[]),
             // Longer than a frame may be.
-            frame(HEADERS, 4, &vec![0x83; 20_000]),
+            frame(HEADERS, 4, &vec![0x83; 300_000]),
             frame(9, 4, &block(&literal(0x41, PATH))),
         ];
         for case in cases {

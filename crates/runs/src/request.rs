@@ -113,7 +113,8 @@ fn role(named: String, policy: &Policy, profile: &Profile) -> Result<String, Ref
     Err(Refusal::new(Reason::NotFound, message).with("resource", "role"))
 }
 
-/// Hides secrets in the labels. Refuses secrets in plain variables, and refuses addresses with a password as a path or image.
+/// Hides secrets in the labels' values. Refuses secrets in plain variables and in names that the client chose, and refuses addresses with a
+/// password as a path or image.
 ///
 /// A run's record is kept, listed and audited as the client requested it.
 pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> Result<(), Refusal> {
@@ -140,6 +141,14 @@ pub fn hide_secrets(request: &mut v1::CreateRunRequest, redactor: &Redactor) -> 
                 field,
                 "contains what looks like a password or token, which would be stored and shown: leave it out",
             ));
+        }
+    }
+    let labels = request.labels.keys().map(|name| ("labels", name));
+    let secrets = request.secret_env.keys().map(|name| ("secret_env", name));
+    for (field, name) in labels.chain(secrets).chain([("agent_id", &request.agent_id)]) {
+        if redactor.whole(name).1 > 0 {
+            let message = "a name looks like a secret; names are kept and shown, so choose another one";
+            return Err(Refusal::invalid(field, message));
         }
     }
     for (name, value) in &request.env {
@@ -312,4 +321,34 @@ fn labels(labels: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, 
         ));
     }
     Ok(labels.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l1_a_secret_is_hidden_as_the_value_of_a_label_and_refused_as_a_name() {
+        let redactor = Redactor::default();
+        let token = format!("ghp_{}", "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zA0cD3fG6");
+        let one = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let harmless = v1::CreateRunRequest {
+            agent_id: "reviewer-0192a7c0-0000-7000-8000-000000000001".to_owned(),
+            labels: one("team", &token),
+            secret_env: one("API_TOKEN", &token),
+            ..Default::default()
+        };
+        let mut request = harmless.clone();
+        hide_secrets(&mut request, &redactor).unwrap();
+        assert!(!request.labels["team"].contains(&token), "{:?}", request.labels);
+        for (field, mut request) in [
+            ("labels", v1::CreateRunRequest { labels: one(&token, "x"), ..harmless.clone() }),
+            ("secret_env", v1::CreateRunRequest { secret_env: one(&token, "x"), ..harmless.clone() }),
+            ("agent_id", v1::CreateRunRequest { agent_id: token.clone(), ..harmless }),
+        ] {
+            let refused = hide_secrets(&mut request, &redactor).unwrap_err();
+            assert_eq!(refused.metadata, [("field".into(), field.to_owned())]);
+            assert!(!refused.message.contains(&token), "{}", refused.message);
+        }
+    }
 }

@@ -100,16 +100,13 @@ fn size(field: &'static str, rows: u32, columns: u32) -> Result<TerminalSize, Re
 
 /// Returns the command of a session, within the bounds of `exec`. Without words it is the image's login shell.
 ///
-/// If the run is paused for the shell, the shell is protected from the run. It then reads no startup file and no
-/// settings of its line editor, which the run may have written. It saves no history of the input.
+/// If the run is paused for the shell, the shell is protected from the run. Without arguments the guest starts one that
+/// reads no startup file and no settings of its line editor, which the run may have written. It saves no history of the
+/// input.
 fn command(words: Vec<String>, cwd: String, term: &str, paused: bool) -> Result<SessionCommand, Refusal> {
     let login_shell = words.is_empty();
-    let mut env = BTreeMap::from([("TERM".to_owned(), term.to_owned())]);
+    let env = BTreeMap::from([("TERM".to_owned(), term.to_owned())]);
     let shell: &[&str] = if paused { &["sh"] } else { &["sh", "-l"] };
-    if login_shell && paused {
-        env.insert("INPUTRC".to_owned(), "/dev/null".to_owned());
-        env.insert("HISTFILE".to_owned(), String::new());
-    }
     let words = if login_shell { shell.iter().map(ToString::to_string).collect() } else { words };
     let mut words = words.into_iter();
     let request = v1::ExecRequest {
@@ -162,7 +159,6 @@ mod tests {
         assert_eq!(parsed.command.exec.env["TERM"], "xterm-256color");
         let alone = Start::parse(start(TerminalStart { paused: true, ..Default::default() })).unwrap();
         assert!(alone.command.login_shell && alone.paused && alone.command.exec.args.is_empty());
-        assert_eq!(alone.command.exec.env["HISTFILE"], "");
         let command = vec!["ls".to_owned(), "-l".to_owned()];
         let parsed = Start::parse(start(TerminalStart { command, ..Default::default() })).unwrap();
         assert!(!parsed.command.login_shell);

@@ -61,6 +61,7 @@ pub(super) fn config(top: &At<'_>) -> Config {
     let listen = top.section("listen", &["unix", "tcp"]);
     let unix = listen.section("unix", &["path", "mode", "group"]);
     let state_dir = state_dir(&top);
+    let policy_dir = top.get("policy_dir").and_then(path);
     let docker = top.section("docker", &["endpoint", "strict_engine"]);
     let approvals = top.section("approvals", &["timeout", "allow_self_approval"]);
     let images = top.section("images", &["max_size", "timeout"]);
@@ -74,9 +75,9 @@ pub(super) fn config(top: &At<'_>) -> Config {
         socket_mode: unix.get("mode").and_then(socket_mode).unwrap_or(0o660),
         socket_group: unix.get("group").and_then(socket_group),
         tcp: tcp::read(&listen),
-        workspace_roots: roots(&top, &state_dir),
+        workspace_roots: roots(&top, &state_dir, policy_dir.as_deref()),
         state_dir,
-        policy_dir: top.get("policy_dir").and_then(path),
+        policy_dir,
         harness_on_bind: harness_on_bind(&top),
         engine: docker.get("endpoint").and_then(endpoint).unwrap_or_default(),
         strict_engine: docker.flag_or("strict_engine", false),
@@ -183,19 +184,30 @@ fn endpoint(at: &At<'_>) -> Option<Endpoint> {
     endpoint
 }
 
-fn roots(top: &Fields<'_>, state_dir: &Path) -> Vec<PathBuf> {
+fn roots(top: &Fields<'_>, state_dir: &Path, policy_dir: Option<&Path>) -> Vec<PathBuf> {
+    let (state_dir, policy_dir) = (real(state_dir), policy_dir.map(real));
     let read = |at: &At<'_>| {
         let root = path(at)?;
+        let real = real(&root);
         if root == Path::new("/") {
             at.problem("must not be the whole file system");
-        } else if state_dir.starts_with(&root) || root.starts_with(state_dir) {
+        } else if state_dir.starts_with(&real) || real.starts_with(&state_dir) {
             at.problem("must not overlap state_dir: a run could reach the daemon's own files");
+        } else if policy_dir.as_ref().is_some_and(|policy_dir| policy_dir.starts_with(&real)) {
+            at.problem("must not contain policy_dir: a run could change the policy");
         } else if !root.is_dir() {
             at.problem(format!("{} is not a directory: create it or correct the path", root.display()));
         }
         Some(root)
     };
     top.items("workspace_roots").iter().filter_map(read).collect()
+}
+
+/// Returns the path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let resolved =
+        |above: &Path| Some(std::fs::canonicalize(above).ok()?.join(path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(resolved).unwrap_or_else(|| path.to_owned())
 }
 
 fn accepted_jail(top: &Fields<'_>) -> Option<WeakerForm> {
@@ -369,6 +381,35 @@ log: { format: xml }
     #[test]
     fn a_root_and_the_state_directory_must_not_overlap() {
         assert_eq!(keys("{state_dir: /tmp/state, workspace_roots: [/tmp]}"), ["workspace_roots[0]"]);
+    }
+
+    #[test]
+    fn no_root_reaches_the_daemons_directories_by_a_link() {
+        let top = tempfile::tempdir().unwrap();
+        let path = |name: &str| top.path().join(name).to_str().unwrap().to_owned();
+        for name in ["real/state", "work"] {
+            std::fs::create_dir_all(path(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(path("real"), path("above")).unwrap();
+        std::os::unix::fs::symlink(path("real/state"), path("same")).unwrap();
+        let of = |state: &str, root: &str| {
+            keys(&format!("{{state_dir: {}, workspace_roots: [{}]}}", path(state), path(root)))
+        };
+        for (state, root) in [
+            ("real/state", "above"),
+            ("real/state", "same"),
+            ("above/state", "real"),
+            ("above/to-be-made", "real"),
+        ] {
+            assert_eq!(of(state, root), ["workspace_roots[0]"], "{state}, {root}");
+        }
+        let with_policy = |policy: &str| {
+            let (state, root, policy) = (path("above/state"), path("work"), path(policy));
+            format!("{{state_dir: {state}, policy_dir: {policy}, workspace_roots: [{root}]}}")
+        };
+        assert!(parse(&with_policy("policy")).is_ok());
+        std::os::unix::fs::symlink(path("work"), path("other")).unwrap();
+        assert_eq!(keys(&with_policy("other/policy")), ["workspace_roots[0]"]);
     }
 
     #[test]

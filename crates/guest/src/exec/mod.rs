@@ -99,6 +99,9 @@ pub(crate) async fn session(
 ) -> Result<ExecResult, ToolFailure> {
     if input.login_shell {
         let shell = program::login_shell()?;
+        if exec.args.is_empty() {
+            exec.env.extend(program::READS_NOTHING.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
         exec.args = program::terminal_options(shell, &exec.args);
         shell.clone_into(&mut exec.command);
     }

@@ -28,7 +28,8 @@ const STARTUP_FILES: [&str; 4] = [".bash_profile", ".bash_login", ".profile", ".
 pub(super) fn find(exec: &Exec, bounds: &Bounds, jail: &Jail) -> Result<PathBuf, ToolFailure> {
     let program = exec.program();
     let path = if program.starts_with('/') { located(exec, &program)? } else { lookup(&program)? };
-    let rules = Rules { command: &exec.command, bounds, jail };
+    let cwd = exec.cwd.container_path();
+    let rules = Rules { command: &exec.command, cwd: Path::new(&cwd), bounds, jail };
     if let Some(missing) = rules.follow(&path, &exec.args)? {
         return Err(no_interpreter(&exec.command, &missing));
     }
@@ -57,9 +58,22 @@ pub(super) fn script_option(home: &str) -> &'static str {
     if planted { "-c" } else { "-lc" }
 }
 
+/// Variables that keep a shell from files that a run could write: its own, those of the scripts that it starts and of its line editor.
+///
+/// An interactive POSIX shell reads `ENV`, and bash reads `BASH_ENV` for a script. The files of line editors are those of readline and of
+/// libedit. Bash executes `PROMPT_COMMAND` before each prompt, and keeps what is typed in `HISTFILE`.
+pub(super) const READS_NOTHING: [(&str, &str); 6] = [
+    ("ENV", "/dev/null"),
+    ("BASH_ENV", "/dev/null"),
+    ("INPUTRC", "/dev/null"),
+    ("EDITRC", "/dev/null"),
+    ("PROMPT_COMMAND", ""),
+    ("HISTFILE", ""),
+];
+
 /// Returns the arguments of that shell at a terminal. It is a login shell if the call asks for arguments.
 ///
-/// Otherwise it reads no startup file, which a run could write. Only bash would read one.
+/// Otherwise it reads no startup file, which a run could write. Bash needs an option for that. [`READS_NOTHING`] suffices for the others.
 pub(super) fn terminal_options(shell: &str, asked: &[String]) -> Vec<String> {
     let options: &[&str] = match (asked.is_empty(), shell) {
         (false, _) => &["-l"],
@@ -348,6 +362,25 @@ mod tests {
     }
 
     #[test]
+    fn a_relative_interpreter_is_the_one_in_the_working_directory() {
+        let place = place();
+        fs::create_dir(place.path("bin")).unwrap();
+        place.file("rm", 0o755);
+        place.link("bin/true", "../rm");
+        let script = place.file("script", 0o755);
+        fs::write(&script, "#!bin/true\n").unwrap();
+        let follow = |cwd: &str| {
+            let cwd = Path::new(cwd);
+            let rules = Rules { command: "script", cwd, bounds: &Bounds::default(), jail: &place.jail };
+            rules.follow(Path::new(&script), &[])
+        };
+        assert_eq!(follow("/"), Ok(None));
+        assert_eq!(follow(&place.path("")).unwrap_err().reason, Reason::CommandNotAllowed);
+        let missing = PathBuf::from("/nonexistent/bin/true");
+        assert_eq!(follow("/nonexistent"), Ok(Some(missing)));
+    }
+
+    #[test]
     fn a_multi_call_binary_is_what_it_is_called_by() {
         let place = place();
         place.file("coreutils", 0o755);
@@ -375,7 +408,8 @@ mod tests {
     #[test]
     fn package_binaries_are_refused_by_their_container_path() {
         let place = place();
-        let rules = Rules { command: "tsc", bounds: &Bounds::default(), jail: &place.jail };
+        let rules =
+            Rules { command: "tsc", cwd: Path::new("/"), bounds: &Bounds::default(), jail: &place.jail };
         let refused = rules.follow(Path::new("/workspace/node_modules/.bin/tsc"), &[]).unwrap_err();
         assert_eq!(refused.reason, Reason::SandboxViolation);
         assert_eq!(refused.details.get("refusal").map(String::as_str), Some("package_binaries"));

@@ -24,7 +24,7 @@ use super::{
 const MAX_STRINGS: usize = 64 * 1024;
 
 /// Name of the process while it waits.
-const NAME: &CStr = c"coffer-spare";
+const NAME: &CStr = c"coffer-prefork";
 
 /// The guest's side of the process. Dropping it makes the process exit.
 pub(crate) struct Prefork {

@@ -167,7 +167,15 @@ async fn a_shell_without_arguments_reads_no_startup_file() {
     for name in [".bashrc", ".bash_profile", ".profile"] {
         fs::write(home.path().join(name), "echo plan''ted\n").unwrap();
     }
-    let env = [("HOME".to_owned(), home.path().to_str().unwrap().to_owned())];
+    let file = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+    // In this mode bash reads `ENV`, as other shells always do.
+    let env = [
+        ("HOME", file("")),
+        ("ENV", file(".bashrc")),
+        ("POSIXLY_CORRECT", "1".to_owned()),
+        ("PROMPT_COMMAND", "echo plan''ted".to_owned()),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value));
     for (args, planted) in [(vec![], false), (vec!["-l".to_owned()], true)] {
         let exec = Exec { args, env: env.clone().into(), ..sh("unused") };
         let session = Session::open_with(&guest, &exec, true, None);

@@ -54,6 +54,24 @@ fn sweep_removes_only_noted_files() {
 }
 
 #[test]
+fn p1_no_number_of_notes_or_journals_hides_another() {
+    let (scene, private) = Scene::new().private(1);
+    for directory in ["temporaries", "patches"] {
+        fs::create_dir(private.join(directory)).unwrap();
+    }
+    for n in 0..12_000 {
+        symlink("-", private.join(format!("temporaries/7.{n:032x}"))).unwrap();
+    }
+    for n in 0..1_200 {
+        fs::write(private.join(format!("patches/{n}.part")), "").unwrap();
+    }
+    assert_eq!(scene.jail.recover_patches(Whose::Everyone).unwrap(), []);
+    assert_eq!(names(&private.join("patches")), [""; 0]);
+    assert_eq!(scene.jail.sweep(Whose::Job(7)).unwrap(), Swept::default());
+    assert_eq!(names(&private.join("temporaries")), [""; 0]);
+}
+
+#[test]
 fn a_note_in_a_file_is_read_as_well() {
     let (scene, private) = Scene::new().private(1);
     fs::create_dir(private.join("temporaries")).unwrap();

@@ -98,6 +98,8 @@ struct Seen {
     ends: bool,
     /// Space that is reserved for uploads that are under way or kept.
     reserved: Amount,
+    /// Space that the files written from these uploads will take, as far as it counts.
+    to_write: Amount,
     /// Space that was found, without uploads.
     others: Amount,
 }
@@ -113,6 +115,7 @@ impl Account {
             gone: None,
             ends: false,
             reserved: Amount::default(),
+            to_write: Amount::default(),
             others: Amount::default(),
         };
         Self { most, has_workspace, seen: Mutex::new(seen) }
@@ -270,14 +273,12 @@ impl Account {
     pub(crate) fn reserve(&self, more: Amount, copies: u64) -> Result<(), Refusal> {
         let mut seen = self.seen.lock();
         let uploads = most_of(seen.found.unwrap_or_default().uploads, seen.reserved);
-        let has = plus(seen.others, uploads);
-        let more_of_all =
-            Amount { bytes: more.bytes.saturating_mul(copies), files: more.files.saturating_mul(copies) };
-        let needs = plus(has, more_of_all);
+        let has = plus(plus(seen.others, uploads), seen.to_write);
+        let needs = plus(has, times(more, copies));
         if seen.standing != Standing::Within || needs.bytes > self.most.bytes || needs.files > self.most.files
         {
             let message = format!(
-                "this run uses {} in {} files (with uploads) of at most {} in {} files on the daemon's \
+                "this run uses {} in {} files (with uploads and the files written from them) of at most {} in {} files on the daemon's \
                  disk: the upload and the file written from it do not fit. Delete files in @state or in a \
                  workspace of the run's own, or let \
                  other uploads finish",
@@ -292,13 +293,15 @@ impl Account {
                 .with("max_bytes", self.most.bytes.to_string()));
         }
         seen.reserved = plus(seen.reserved, more);
+        seen.to_write = plus(seen.to_write, times(more, copies.saturating_sub(1)));
         Ok(())
     }
 
-    /// Releases reserved room.
-    pub(crate) fn release(&self, less: Amount) {
+    /// Releases room that was reserved with this number of copies.
+    pub(crate) fn release(&self, less: Amount, copies: u64) {
         let mut seen = self.seen.lock();
         seen.reserved = minus(seen.reserved, less);
+        seen.to_write = minus(seen.to_write, times(less, copies.saturating_sub(1)));
     }
 
     /// Returns true if the operation makes files in a directory that counts.
@@ -374,6 +377,10 @@ fn plus(one: Amount, other: Amount) -> Amount {
 
 fn minus(one: Amount, other: Amount) -> Amount {
     Amount { bytes: one.bytes.saturating_sub(other.bytes), files: one.files.saturating_sub(other.files) }
+}
+
+fn times(one: Amount, copies: u64) -> Amount {
+    Amount { bytes: one.bytes.saturating_mul(copies), files: one.files.saturating_mul(copies) }
 }
 
 fn most_of(one: Amount, other: Amount) -> Amount {

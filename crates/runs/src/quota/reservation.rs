@@ -40,6 +40,6 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.account.release(self.amount);
+        self.account.release(self.amount, self.copies);
     }
 }

@@ -192,6 +192,15 @@ fn an_upload_has_its_room_of_the_quota_from_its_beginning_to_its_end() {
     let counted = Owner { writes_count: true, ..scene.owner.clone() };
     assert_eq!(scene.begin_of(&counted, None, 0, 40 * MIB).err(), Some(Reason::WriteLimit));
     assert!(scene.begin_of(&counted, None, 0, 30 * MIB).is_ok());
+    let one = scene.begin_of(&counted, None, 0, 20 * MIB).unwrap();
+    assert_eq!(
+        scene.begin_of(&counted, None, 0, 20 * MIB).err(),
+        Some(Reason::WriteLimit),
+        "two written files"
+    );
+    assert!(scene.begin_of(&counted, None, 0, 10 * MIB).is_ok());
+    drop(one);
+    assert!(scene.begin_of(&counted, None, 0, 30 * MIB).is_ok(), "the room of both is given back");
 }
 
 #[test]

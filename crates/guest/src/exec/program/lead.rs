@@ -30,6 +30,8 @@ const SHELL: &str = "/bin/sh";
 pub(super) struct Rules<'r> {
     /// The command as the call names it, for messages.
     pub(super) command: &'r str,
+    /// Working directory of the command, against which the kernel resolves an interpreter.
+    pub(super) cwd: &'r Path,
     /// Bounds of the call, with the programs that are denied.
     pub(super) bounds: &'r Bounds,
     pub(super) jail: &'r Jail,
@@ -42,6 +44,7 @@ impl Rules<'_> {
         let mut path = path.to_owned();
         for _ in 0..MAX_INTERPRETERS {
             let Some((interpreter, option)) = interpreter(&path) else { break };
+            let interpreter = self.cwd.join(interpreter);
             let words: Vec<String> = option.split_whitespace().map(str::to_owned).collect();
             // Example: `#!/usr/bin/env rm`.
             words.iter().try_for_each(|word| self.name(word))?;
