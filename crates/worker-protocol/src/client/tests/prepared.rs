@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::Bounds;
+use operations::Bounds;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use wire::worker::v1::to_worker::Body;
