@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 pub(super) const PREFACE: usize = 24;
 const FRAME_HEADER: usize = 9;
 /// Largest HEADERS frame that is held back, bytes: the largest that h2 accepts. A longer one passes unchanged.
-const MAX_FRAME: usize = super::MAX_FRAME as usize;
+const MAX_FRAME: usize = crate::MAX_FRAME as usize;
 
 const HEADERS: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;

@@ -35,6 +35,8 @@ pub use tls::{Certificates, Files};
 pub use tokens::{Tokens, now};
 pub use unix::Socket;
 
+/// Maximum size of one frame of HTTP/2, bytes. The server of the API accepts no longer ones.
+pub const MAX_FRAME: u32 = 256 * 1024;
 /// Time between a failed attempt to accept and the next.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Maximum number of TCP connections that are ready and not yet served.

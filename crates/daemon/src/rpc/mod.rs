@@ -68,8 +68,6 @@ const MAX_STREAMS: u32 = 64;
 const STREAM_WINDOW: u32 = 1024 * 1024;
 /// Number of bytes of all streams of a connection that a client may send ahead.
 const CONNECTION_WINDOW: u32 = 2 * STREAM_WINDOW;
-/// Maximum size of one frame of an upload, bytes.
-const MAX_FRAME: u32 = 256 * 1024;
 /// Maximum size of the header list of one request, bytes.
 const MAX_HEADERS: u32 = 16 * 1024;
 /// Maximum number of streams that a peer may reset before the connection is closed (CVE-2023-44487, rapid reset).
@@ -189,7 +187,7 @@ async fn try_serve(
         .max_concurrent_streams(MAX_STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(MAX_FRAME)
+        .max_frame_size(listener::MAX_FRAME)
         .http2_max_header_list_size(MAX_HEADERS)
         .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_ERRORS))
