@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use harness::v1::disk_use::State as Use;
+use harness::v1::exec_result::EndedBy;
 use harness::v1::operation::Kind as Operation;
 use harness::v1::run_service_client::RunServiceClient;
 use harness::v1::{self, state_disk};
@@ -101,7 +102,7 @@ fn assert_ended(result: &v1::ExecResult, by: By) {
     match by {
         By::Kernel => assert!(result.exit_code.is_some_and(|code| code != 0), "{result:?}"),
         By::Measuring => {
-            assert_eq!((result.ended_by.as_str(), result.exit_code), ("disk-quota", Some(137)), "{result:?}");
+            assert_eq!((result.ended_by(), result.exit_code), (EndedBy::DiskQuota, Some(137)), "{result:?}");
             assert!(result.hint.contains("used up what it may have on the disk"), "{result:?}");
         }
     }

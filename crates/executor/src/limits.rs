@@ -21,7 +21,7 @@ pub(crate) struct Evidence {
 pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
     let Evidence { events, output_limit, cancelled, forced } = evidence;
     let too_much = result.stdout_bytes.saturating_add(result.stderr_bytes) > output_limit;
-    let limit = EndedBy::of_limits(result.exit_code, result.signal, false, events.oom_kills > 0);
+    let limit = ops::limit_that_ended(result.exit_code, result.signal, false, events.oom_kills > 0);
     let too_large = limit == Some(EndedBy::FileSizeLimit);
     // The order determines which signals came from the daemon.
     let ended_by = if result.timed_out {
@@ -39,8 +39,8 @@ pub(crate) fn judge(result: &mut ExecResult, evidence: Evidence) {
         (Limit::Output, too_much),
         (Limit::FileSize, too_large),
     ];
-    ended_by.map_or("", EndedBy::as_str).clone_into(&mut result.ended_by);
-    let mut limits = ops::limits_hit(result);
+    result.set_ended_by(ended_by.unwrap_or_default());
+    let mut limits: Vec<Limit> = result.limits_hit().collect();
     limits.extend(met.into_iter().filter(|(_, met)| *met).map(|(limit, _)| limit));
     ops::explain(result, limits);
 }
@@ -62,7 +62,7 @@ mod tests {
         let mut result = result;
         judge(&mut result, evidence);
         assert_eq!(result.hint.is_empty(), result.limits_hit.is_empty());
-        (EndedBy::parse(&result.ended_by), ops::limits_hit(&result))
+        (Some(result.ended_by()).filter(|by| *by != EndedBy::Unspecified), result.limits_hit().collect())
     }
 
     fn died(signal: i32) -> ExecResult {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_the_worker_saw_is_kept() {
-        let full = ExecResult { limits_hit: vec!["tmp-space".to_owned()], ..exited(1) };
+        let full = ExecResult { limits_hit: vec![Limit::TmpSpace.into()], ..exited(1) };
         assert_eq!(judged(full, OUT_OF_MEMORY), (None, vec![Limit::Memory, Limit::TmpSpace]));
     }
 }

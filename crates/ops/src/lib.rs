@@ -40,7 +40,7 @@ pub use command_limits::CommandLimits;
 pub use environment::Environment;
 pub use hint::{Hint, Named};
 pub use left_out::{beside_more, in_own_words};
-pub use limits::{EndedBy, Limit, ended_by_quota, explain, limits_hit, name_processes};
+pub use limits::{cause, ended_by_quota, explain, is_space, limit_that_ended, name_processes};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
@@ -62,7 +62,8 @@ pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 pub use wire::v1::{
     DeleteResult, EditResult, Entry, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
     LeftOut, ListResult, McpContent, McpResult, PatchResult, PatchedFile, ProcessResult, ReadResult,
-    SessionResult, WriteResult, session_result::State as SessionState,
+    SessionResult, WriteResult, exec_result::EndedBy, exec_result::Limit,
+    kill_evidence::Method as KillMethod, session_result::State as SessionState,
 };
 #[cfg(feature = "write")]
 pub use write::{

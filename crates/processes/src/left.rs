@@ -13,7 +13,7 @@ use std::sync::Arc;
 use audit::{Event, Kind};
 use executor::Left;
 use identity::CallId;
-use ops::{KillEvidence, Reason};
+use ops::{EndedBy, KillEvidence, Reason};
 use refusal::{Refusal, chain};
 use runs::{OnStop, Run};
 use serde_json::json;
@@ -133,7 +133,7 @@ impl Owner {
         }
         let mut status = self.process.now();
         status.set_state(State::Ended);
-        ended_by.clone_into(&mut status.ended_by);
+        status.set_ended_by(ended_by);
         status.kill = Some(kill);
         let usage = metered.over(worker_protocol::client::Usage::default());
         status.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
@@ -149,16 +149,16 @@ impl Owner {
     }
 
     /// Waits until all processes have ended, or have to be ended. Returns the reason; `None` leaves them to the next daemon.
-    async fn attend(&self, left: &Arc<Left>, ends: &mut Ends) -> Option<&'static str> {
+    async fn attend(&self, left: &Arc<Left>, ends: &mut Ends) -> Option<EndedBy> {
         loop {
             tokio::select! {
                 biased;
                 () = self.shared.stop.cancelled(), if self.shared.on_stop == OnStop::Leave => return None,
-                () = self.run.ended.cancelled() => return Some("run-ended"),
+                () = self.run.ended.cancelled() => return Some(EndedBy::RunEnded),
                 order = ends.orders.recv() => match order {
                     Some(Order::Signal(Signal::Kill, answer)) => {
                         let _ = answer.send(Ok(()));
-                        return Some("killed");
+                        return Some(EndedBy::Killed);
                     }
                     Some(Order::Signal(signal, answer)) => {
                         let left = left.clone();
@@ -171,15 +171,15 @@ impl Owner {
                     }
                     Some(Order::KillForeground | Order::Control(_)) => {}
                     // The last handle is gone: no client could end the processes later.
-                    None => return Some("killed"),
+                    None => return Some(EndedBy::Killed),
                 },
                 given = ends.input.recv() => match given {
                     Some(given) => {
                         let _ = given.answer.send(Err(no_stream("the process reads nothing: its standard input is closed")));
                     }
-                    None => return Some("killed"),
+                    None => return Some(EndedBy::Killed),
                 },
-                () = left.over() => return Some(""),
+                () = left.over() => return Some(EndedBy::Unspecified),
             }
         }
     }

@@ -101,7 +101,7 @@ impl Owner {
         let over_quota = self.run.disk.ended_since(began);
         let exit_code = state.exit_code.filter(|_| state.phase() == Phase::Over);
         let signal = state.signal.filter(|_| state.phase() == Phase::Over);
-        let limit = EndedBy::of_limits(exit_code, signal, over_quota, out_of_memory);
+        let limit = ops::limit_that_ended(exit_code, signal, over_quota, out_of_memory);
         let why = match (why, limit) {
             (Why::Itself, Some(by)) => Why::Limit(by),
             (why, _) => why,
@@ -293,21 +293,21 @@ impl Owner {
         status.stdin_open = false;
         status.kill = Some(kill);
         let ended_by = match why {
-            Why::Itself | Why::Left => "",
-            Why::TimedOut => "timeout",
-            Why::Killed => "killed",
-            Why::RunEnded => "run-ended",
+            Why::Itself | Why::Left => EndedBy::Unspecified,
+            Why::TimedOut => EndedBy::Timeout,
+            Why::Killed => EndedBy::Killed,
+            Why::RunEnded => EndedBy::RunEnded,
             Why::Limit(by) => {
-                by.happened().clone_into(&mut status.failure);
-                by.as_str()
+                ops::cause(*by).map_or("", |(_, happened)| happened).clone_into(&mut status.failure);
+                *by
             }
             Why::Lost(lost) => {
                 status.set_state(State::Interrupted);
                 status.failure = format!("what keeps the process in the container was lost: {}", chain(lost));
-                "interrupted"
+                EndedBy::Interrupted
             }
         };
-        ended_by.clone_into(&mut status.ended_by);
+        status.set_ended_by(ended_by);
         status
     }
 }

@@ -313,7 +313,7 @@ impl Processes {
         (why, kill): (String, ops::KillEvidence),
     ) {
         status.set_state(State::Interrupted);
-        "interrupted".clone_into(&mut status.ended_by);
+        status.set_ended_by(ops::EndedBy::Interrupted);
         status.failure = why;
         status.kill = Some(kill);
         status.stdin_open = false;

@@ -72,6 +72,22 @@ impl v1::result::Kind {
     }
 }
 
+/// Gives enums the names of their values in texts for models, people and logs.
+macro_rules! words {
+    ($($choice:ty),*) => {$(
+        impl $choice {
+            /// Returns the name in lower case, with hyphens. `None` for the value that means none.
+            #[must_use]
+            pub fn word(self) -> Option<String> {
+                let name = self.as_str_name();
+                (self != Self::Unspecified).then(|| name.to_ascii_lowercase().replace('_', "-"))
+            }
+        }
+    )*};
+}
+
+words!(v1::exec_result::EndedBy, v1::exec_result::Limit, v1::kill_evidence::Method);
+
 /// The private protocol of the two lanes, `cofferdam.worker.v1`.
 pub mod worker {
     #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, unused_qualifications)] // generated

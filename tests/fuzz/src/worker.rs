@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ops::{KillEvidence, OpResult};
+use ops::{KillEvidence, KillMethod, OpResult};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
@@ -100,7 +100,7 @@ pub struct Leaf {
 
 impl Leaf {
     /// What its evidence says, which no worker can.
-    pub const METHOD: &str = "fuzzed";
+    pub const METHOD: KillMethod = KillMethod::CgroupV1Freezer;
 
     /// A new one.
     pub fn new() -> Arc<Self> {
@@ -123,7 +123,7 @@ impl Placement for Leaf {
 
     fn finish(&self, _: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         self.finished.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async { KillEvidence { ended: 1, left: 0, method: Self::METHOD.to_owned(), ..KillEvidence::default() } })
+        Box::pin(async { KillEvidence { ended: 1, left: 0, method: Self::METHOD.into(), ..KillEvidence::default() } })
     }
 }
 

@@ -251,7 +251,7 @@ fn check(finished: &Finished, bounds: &Bounds, placed: bool, terminal: bool) {
         assert!(text.len() as u64 <= most, "{} bytes of {bytes}", text.len());
         assert!(omitted <= bytes && (bytes <= bounds.max_output_bytes || omitted > 0), "{result:?}");
     }
-    assert_eq!(result.kill.method == Leaf::METHOD, placed, "{result:?}");
+    assert_eq!(result.kill.method() == Leaf::METHOD, placed, "{result:?}");
 }
 
 fn bytes<'b>(script: &mut Unstructured<'b>) -> Result<&'b [u8], libfuzzer_sys::arbitrary::Error> {

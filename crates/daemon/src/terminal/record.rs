@@ -216,7 +216,7 @@ mod tests {
     use audit::Status;
     use executor::Metered;
     use identity::{RunId, SessionId};
-    use ops::{Bound, ExecResult, KillEvidence, OpResult, Reason, ToolFailure};
+    use ops::{Bound, ExecResult, KillEvidence, KillMethod, OpResult, Reason, ToolFailure};
     use refusal::Refusal;
     use wire::v1::{open_terminal_response::Event as Shown, terminal_closed::Reason as Ended};
     use worker_protocol::client::{CloseReason, Finished, LaneError, Usage};
@@ -236,8 +236,13 @@ mod tests {
     }
 
     fn exited(exit_code: Option<i32>, signal: Option<i32>) -> Finished {
-        let kill =
-            KillEvidence { ended: 1, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7, running: 0 };
+        let kill = KillEvidence {
+            ended: 1,
+            left: 0,
+            method: KillMethod::CgroupV2Kill.into(),
+            took_us: 7,
+            running: 0,
+        };
         finished(Ok(ExecResult { exit_code, signal, kill: Some(kill), ..Default::default() }))
     }
 

@@ -363,8 +363,8 @@ fn a_command_s_output_comes_first() {
     let mut hog = ExecResult {
         exit_code: None,
         signal: Some(9),
-        ended_by: "memory-limit".to_owned(),
-        limits_hit: vec!["memory".to_owned()],
+        ended_by: ops::EndedBy::MemoryLimit.into(),
+        limits_hit: vec![ops::Limit::Memory.into()],
         ..exec("a", "")
     };
     ops::explain(&mut hog, vec![ops::Limit::Memory]);

@@ -189,7 +189,7 @@ async fn conduct(
         peak_memory_bytes: exit.map_or(0, |exit| exit.peak_memory),
         wall_time_us: micros(wall),
         kill: Some(kill),
-        limits_hit: limits_hit.into_iter().map(|limit| limit.as_str().to_owned()).collect(),
+        limits_hit: limits_hit.into_iter().map(Into::into).collect(),
         ..ExecResult::default()
     })
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, Operation, Reason};
+use ops::{Bounds, Exec, KillMethod, Operation, Reason};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::LaneError;
 
@@ -20,9 +20,9 @@ async fn a_command_runs_and_says_how_it_ended() {
         (
             done.kill.as_ref().unwrap().ended,
             done.kill.as_ref().unwrap().left,
-            done.kill.as_ref().unwrap().method.as_str()
+            done.kill.as_ref().unwrap().method()
         ),
-        (0, 0, "none-needed")
+        (0, 0, KillMethod::NoneNeeded)
     );
     assert!(done.wall_time_us > 0 && done.peak_memory_bytes > 100_000, "{done:?}");
     assert_eq!(guest.ran(sh("exit 7")).await.exit_code, Some(7));
@@ -178,7 +178,7 @@ async fn a_placed_command_waits_for_its_place() {
     let finished = guest.finish(exec, Bounds::default(), Some(group.clone()), CancellationToken::new()).await;
     let done = result(finished.unwrap().outcome);
     assert_eq!(done.stdout.trim().parse().ok(), *group.pid.lock().unwrap());
-    assert_eq!((done.exit_code, done.kill.as_ref().unwrap().method.as_str()), (Some(3), "test"));
+    assert_eq!((done.exit_code, done.kill.as_ref().unwrap().method()), (Some(3), KillMethod::CgroupV2Kill));
     assert_eq!(*group.forced.lock().unwrap(), Some(false));
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, OpResult, Operation, Reason, ToolFailure};
+use ops::{Bounds, Exec, ExecResult, KillMethod, OpResult, Operation, Reason, ToolFailure};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, OutputSink, Placement};
@@ -161,7 +161,7 @@ async fn a_command_that_is_over_waits_for_its_reader() {
     let done = call.await.unwrap().unwrap();
     assert_eq!((done.exit_code, done.stdout_bytes), (Some(0), 1_100_000));
     assert_eq!(gate.counts(), (1_100_000, 0));
-    assert_eq!(done.kill.as_ref().unwrap().method, "none-needed");
+    assert_eq!(done.kill.as_ref().unwrap().method(), KillMethod::NoneNeeded);
 }
 
 #[tokio::test]

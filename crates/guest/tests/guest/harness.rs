@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, ExecResult, KillEvidence, OpResult, Operation, Outcome, ToolFailure};
+use ops::{Bounds, Exec, ExecResult, KillEvidence, KillMethod, OpResult, Operation, Outcome, ToolFailure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
@@ -199,7 +199,13 @@ impl Placement for Group {
             let _ = kill_process_group(pid, Signal::KILL);
         }
         Box::pin(async {
-            KillEvidence { ended: 1, left: 0, method: "test".to_owned(), took_us: 7, running: 0 }
+            KillEvidence {
+                ended: 1,
+                left: 0,
+                method: KillMethod::CgroupV2Kill.into(),
+                took_us: 7,
+                running: 0,
+            }
         })
     }
 }

@@ -11,7 +11,7 @@ use wire::v1::{ExecRequest, ExecResult};
 use super::check::{path_or_root, required_path, text};
 use super::record::preview;
 use super::{Answer, Class, Describe, Effect, Lane, Part, Request, Sketch};
-use crate::{CommandLimits, Limit, Malformed};
+use crate::{CommandLimits, EndedBy, Limit, Malformed, is_space};
 
 pub(super) const CLASS: Class = Class { name: "exec", lane: Lane::Container, effect: Effect::Runs };
 
@@ -248,10 +248,10 @@ pub(super) fn surroundings<'o>(
 impl Answer for ExecResult {
     fn check(&mut self) -> Result<(), Malformed> {
         self.kill.get_or_insert_default();
-        self.ended_by.clear();
+        self.set_ended_by(EndedBy::Unspecified);
         self.hint.clear();
         // A worker only sees which file systems are full. The daemon adds the other limits.
-        if self.limits_hit.iter().all(|name| Limit::parse(name).is_some_and(Limit::is_space)) {
+        if self.limits_hit.iter().all(|limit| Limit::try_from(*limit).is_ok_and(is_space)) {
             Ok(())
         } else {
             Err(Malformed::new("exec.limits_hit", "has one that no worker can see"))
@@ -260,8 +260,9 @@ impl Answer for ExecResult {
 
     fn facts(&self) -> Value {
         json!({
-            "signal": self.signal, "timed_out": self.timed_out, "limits_hit": self.limits_hit, "kill": self.kill,
-            "ended_by": Some(&self.ended_by).filter(|by| !by.is_empty()),
+            "signal": self.signal, "timed_out": self.timed_out, "kill": self.kill,
+            "limits_hit": self.limits_hit().filter_map(Limit::word).collect::<Vec<_>>(),
+            "ended_by": self.ended_by().word(),
             "stdout_bytes": self.stdout_bytes, "stdout": preview(&self.stdout),
             "stderr_bytes": self.stderr_bytes, "stderr": preview(&self.stderr),
         })

@@ -297,7 +297,7 @@ impl ::prost::Name for Spawned {
     }
 }
 /// Let the command run, or let the call take effect, or: what is left has been ended.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Go {
     /// After Ended: what was found. Absent after Spawned.
     #[prost(message, optional, tag = "1")]

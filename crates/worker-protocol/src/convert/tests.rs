@@ -1,4 +1,4 @@
-use ops::{Hint, Reason, ToolFailure};
+use ops::{EndedBy, Hint, Limit, Reason, ToolFailure};
 use prost::Message as _;
 use wire::v1;
 use wire::worker::v1 as worker;
@@ -7,10 +7,10 @@ use super::{MAX_OUTCOME, carried, outcome_from_wire, outcome_to_wire};
 
 #[test]
 fn a_worker_tells_of_full_places_and_of_nothing_else_that_ended_a_command() {
-    let from = |limits_hit: &[&str]| {
+    let from = |limits_hit: &[Limit]| {
         let result = v1::ExecResult {
-            ended_by: "memory-limit".to_owned(),
-            limits_hit: limits_hit.iter().map(ToString::to_string).collect(),
+            ended_by: EndedBy::MemoryLimit.into(),
+            limits_hit: limits_hit.iter().map(|limit| (*limit).into()).collect(),
             hint: "forged".to_owned(),
             ..Default::default()
         };
@@ -18,11 +18,11 @@ fn a_worker_tells_of_full_places_and_of_nothing_else_that_ended_a_command() {
         let kind = Some(worker::outcome::Kind::Result(v1::Result { kind }));
         outcome_from_wire(worker::Outcome { kind, usage: None, bound: None, hints: Vec::new() })
     };
-    let Ok(Ok(ops::OpResult::Exec(result))) = from(&["tmp-space"]) else { panic!("refused") };
-    assert_eq!((result.ended_by.as_str(), result.hint.as_str()), ("", ""));
-    assert_eq!(result.limits_hit, ["tmp-space"]);
-    for forged in ["memory", "output", "anything"] {
-        assert_eq!(from(&["tmp-space", forged]).unwrap_err().field, "exec.limits_hit");
+    let Ok(Ok(ops::OpResult::Exec(result))) = from(&[Limit::TmpSpace]) else { panic!("refused") };
+    assert_eq!((result.ended_by(), result.hint.as_str()), (EndedBy::Unspecified, ""));
+    assert_eq!(result.limits_hit().collect::<Vec<_>>(), [Limit::TmpSpace]);
+    for forged in [Limit::Memory, Limit::Output, Limit::Unspecified] {
+        assert_eq!(from(&[Limit::TmpSpace, forged]).unwrap_err().field, "exec.limits_hit");
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jail::SandboxPath;
-use ops::{Bounds, Exec, KillEvidence, List, OpResult, Operation, Write};
+use ops::{Bounds, Exec, KillEvidence, KillMethod, List, OpResult, Operation, Write};
 use proptest::prelude::*;
 use prost::Message as _;
 use tokio::sync::mpsc;
@@ -26,7 +26,7 @@ use crate::terminal::MAX_UNTAKEN;
 const CHUNK: usize = 64 * 1024;
 /// Bytes of a stream that are kept for the result.
 const KEPT: u64 = 10;
-const FOUND: &str = "found here";
+const FOUND: KillMethod = KillMethod::CgroupV1Freezer;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -259,7 +259,7 @@ impl Call {
         assert_eq!(finished.bytes_out, self.bytes_out);
         let Ok(OpResult::Exec(result)) = finished.outcome else { return };
         let What::Ran { more, .. } = *what else { panic!("a result out of {what:?}") };
-        assert_eq!(result.kill.as_ref().unwrap().method == FOUND, self.placed && self.stage == Stage::Over);
+        assert_eq!(result.kill.as_ref().unwrap().method() == FOUND, self.placed && self.stage == Stage::Over);
         let kept = if self.kind == Kind::Terminal { 0 } else { KEPT };
         for (text, bytes, omitted) in [
             (&result.stdout, self.streams[0] + more, result.stdout_omitted_bytes),
@@ -400,7 +400,7 @@ impl World {
             }
             Stage::Ended => {
                 let evidence =
-                    KillEvidence { ended: 1, left: 0, method: FOUND.to_owned(), took_us: 7, running: 0 };
+                    KillEvidence { ended: 1, left: 0, method: FOUND.into(), took_us: 7, running: 0 };
                 self.table.clear(call.id, evidence);
                 call.stage = Stage::Over;
             }

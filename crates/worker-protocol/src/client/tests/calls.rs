@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ops::{Bounds, OpResult, Reason};
+use ops::{Bounds, KillMethod, OpResult, Reason};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -98,7 +98,7 @@ async fn a_command_that_is_not_placed_has_the_workers_evidence() {
     fake.say(id, executed(0, 0)).await;
     let finished = calling.await.unwrap().unwrap();
     assert_eq!(finished.usage, Usage { cpu_time_us: Some(5), peak_memory_bytes: Some(6) });
-    assert_eq!(exec_result(finished).kill.unwrap().method, "descendants");
+    assert_eq!(exec_result(finished).kill.unwrap().method(), KillMethod::Descendants);
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_placed_command_goes_through_all_its_stages() {
     fake.say(id, wrote(Stdout, 0, b"ab")).await;
     fake.say(id, ended(false)).await;
     let (_, Body::Go(go)) = fake.heard().await else { panic!("no go") };
-    assert_eq!(go.evidence.unwrap().method, "cgroup-v2-kill");
+    assert_eq!(go.evidence.unwrap().method(), KillMethod::CgroupV2Kill);
     assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));
     fake.say(id, wrote(Stdout, 2, b"c")).await;
     fake.say(id, executed(3, 0)).await;
@@ -165,8 +165,8 @@ async fn a_placed_command_goes_through_all_its_stages() {
     assert_eq!((result.stdout.as_str(), result.stdout_bytes), ("abc", 3));
     // What was found here counts, not what the worker repeats.
     assert_eq!(
-        (result.kill.as_ref().unwrap().method.as_str(), result.kill.as_ref().unwrap().ended),
-        ("cgroup-v2-kill", 2)
+        (result.kill.as_ref().unwrap().method(), result.kill.as_ref().unwrap().ended),
+        (KillMethod::CgroupV2Kill, 2)
     );
     assert_eq!(asked.recv().await, None);
 }
@@ -178,8 +178,8 @@ async fn what_a_command_left_that_ended_by_itself_is_ended_without_another_word(
     fake.say(id, executed(2, 0)).await;
     let result = exec_result(calling.await.unwrap().unwrap());
     assert_eq!(
-        (result.stdout.as_str(), result.kill.as_ref().unwrap().method.as_str()),
-        ("ab", "cgroup-v2-kill")
+        (result.stdout.as_str(), result.kill.as_ref().unwrap().method()),
+        ("ab", KillMethod::CgroupV2Kill)
     );
     assert_eq!(asked.recv().await, Some(Asked::Place(40)));
     assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));

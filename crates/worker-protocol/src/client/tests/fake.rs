@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, KillEvidence, List, Operation};
+use ops::{Bounds, Exec, KillEvidence, KillMethod, List, Operation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
 use wire::v1;
@@ -154,8 +154,13 @@ pub(super) fn listed(total_entries: u64) -> Body {
 }
 
 pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
-    let kill =
-        Some(KillEvidence { ended: 9, left: 0, method: "descendants".to_owned(), took_us: 9, running: 0 });
+    let kill = Some(KillEvidence {
+        ended: 9,
+        left: 0,
+        method: KillMethod::Descendants.into(),
+        took_us: 9,
+        running: 0,
+    });
     let result = v1::ExecResult {
         exit_code: Some(0),
         stdout_bytes,
@@ -230,7 +235,13 @@ impl Placement for Leaf {
     fn finish(&self, forced: bool) -> std::pin::Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         let _ = self.asked.send(Asked::Finish { forced });
         Box::pin(async {
-            KillEvidence { ended: 2, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7, running: 0 }
+            KillEvidence {
+                ended: 2,
+                left: 0,
+                method: KillMethod::CgroupV2Kill.into(),
+                took_us: 7,
+                running: 0,
+            }
         })
     }
 }

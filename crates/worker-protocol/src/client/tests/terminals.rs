@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ops::{Bounds, OpResult, Operation};
+use ops::{Bounds, KillMethod, OpResult, Operation};
 use tokio_util::sync::CancellationToken;
 use wire::worker::v1::from_worker::Body as Said;
 use wire::worker::v1::output::Stream::{Stderr, Stdout};
@@ -106,8 +106,8 @@ async fn a_session_has_a_beginning_a_middle_and_an_end() {
     let Ok(OpResult::Exec(result)) = terminal.finished().await.unwrap().outcome else { panic!("no result") };
     assert_eq!((result.stdout.as_str(), result.stdout_bytes, result.stdout_omitted_bytes), ("", 6, 6));
     assert_eq!(
-        (result.exit_code, result.kill.as_ref().unwrap().method.as_str()),
-        (Some(0), "cgroup-v2-kill")
+        (result.exit_code, result.kill.as_ref().unwrap().method()),
+        (Some(0), KillMethod::CgroupV2Kill)
     );
     assert_eq!(asked.recv().await, Some(Asked::Place(40)));
     assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));
