@@ -19,7 +19,7 @@ async fn ended(args: &[&str], at_least: u32) {
         assert!(result.timed_out, "{result:?}");
         assert_eq!((result.ended_by(), result.limits_hit.len()), (EndedBy::Timeout, 0), "{result:?}");
         assert_eq!(result.stdout, "ready\n", "what it wrote before is there");
-        let kill = result.kill.clone().unwrap();
+        let kill = result.kill.unwrap();
         assert_eq!(kill.left, 0, "{kill:?}");
         assert!(kill.ended >= at_least, "{kill:?}");
         assert!(matches!(kill.method(), Method::CgroupV2Kill | Method::CgroupV1Freezer), "{kill:?}");

@@ -89,7 +89,7 @@ async fn x2_a_fork_bomb_of_thousands_costs_no_run() {
         // A worker that gets no turn for too long is lost with the call, and not with its run.
         match response.kind() {
             Some(v1::result::Kind::Exec(result)) => {
-                let kill = result.kill.clone().unwrap();
+                let kill = result.kill.unwrap();
                 assert!(result.timed_out && kill.ended > 1_000 && kill.left == 0, "{result:?}");
             }
             _ => assert_eq!(response.error.as_ref().unwrap().reason, "CANCELLED", "{response:?}"),

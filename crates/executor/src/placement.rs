@@ -50,8 +50,6 @@ struct Counts {
     before: Duration,
     /// Of the command alone. Known when it has been finished.
     command: Metered,
-    /// It did not end by itself.
-    forced: bool,
 }
 
 /// Returns a name that no other leaf of a container has: of this worker, of a lost one, or of a former daemon's.
@@ -97,11 +95,6 @@ impl LeafPlacement {
         self.state.counts().events
     }
 
-    /// Whether the command was ended. Known when it has been finished.
-    pub(crate) fn forced(&self) -> bool {
-        self.state.counts().forced
-    }
-
     /// What the command used. Known when it has been finished.
     pub(crate) fn metered(&self) -> Metered {
         self.state.counts().command
@@ -132,7 +125,6 @@ impl Placement for LeafPlacement {
 
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         Box::pin(async move {
-            self.state.counts().forced |= forced;
             // Without a leaf the command never ran.
             let Some(leaf) = self.state.leaf().take() else { return nothing_left() };
             let (evidence, leaf) = if leaf.pids().is_ok_and(|pids| pids.is_empty()) {

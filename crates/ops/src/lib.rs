@@ -8,6 +8,7 @@ mod bound;
 mod bounds;
 #[cfg(feature = "read")]
 mod cancel;
+mod command;
 mod command_limits;
 pub mod deny;
 mod digest;
@@ -36,11 +37,12 @@ pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effe
 pub use bounds::Bounds;
 #[cfg(feature = "read")]
 pub use cancel::Cancel;
+pub use command::{CommandEnd, CommandReport, CommandUsage, Exit, Stop, Written};
 pub use command_limits::CommandLimits;
 pub use environment::Environment;
 pub use hint::{Hint, Named};
 pub use left_out::{beside_more, in_own_words};
-pub use limits::{cause, ended_by_quota, explain, is_space, limit_that_ended, name_processes};
+pub use limits::{cause, is_space};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
@@ -49,9 +51,7 @@ pub use operation::{
     Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded, Write, answers, check_answer,
     facts, sketch,
 };
-pub use outcome::{
-    EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, not_ended, unfinished, with_exit_code,
-};
+pub use outcome::{EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, not_ended, unfinished};
 pub use patch::{FrontMatter, Patch, PatchChange};
 pub use path_pattern::{BadPattern, PathPattern};
 pub use path_rules::{PathRule, PathRules, RuledAccess, RuledPaths};

@@ -1,33 +1,8 @@
-//! Reports why a command ended early and which limits it hit: as stable names, and as a sentence that a model can act on. Unknown causes
-//! stay empty.
+//! Causes of a command's early end and the limits of a run, in sentences that a model can act on.
 
-use wire::v1::ExecResult;
 use wire::v1::exec_result::{EndedBy, Limit};
 
 use crate::Reason;
-
-/// Numbers of signals that show which limit ended a program.
-const KILL: i32 = 9;
-const XFSZ: i32 = 25;
-
-/// Returns the limit that ended a program.
-///
-/// It follows from the program's exit and two observations of the daemon. The daemon may have killed commands of the run for its disk
-/// quota, and the kernel may have killed a process for lack of memory. A shell that outlives the program reports the signal as 128 plus
-/// its number.
-pub fn limit_that_ended(
-    exit_code: Option<i32>,
-    signal: Option<i32>,
-    over_quota: bool,
-    out_of_memory: bool,
-) -> Option<EndedBy> {
-    match signal.or(exit_code.map(|code| code - 128)) {
-        Some(KILL) if over_quota => Some(EndedBy::DiskQuota),
-        Some(KILL) if out_of_memory => Some(EndedBy::MemoryLimit),
-        Some(XFSZ) => Some(EndedBy::FileSizeLimit),
-        _ => None,
-    }
-}
 
 /// Returns the reason for which a call failed whose command was cut short, and what happened, as a sentence without its full stop.
 ///
@@ -57,7 +32,7 @@ pub const fn cause(by: EndedBy) -> Option<(Reason, &'static str)> {
 }
 
 /// Returns a sentence that says what happened at a limit and what to do.
-const fn advice(limit: Limit) -> &'static str {
+pub(crate) const fn advice(limit: Limit) -> &'static str {
     match limit {
         Limit::Unspecified => "a limit of the run was reached",
         Limit::Memory => {
@@ -85,99 +60,4 @@ const fn advice(limit: Limit) -> &'static str {
 /// Returns true for a full file system, which only processes in the container can see.
 pub const fn is_space(limit: Limit) -> bool {
     matches!(limit, Limit::TmpSpace | Limit::ShmSpace | Limit::ProjectSpace | Limit::StateSpace)
-}
-
-/// Adds to a command's result the limits that it hit, as names and as sentences.
-pub fn explain(result: &mut ExecResult, mut limits: Vec<Limit>) {
-    limits.sort_unstable();
-    limits.dedup();
-    result.limits_hit = limits.iter().map(|limit| (*limit).into()).collect();
-    result.hint = limits.iter().map(|limit| advice(*limit)).collect::<Vec<_>>().join("; ");
-}
-
-/// Records the disk quota as the cause of a command's end if the result shows only that it was killed.
-pub fn ended_by_quota(result: &mut ExecResult) {
-    let by = limit_that_ended(result.exit_code, result.signal, true, false);
-    let is_open = matches!(result.ended_by(), EndedBy::Unspecified | EndedBy::MemoryLimit);
-    if by == Some(EndedBy::DiskQuota) && is_open && !result.timed_out {
-        result.set_ended_by(EndedBy::DiskQuota);
-        let limits = result.limits_hit().chain([Limit::Disk]).collect();
-        explain(result, limits);
-    }
-}
-
-/// Advice to use a process that stays instead of a background process, where the profile allows processes.
-const STAYS: &str =
-    "processes that it left running were ended with it: start what should stay with the operation `process`";
-
-/// Adds to the hint of a command that left processes running how to start a process that stays.
-pub fn name_processes(result: &mut ExecResult) {
-    let left = result.kill.as_ref().is_some_and(|kill| kill.ended > 0);
-    if left && result.ended_by() == EndedBy::Unspecified && !result.timed_out {
-        let separator = if result.hint.is_empty() { "" } else { "; " };
-        result.hint = format!("{}{separator}{STAYS}", result.hint);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_that_left_something_running_is_told_of_processes() {
-        let of = |ended, limits: Vec<Limit>, ended_by: EndedBy| {
-            let kill = Some(crate::KillEvidence { ended, ..Default::default() });
-            let mut result = ExecResult { kill, ended_by: ended_by.into(), ..Default::default() };
-            explain(&mut result, limits);
-            name_processes(&mut result);
-            result.hint
-        };
-        assert!(of(1, vec![], EndedBy::Unspecified).starts_with("processes that it left running"));
-        assert!(
-            of(1, vec![Limit::TmpSpace], EndedBy::Unspecified).contains("; processes that it left running")
-        );
-        assert_eq!(of(0, vec![], EndedBy::Unspecified), "");
-        assert_eq!(of(1, vec![], EndedBy::Timeout), "");
-    }
-
-    #[test]
-    fn a_limit_is_known_by_the_end_and_by_what_was_seen() {
-        let of = limit_that_ended;
-        for (code, signal) in [(None, Some(9)), (Some(137), None), (Some(137), Some(9))] {
-            assert_eq!(of(code, signal, true, true), Some(EndedBy::DiskQuota));
-            assert_eq!(of(code, signal, false, true), Some(EndedBy::MemoryLimit));
-            assert_eq!(of(code, signal, false, false), None, "somebody may have sent it");
-        }
-        assert_eq!(of(None, Some(25), false, false), Some(EndedBy::FileSizeLimit));
-        assert_eq!(of(Some(153), None, true, true), Some(EndedBy::FileSizeLimit));
-        for code in [0, 1, 9, 25, 143] {
-            assert_eq!(of(Some(code), None, true, true), None, "{code}");
-        }
-    }
-
-    #[test]
-    fn the_quota_explains_a_kill_and_no_other_end() {
-        let of = |ended_by: EndedBy, signal| {
-            let mut result = ExecResult { ended_by: ended_by.into(), signal, ..Default::default() };
-            ended_by_quota(&mut result);
-            (result.ended_by(), result.limits_hit().collect::<Vec<_>>())
-        };
-        let quota = (EndedBy::DiskQuota, vec![Limit::Disk]);
-        assert_eq!(of(EndedBy::Unspecified, Some(9)), quota);
-        assert_eq!(of(EndedBy::MemoryLimit, Some(9)), quota);
-        assert_eq!(of(EndedBy::Cancelled, Some(9)), (EndedBy::Cancelled, vec![]));
-        assert_eq!(of(EndedBy::Unspecified, Some(15)), (EndedBy::Unspecified, vec![]));
-    }
-
-    #[test]
-    fn every_limit_is_explained_once() {
-        let mut result = ExecResult::default();
-        explain(&mut result, vec![Limit::TmpSpace, Limit::Memory, Limit::TmpSpace]);
-        assert_eq!(result.limits_hit().collect::<Vec<_>>(), [Limit::Memory, Limit::TmpSpace]);
-        assert!(result.hint.starts_with("the run was out of memory"), "{}", result.hint);
-        assert!(result.hint.contains("; /tmp is full: "), "{}", result.hint);
-        let mut result = ExecResult::default();
-        explain(&mut result, Vec::new());
-        assert_eq!(result, ExecResult::default());
-    }
 }

@@ -93,15 +93,6 @@ pub fn not_ended(result: &ExecResult) -> Option<u32> {
     result.kill.as_ref().map(|kill| kill.left).filter(|left| *left > 0)
 }
 
-/// Sets the exit code that clients see to 128 plus the number of the signal, as shells do.
-///
-/// A missing code would be read as 0. A command that the daemon ended early gets no code.
-pub fn with_exit_code(result: &mut ExecResult) {
-    if !result.timed_out {
-        result.exit_code = result.exit_code.or(result.signal.map(|signal| 128 + signal));
-    }
-}
-
 impl From<ToolFailure> for v1::ToolFailure {
     /// Converts a failure for clients, with its hints in the names of the API.
     fn from(failure: ToolFailure) -> Self {

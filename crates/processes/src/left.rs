@@ -41,7 +41,7 @@ pub struct LeftBy<'c> {
 
 impl Processes {
     /// Enters the processes that a call left running. If that fails, ends all of them and returns the evidence.
-    pub async fn keep_left(&self, run: &Arc<Run>, by: LeftBy<'_>, left: Left) -> Result<(), KillEvidence> {
+    pub async fn keep_left(&self, run: &Arc<Run>, by: &LeftBy<'_>, left: Left) -> Result<(), KillEvidence> {
         let (run_id, id) = (run.record().id, by.call);
         let (request, request_cut) = cut(&by.request);
         let status = v1::Process {
@@ -59,7 +59,7 @@ impl Processes {
         let place = Place::new(&shared.root, run_id, id);
         if let Err(failure) = self.enter(run_id, id) {
             tracing::warn!(run = %run_id, call = %id, why = failure.message, "what a call left running is ended");
-            return Err(end(left).await.0);
+            return Err(end_left(left).await);
         }
         let (made, key, written) = (place.clone(), shared.key.clone(), known.clone());
         let kept = tokio::task::spawn_blocking(move || {
@@ -75,7 +75,7 @@ impl Processes {
             Ok(output) => output,
             Err(error) => {
                 tracing::error!(run = %run_id, call = %id, error = %chain(&error), "what a call left running cannot be kept on the daemon's disk, and is ended");
-                let evidence = end(left).await.0;
+                let evidence = end_left(left).await;
                 self.forget(run_id, id);
                 let _ = tokio::task::spawn_blocking(move || place.remove()).await;
                 return Err(evidence);
@@ -189,8 +189,9 @@ fn no_stream(why: &str) -> Refusal {
     Refusal::new(Reason::PreconditionFailed, why)
 }
 
-async fn end(left: Left) -> (KillEvidence, executor::Metered) {
-    end_shared(&Arc::new(left)).await
+/// Ends processes that a command left running, and returns the evidence.
+pub async fn end_left(left: Left) -> KillEvidence {
+    end_shared(&Arc::new(left)).await.0
 }
 
 async fn end_shared(left: &Arc<Left>) -> (KillEvidence, executor::Metered) {

@@ -4,6 +4,7 @@
 pub mod json;
 mod plain;
 
+pub use prost::UnknownEnumValue;
 pub use prost_types::{Duration, Timestamp};
 
 /// A duration as the API has it. One that is too long for it becomes the longest that it has.
@@ -57,14 +58,6 @@ impl v1::result::Kind {
     /// How a command ended, where the result is that of one: of `exec` or `shell`.
     #[must_use]
     pub fn command(&self) -> Option<&v1::ExecResult> {
-        match self {
-            Self::Exec(result) | Self::Shell(result) => Some(result),
-            _ => None,
-        }
-    }
-
-    /// The same, to be completed.
-    pub fn command_mut(&mut self) -> Option<&mut v1::ExecResult> {
         match self {
             Self::Exec(result) | Self::Shell(result) => Some(result),
             _ => None,

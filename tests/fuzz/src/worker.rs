@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ops::{KillEvidence, KillMethod, OpResult};
+use ops::{KillEvidence, KillMethod};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
 use wire::worker::v1::{FromWorker, ToWorker, from_worker, to_worker};
 use worker_protocol::client::{Client, ConnectOptions, Finished, OutputSink, OutputStream, Placement};
+use worker_protocol::convert::Reply;
 use worker_protocol::frame::{FrameBuffer, encode};
 
 /// What is under way between the two ends.
@@ -143,12 +144,12 @@ impl Gauge {
 
     /// Of a command that ended, everything that the worker says it wrote and that came has been taken: all of it,
     /// unless the command was cut at a limit.
-    pub fn check(&self, finished: &Finished) {
-        let Ok(OpResult::Exec(result)) = &finished.outcome else { return };
+    pub fn check(&self, finished: &Finished<Reply>) {
+        let Ok(Reply::Command(report)) = &finished.outcome else { return };
         let [stdout, stderr] = *self.taken.lock().expect("not poisoned");
         assert!(
-            stdout <= result.stdout_bytes && stderr <= result.stderr_bytes,
-            "{stdout} {stderr} {result:?}"
+            stdout <= report.stdout.bytes && stderr <= report.stderr.bytes,
+            "{stdout} {stderr} {report:?}"
         );
     }
 }

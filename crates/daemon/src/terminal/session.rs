@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, Terminal};
+use worker_protocol::convert::Reply;
 
 use super::input_queue::InputQueue;
 use super::slots::Limits;
@@ -70,14 +71,14 @@ pub(super) struct End {
     /// `None`: by itself.
     pub(super) cause: Option<Cause>,
     /// What the lane says of the command.
-    pub(super) finished: Result<Finished, LaneError>,
+    pub(super) finished: Result<Finished<Reply>, LaneError>,
     /// What the kernel counted, whatever the lane says.
     pub(super) metered: Metered,
 }
 
 /// What happens next.
 enum Happening {
-    Over(Box<Result<Finished, LaneError>>),
+    Over(Box<Result<Finished<Reply>, LaneError>>),
     Cut(Cause),
     Output(Option<Bytes>),
     Said(Option<Result<v1::OpenTerminalRequest, Status>>),
@@ -114,7 +115,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
         &mut self,
         terminal: Terminal,
         mut output: mpsc::Receiver<Bytes>,
-    ) -> (Option<Cause>, Result<Finished, LaneError>) {
+    ) -> (Option<Cause>, Result<Finished<Reply>, LaneError>) {
         let began = Instant::now();
         let mut active = began;
         let mut queue = InputQueue::new(terminal.keyboard());

@@ -7,7 +7,7 @@
 //!                  outcome ◄─ (placed) drained already, ended by itself
 //! ```
 //!
-//! All bytes that it writes travel as Output frames; the result carries their number. Ending it means ending
+//! All bytes that it writes travel as Output frames; the report carries their number. Ending it means ending
 //! everything that it started. A background process never holds a call open. It outlives the call only where the profile
 //! keeps it and the daemon has moved it into another cgroup. A command at a terminal differs in two ways: its streams lead
 //! to the terminal, and it is hung up on first.
@@ -28,12 +28,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Environment, Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
+use ops::{Environment, Exec, KillEvidence, Limit, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use wire::worker::v1::CommandReport;
+use wire::worker::v1::command_report::Stop;
 
 pub(crate) use plan::prepare;
 pub(crate) use terminal::{Pty, foreground};
@@ -71,8 +73,21 @@ enum End {
     Forced,
 }
 
+/// What was found when nothing of a command was to be left.
+struct Cleared {
+    kill: KillEvidence,
+    by_daemon: bool,
+}
+
+impl Default for Cleared {
+    /// Nothing is left in this process's sight, and the daemon looks for itself.
+    fn default() -> Self {
+        Self { kill: KillEvidence::default(), by_daemon: true }
+    }
+}
+
 /// Runs the command to its end, and the end of everything that it started.
-pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<ExecResult, ToolFailure> {
+pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<CommandReport, ToolFailure> {
     let until = Some(exec.timeout);
     let given = match exec.stdin_file.take() {
         Some(path) => Given::File(input_file(call, lane, path).await?, lane.threads.clone()),
@@ -97,7 +112,7 @@ pub(crate) async fn session(
     lane: &Lane,
     input: Arc<TerminalInput>,
     mut exec: Exec,
-) -> Result<ExecResult, ToolFailure> {
+) -> Result<CommandReport, ToolFailure> {
     if input.login_shell {
         let shell = program::login_shell()?;
         exec.args = program::terminal_options(shell, &exec.args);
@@ -113,7 +128,7 @@ async fn conduct(
     exec: Exec,
     limit: Option<Duration>,
     given: Given,
-) -> Result<ExecResult, ToolFailure> {
+) -> Result<CommandReport, ToolFailure> {
     // Whatever comes in between, it is this call's.
     let waiting = lane.preforks.take(call.prepared);
     let command = text::excerpt(&exec.command);
@@ -142,11 +157,12 @@ async fn conduct(
 
     let deadline = limit.map_or(call.deadline, |limit| call.deadline.min(began + limit));
     let end = running.ended(call, deadline).await;
-    let (timed_out, forced) = (matches!(end, End::TimedOut), !matches!(end, End::Natural(_)));
-    let mut exit = match end {
-        End::Natural(exit) => Some(exit),
-        End::TimedOut | End::Forced => None,
+    let (stop, mut exit) = match end {
+        End::Natural(exit) => (Stop::Itself, Some(exit)),
+        End::TimedOut => (Stop::Deadline, None),
+        End::Forced => (Stop::Stopped, None),
     };
+    let forced = stop != Stop::Itself;
     if let (Some(pty), true) = (&running.attached.terminal, forced) {
         // Twice: a shell that hears it just before it reads hears it only after the next key.
         for _ in 0..2 {
@@ -164,38 +180,36 @@ async fn conduct(
     // The daemon ends or keeps the processes that are left, and needs nothing more from the guest.
     let drain = if over || forced { None } else { running.attached.drain() };
     let drain_pid = drain.as_ref().map_or(0, |drain| drain.pid);
-    let mut kill =
-        if over { KillEvidence::default() } else { clear(call, lane, pid, forced, drain_pid).await };
+    let mut cleared = if over { Cleared::default() } else { clear(call, lane, pid, forced, drain_pid).await };
     let exit = match exit {
         Some(exit) => exit,
         None => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),
     };
     if exit.is_none() {
-        kill.left = kill.left.max(1);
+        cleared.kill.left = cleared.kill.left.max(1);
     }
     let wall = running.began.elapsed();
-    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, &kill).await;
+    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, &cleared.kill).await;
     // From here on the drain reads the rest of the output and drops it.
     drop(drain);
     let failed = exit.is_none_or(|exit| exit.code != Some(0));
-    let limits_hit = if failed { full(lane).await } else { Vec::new() };
-    Ok(ExecResult {
+    let full = if failed { full(lane).await } else { Vec::new() };
+    Ok(CommandReport {
         exit_code: exit.and_then(|exit| exit.code),
         signal: exit.and_then(|exit| exit.signal),
-        timed_out,
+        stop: stop.into(),
         stdout_bytes,
         stderr_bytes,
         cpu_time_us: exit.map_or(0, |exit| micros(exit.cpu)),
         peak_memory_bytes: exit.map_or(0, |exit| exit.peak_memory),
         wall_time_us: micros(wall),
-        kill: Some(kill),
-        limits_hit: limits_hit.into_iter().map(Into::into).collect(),
-        ..ExecResult::default()
+        kill: (!cleared.by_daemon).then_some(cleared.kill),
+        full: full.into_iter().map(Into::into).collect(),
     })
 }
 
 /// Runs a shell script like a command: with bash, or with the image's `sh` where there is none.
-pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
+pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<CommandReport, ToolFailure> {
     let exec = of_script(shell, &lane.environment())?;
     run(call, lane, exec).await
 }
@@ -332,14 +346,14 @@ async fn full(lane: &Lane) -> Vec<Limit> {
 }
 
 /// Makes sure that nothing of the command is left, but what may stay. `drain` is the reader of its pipes, or 0.
-async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32) -> KillEvidence {
+async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32) -> Cleared {
     if call.placed {
         call.outbox.ended(call.id, forced, drain).await;
-        if let Ok(Some(evidence)) = timeout(DAEMON_PATIENCE, evidence(call)).await {
-            return evidence;
+        if let Ok(Some(kill)) = timeout(DAEMON_PATIENCE, evidence(call)).await {
+            return Cleared { kill, by_daemon: true };
         }
     }
-    end::end(lane, pid, forced).await
+    Cleared { kill: end::end(lane, pid, forced).await, by_daemon: false }
 }
 
 /// What the daemon found. `None` when it is gone or found nothing out.

@@ -27,7 +27,7 @@ async fn a_command_runs_and_says_how_it_ended() {
     assert!(done.wall_time_us > 0 && done.peak_memory_bytes > 100_000, "{done:?}");
     assert_eq!(guest.ran(sh("exit 7")).await.exit_code, Some(7));
     let killed = guest.ran(sh("kill -9 $$")).await;
-    assert_eq!((killed.exit_code, killed.signal), (None, Some(9)));
+    assert_eq!((killed.exit_code, killed.signal), (Some(137), Some(9)));
     let busy = guest.ran(sh("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")).await;
     assert!(busy.cpu_time_us > 1000, "{busy:?}");
 }

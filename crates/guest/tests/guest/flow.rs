@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, KillMethod, OpResult, Operation, Reason, ToolFailure};
+use ops::{Bounds, Exec, ExecResult, KillMethod, Operation, Reason, ToolFailure};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, OutputSink, Placement};
+use worker_protocol::convert::Reply;
 
-use crate::harness::{Group, Guest, command, given_enough, nap, peak_kib, running, sh, until};
+use crate::harness::{Group, Guest, command, given_enough, made, nap, peak_kib, running, sh, until};
 use crate::sinks::Gate;
 
 /// What a worker may send before it gets credit.
@@ -38,7 +39,7 @@ fn watch(
             output: Some(&sink),
         };
         match guest.client.call(spec, placement, cancel).await.unwrap().outcome {
-            Ok(OpResult::Exec(result)) => Ok(result),
+            Ok(Reply::Command(report)) => Ok(made(*report)),
             Ok(other) => panic!("not of exec: {other:?}"),
             Err(failure) => Err(failure),
         }

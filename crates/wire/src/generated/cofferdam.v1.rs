@@ -5328,7 +5328,8 @@ pub struct SessionResult {
     /// The text that matches. The next answer begins after it.
     #[prost(string, tag = "8")]
     pub matched_text: ::prost::alloc::string::String,
-    /// With ENDED: what ended the shell, if not itself, as in `Process.ended_by`. The call has failed then.
+    /// What ended the command before its time: with DONE a limit of memory or of a file's size, with ENDED what ended the shell, as in
+    /// `Process.ended_by`. After each of the causes the call has failed, whatever the exit code is.
     #[prost(enumeration = "exec_result::EndedBy", tag = "9")]
     #[serde(serialize_with = "crate::plain::ended_by")]
     pub ended_by: i32,
@@ -5658,7 +5659,7 @@ pub mod kill_evidence {
     )]
     #[repr(i32)]
     pub enum Method {
-        /// Never sent.
+        /// Not known.
         Unspecified = 0,
         /// There was none to end.
         NoneNeeded = 1,

@@ -1207,7 +1207,9 @@ class SessionResult(google.protobuf.message.Message):
     matched_text: builtins.str
     """The text that matches. The next answer begins after it."""
     ended_by: global___ExecResult.EndedBy.ValueType
-    """With ENDED: what ended the shell, if not itself, as in `Process.ended_by`. The call has failed then."""
+    """What ended the command before its time: with DONE a limit of memory or of a file's size, with ENDED what ended the shell, as in
+    `Process.ended_by`. After each of the causes the call has failed, whatever the exit code is.
+    """
     def __init__(
         self,
         *,
@@ -1440,7 +1442,7 @@ class KillEvidence(google.protobuf.message.Message):
     class _MethodEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[KillEvidence._Method.ValueType], builtins.type):
         DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
         METHOD_UNSPECIFIED: KillEvidence._Method.ValueType  # 0
-        """Never sent."""
+        """Not known."""
         NONE_NEEDED: KillEvidence._Method.ValueType  # 1
         """There was none to end."""
         CGROUP_V2_KILL: KillEvidence._Method.ValueType  # 2
@@ -1456,7 +1458,7 @@ class KillEvidence(google.protobuf.message.Message):
         """How processes are ended."""
 
     METHOD_UNSPECIFIED: KillEvidence.Method.ValueType  # 0
-    """Never sent."""
+    """Not known."""
     NONE_NEEDED: KillEvidence.Method.ValueType  # 1
     """There was none to end."""
     CGROUP_V2_KILL: KillEvidence.Method.ValueType  # 2

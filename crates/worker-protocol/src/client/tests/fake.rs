@@ -15,6 +15,7 @@ use wire::worker::v1::{self as w, FromWorker, Hello, ToWorker, to_worker};
 
 use crate::PROTOCOL;
 use crate::client::{CallSpec, Client, ConnectError, ConnectOptions, Finished, LaneError, Peer, Placement};
+use crate::convert::Reply;
 use crate::frame::{FrameBuffer, encode};
 
 pub(super) struct Fake {
@@ -131,7 +132,7 @@ pub(super) fn call_with(
     bounds: Bounds,
     placement: Option<Arc<dyn Placement>>,
     cancel: tokio_util::sync::CancellationToken,
-) -> tokio::task::JoinHandle<Result<Finished, LaneError>> {
+) -> tokio::task::JoinHandle<Result<Finished<Reply>, LaneError>> {
     let client = client.clone();
     tokio::spawn(async move {
         let deadline = Duration::from_secs(1);
@@ -144,7 +145,7 @@ pub(super) fn call_with(
 pub(super) fn call(
     client: &Client,
     operation: Operation,
-) -> tokio::task::JoinHandle<Result<Finished, LaneError>> {
+) -> tokio::task::JoinHandle<Result<Finished<Reply>, LaneError>> {
     call_with(client, operation, Bounds::default(), None, tokio_util::sync::CancellationToken::new())
 }
 
@@ -161,8 +162,9 @@ pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
         took_us: 9,
         running: 0,
     });
-    let result = v1::ExecResult {
+    let report = w::CommandReport {
         exit_code: Some(0),
+        stop: w::command_report::Stop::Itself.into(),
         stdout_bytes,
         stderr_bytes,
         cpu_time_us: 5,
@@ -170,7 +172,12 @@ pub(super) fn executed(stdout_bytes: u64, stderr_bytes: u64) -> Body {
         kill,
         ..Default::default()
     };
-    outcome(v1::result::Kind::Exec(result))
+    Body::Outcome(w::Outcome {
+        kind: Some(w::outcome::Kind::Command(report)),
+        usage: None,
+        bound: None,
+        hints: Vec::new(),
+    })
 }
 
 fn outcome(kind: v1::result::Kind) -> Body {

@@ -1409,7 +1409,8 @@ export type SessionResult = Message<"cofferdam.v1.SessionResult"> & {
   matchedText: string;
 
   /**
-   * With ENDED: what ended the shell, if not itself, as in `Process.ended_by`. The call has failed then.
+   * What ended the command before its time: with DONE a limit of memory or of a file's size, with ENDED what ended the shell, as in
+   * `Process.ended_by`. After each of the causes the call has failed, whatever the exit code is.
    *
    * @generated from field: cofferdam.v1.ExecResult.EndedBy ended_by = 9;
    */
@@ -1832,7 +1833,7 @@ export const KillEvidenceSchema: GenMessage<KillEvidence> = /*@__PURE__*/
  */
 export enum KillEvidence_Method {
   /**
-   * Never sent.
+   * Not known.
    *
    * @generated from enum value: METHOD_UNSPECIFIED = 0;
    */
