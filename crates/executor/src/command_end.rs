@@ -16,6 +16,8 @@ pub trait CommandContext: Send + Sync {
     fn keep(&self, left: Left) -> Pin<Box<dyn Future<Output = Result<(), KillEvidence>> + Send + '_>>;
     /// Returns true if the run's commands were ended for its disk quota since the command began.
     fn over_quota(&self) -> bool;
+    /// Returns true if the run has ended, and its commands with it.
+    fn run_ended(&self) -> bool;
     /// Returns true if the run's profile allows processes that stay.
     fn offers_processes(&self) -> bool;
 }
@@ -31,6 +33,8 @@ pub(crate) struct Known {
     pub(crate) cancelled: bool,
     /// True if the run's commands were ended for its disk quota since it began.
     pub(crate) over_quota: bool,
+    /// True if the run has ended.
+    pub(crate) run_ended: bool,
     /// True if the profile allows processes that stay.
     pub(crate) offers_processes: bool,
 }
@@ -46,7 +50,11 @@ pub(crate) fn command_end(report: CommandReport, known: Known) -> CommandEnd {
         _ if too_much => EndedBy::OutputLimit,
         Stop::Stopped => EndedBy::Cancelled,
         Stop::Itself if known.cancelled && !matches!(exit, Exit::Code(_)) => EndedBy::Cancelled,
-        Stop::Itself => exit.limit(known.over_quota, out_of_memory).unwrap_or_default(),
+        Stop::Itself => match exit.limit(known.over_quota, out_of_memory) {
+            Some(limit) => limit,
+            None if known.run_ended && exit.is_kill() => EndedBy::RunEnded,
+            None => EndedBy::Unspecified,
+        },
     };
     let mut limits: BTreeSet<Limit> = full.into_iter().collect();
     limits.extend(out_of_memory.then_some(Limit::Memory));
@@ -69,6 +77,7 @@ mod tests {
         output_limit: 100,
         cancelled: false,
         over_quota: false,
+        run_ended: false,
         offers_processes: false,
     };
     const OUT_OF_MEMORY: Known = Known { events: LimitEvents { oom_kills: 1, forks_refused: 0 }, ..NOTHING };
@@ -99,7 +108,9 @@ mod tests {
 
     #[test]
     fn every_early_end_has_its_evidence() {
-        use EndedBy::{Cancelled, DiskQuota, FileSizeLimit, MemoryLimit, OutputLimit, Timeout, Unspecified};
+        use EndedBy::{
+            Cancelled, DiskQuota, FileSizeLimit, MemoryLimit, OutputLimit, RunEnded, Timeout, Unspecified,
+        };
         assert_eq!(end(died(9), OUT_OF_MEMORY), (MemoryLimit, vec![Limit::Memory]));
         // A shell lives on when the kernel kills what it has started, and passes it on or goes on.
         assert_eq!(end(exited(137), OUT_OF_MEMORY), (MemoryLimit, vec![Limit::Memory]));
@@ -108,6 +119,9 @@ mod tests {
         let over_quota = Known { over_quota: true, ..OUT_OF_MEMORY };
         assert_eq!(end(died(9), over_quota), (DiskQuota, vec![Limit::Memory, Limit::Disk]));
         assert_eq!(end(exited(1), over_quota), (Unspecified, vec![Limit::Memory]));
+        let run_ended = Known { run_ended: true, ..NOTHING };
+        assert_eq!(end(died(9), run_ended), (RunEnded, vec![]));
+        assert_eq!(end(exited(0), run_ended), (Unspecified, vec![]), "it was over before");
         let bomb = Known { events: LimitEvents { oom_kills: 0, forks_refused: 7 }, ..NOTHING };
         let late = CommandReport { stop: Stop::Deadline, ..died(9) };
         assert_eq!(end(late, bomb), (Timeout, vec![Limit::Processes]));

@@ -130,6 +130,7 @@ impl Lanes {
                 output_limit: spec.bounds.max_spool_bytes,
                 cancelled: cancel.is_cancelled(),
                 over_quota: context.over_quota(),
+                run_ended: context.run_ended(),
                 offers_processes: context.offers_processes(),
             };
             let result = command_end(report, known).into();
@@ -201,6 +202,11 @@ impl Lanes {
             let placement = leaf.clone().map(|leaf| leaf as Arc<dyn Placement>);
             (self.guest.call(spec, placement, cancel).await, leaf)
         }
+    }
+
+    /// Returns the number of processes that the kernel has killed in the container for lack of memory. `None` where no cgroup is visible.
+    pub fn oom_kills(&self) -> Option<u64> {
+        self.guest.cgroup().map(|(cgroup, _)| cgroup.limit_events().oom_kills)
     }
 
     /// A command has been answered: nobody waits while the process for the next one is made.

@@ -35,6 +35,10 @@ impl CommandContext for Surroundings<'_> {
         self.run.disk.ended_since(self.began)
     }
 
+    fn run_ended(&self) -> bool {
+        self.run.ended.is_cancelled()
+    }
+
     fn offers_processes(&self) -> bool {
         self.offers_processes
     }
