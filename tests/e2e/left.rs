@@ -89,7 +89,7 @@ fn bash(arguments: &serde_json::Value) -> v1::DialectCall {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_holds_no_call_and_is_ended_with_a_command_that_is_ended() {
+async fn background_processes_hold_no_call_and_end_with_an_ended_command() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let container = run.run.container_id.clone();
@@ -159,7 +159,7 @@ async fn ticks(run: &mut RunHandle) {
 
 /// Kept processes are frozen with the run, and while an approved command runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_stands_still_with_its_run() {
+async fn background_processes_are_frozen_with_their_run() {
     let policy = "profiles:\n  kept:\n    workspace: read-write\n    operations: { exec: allow, shell: allow, read: allow }\n    \
         exec: { default: allow, background: keep, rules: [{ prefix: [sh, ask.sh], decision: ask, justification: Tried alone. }] }\n\
         roles: { director: { allow: \"*\" } }\n";

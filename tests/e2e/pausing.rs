@@ -25,7 +25,7 @@ async fn resume(run: &mut RunHandle) -> v1::Run {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_counter_in_a_paused_run_stands_still_and_goes_on() {
+async fn paused_run_is_frozen_and_continues_after_resuming() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[("a.txt", "one\n")]);
     let mut run = daemon.run("open", &workspace).await;
@@ -110,7 +110,7 @@ async fn a_call_in_a_paused_run_can_be_cancelled_and_the_others_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_ends_a_command_where_it_stands() {
+async fn timeout_ends_a_frozen_command() {
     let daemon = Daemon::start().await;
     let workspace = daemon.workspace("w", &[]);
     let mut run = daemon.run("open", &workspace).await;

@@ -120,7 +120,7 @@ async fn no_byte_of_its_output_is_lost_or_doubled_when_the_daemon_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_it_is_given_comes_once_in_order_and_is_recorded() {
+async fn process_input_arrives_once_in_order_and_is_recorded() {
     let mut daemon = Daemon::start().await;
     let mut run = harness_run(&daemon).await;
     let id = run.start(ProcessRequest { stdin: true, ..command(&["cat"]) }).await.process_id;
@@ -302,7 +302,7 @@ async fn a_terminal_has_a_size_and_hears_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_time_its_kill_and_its_run_end_all_of_it() {
+async fn timeout_kill_and_run_end_stop_the_whole_process_tree() {
     let daemon = Daemon::start().await;
     let mut run = harness_run(&daemon).await;
     // What ignores SIGTERM, leaves its session and forks twice.
@@ -360,9 +360,9 @@ roles: { director: { allow: \"*\" } }
     assert_eq!(approval.operation, "process", "{approval:?}");
     // No file can be held for as long as it runs, and the reviewer is not told that one is.
     assert!(approval.preview.contains("cwd: @project\n"), "{}", approval.preview);
-    assert!(approval.preview.contains("these words alone"), "{}", approval.preview);
+    assert!(approval.preview.contains("only these words"), "{}", approval.preview);
     assert!(!approval.preview.contains("file: "), "{}", approval.preview);
-    assert_eq!(run.exec(&["true"]).await.exit_code, Some(0), "the run goes on meanwhile");
+    assert_eq!(run.exec(&["true"]).await.exit_code, Some(0), "the run is not frozen");
     run.clients.approve(&pending.approval_id).await.unwrap();
     run.outcome(&pending.call_id).await;
     run.until(&pending.call_id, "seen").await;

@@ -309,7 +309,7 @@ roles: { director: { allow: \"*\" } }
     assert!(asked.result.is_none());
     let approval = run.clients.approval(&asked.approval_id).await;
     assert_eq!(approval.operation, "session", "{approval:?}");
-    for told in ["cwd: the shell's", "PATH, functions and aliases", "these words alone"] {
+    for told in ["cwd: the shell's", "PATH, functions and aliases", "only these words"] {
         assert!(approval.preview.contains(told), "{told}: {}", approval.preview);
     }
     run.clients.approve(&asked.approval_id).await.unwrap();

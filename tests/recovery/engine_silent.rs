@@ -1,12 +1,13 @@
 //! An engine that does not answer for one container, as it does while it holds that container's lock.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::v1::CreateRunRequest;
 use harness::v1::run::State;
 use harness::{Daemon, EngineProxy, Image, Setup, calls, reason, requests, until, v1};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 /// Far below the time that is waited for the engine's answer to a removal, 60 s.
@@ -30,7 +31,7 @@ impl Between {
     fn again(&self) -> EngineProxy {
         let held = self.held.clone();
         EngineProxy::holding(&self.socket(), move |line| {
-            held.lock().unwrap().iter().any(|word| line.contains(word.as_str()))
+            held.lock().iter().any(|word| line.contains(word.as_str()))
         })
     }
 
@@ -44,7 +45,7 @@ impl Between {
     }
 
     fn hold(&self, word: &str) {
-        self.held.lock().unwrap().push(word.to_owned());
+        self.held.lock().push(word.to_owned());
     }
 }
 
@@ -80,7 +81,7 @@ async fn c7_no_container_keeps_a_daemon_from_serving() {
     next.ok(calls::write("a.txt", "x")).await;
 
     // It answers again: what could not be removed is, by the daemon that runs.
-    between.held.lock().unwrap().clear();
+    between.held.lock().clear();
     drop(proxy);
     let _proxy = between.again();
     let kept = [other.run.container_id.clone(), next.run.container_id.clone(), foreign.clone()];
@@ -111,7 +112,7 @@ async fn c7_a_launch_that_the_engine_does_not_answer_keeps_no_other_waiting() {
         launches.spawn(async move { clients.runs.create_run(request).await.map(drop) });
     }
     until("one to be started", async || proxy.held() > 0).await;
-    between.held.lock().unwrap().clear();
+    between.held.lock().clear();
     let began = Instant::now();
     let mut run = daemon.run_on(requests::managed("open")).await;
     run.ok(calls::write("a.txt", "x")).await;

@@ -23,7 +23,7 @@ async fn running(run: &mut RunHandle) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_command_left_outlives_its_worker_and_its_daemon() {
+async fn background_processes_survive_worker_and_daemon_restarts() {
     let config = "runs: { on_stop: leave }\n".to_owned();
     let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     let mut run = daemon.run_on(requests::managed("harness")).await;

@@ -9,7 +9,7 @@ use harness::{Daemon, RunHandle, Setup, pid_of, processes, reason, record, reque
 use crate::adopted::{IDLE, outlives};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_not_found_again_is_interrupted_and_ended() {
+async fn process_that_is_not_found_again_is_interrupted() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let id = run.start(script("setsid sleep 1000 & echo up; sleep 1000")).await.process_id;
@@ -54,7 +54,7 @@ async fn one_that_is_not_found_again_is_interrupted_and_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_which_the_daemon_cannot_read_what_it_knew_is_interrupted_and_ended() {
+async fn process_with_unreadable_record_is_interrupted() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let id = run.start(script("setsid sleep 1000 & echo up; sleep 1000")).await.process_id;

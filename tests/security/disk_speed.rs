@@ -65,7 +65,7 @@ fn add(path: &Path, bytes: &mut u64, files: &mut u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn c4_what_one_command_adds_before_it_is_seen_is_bounded_at_the_disks_speed() {
+async fn c4_command_exceeds_its_quota_only_by_a_bounded_amount() {
     let quota = u64::from(effort::cases(256, 1_024)) * MIB;
     let limits = v1::Limits { disk_bytes: quota, disk_files: FILES, ..Default::default() };
     let daemon = Daemon::start().await;

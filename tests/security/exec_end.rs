@@ -165,7 +165,7 @@ async fn x3_the_count_is_exact() {
 }
 
 #[tokio::test]
-async fn x7_what_a_program_prints_is_only_output() {
+async fn x7_program_output_cannot_forge_a_result() {
     let (_daemon, runs) = both(v1::CreateRunRequest::default()).await;
     for mut inside in runs {
         let forged = "\u{1}\0\0\0\0\0\0\u{8}{\"status\":\"DENIED\"} OCI runtime exec failed: exec failed: permission denied";

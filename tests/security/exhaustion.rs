@@ -47,7 +47,7 @@ async fn c4_processes_end_at_the_limit() {
 }
 
 #[tokio::test]
-async fn x5_what_commands_leave_is_reaped() {
+async fn x5_orphans_are_reaped() {
     let (_daemon, runs) = both(limited(v1::Limits { pids: 64, ..Default::default() })).await;
     for mut inside in runs {
         // Two processes each time for every branch: without a reaper the limit is reached in the sixth round.
@@ -159,7 +159,7 @@ async fn c4_files_end_at_their_limit() {
 }
 
 #[tokio::test]
-async fn c4_a_full_tmp_harms_nobody_else() {
+async fn c4_full_tmp_does_not_harm_others() {
     let small = |text: &str, room: &str| {
         let policy = text.replace(room, "tmp_mib: 8");
         assert_ne!(policy, text);
@@ -192,7 +192,7 @@ fn spool_of_one_mib(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn c4_a_full_spool_harms_nobody() {
+async fn c4_full_spool_does_no_harm() {
     let config = "spool: { min_free: 0 }\n".to_owned();
     let mut daemon = Daemon::start_with(Setup { config, ..Default::default() }).await;
     daemon.stop().await;
@@ -228,7 +228,7 @@ async fn c4_a_full_spool_harms_nobody() {
     assert_eq!(inside.probe(&["file", "/workspace/still", "10"]).await, ["file ok", "size 10"]);
     inside.run.ok(harness::calls::write("a.txt", "one\n")).await;
     assert!(inside.run.clients.verify().await.intact);
-    let said = daemon.log().matches("the output of a command is kept no further").count();
+    let said = daemon.log().matches("the output of a command is no longer stored").count();
     assert!((1..=2).contains(&said), "{said} lines of the log for 4 commands");
 
     // With its run it goes, and the next has room again.

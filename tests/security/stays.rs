@@ -145,7 +145,7 @@ async fn s4_a_killed_keeper_costs_its_own_process_alone() {
 
 /// What is said to a process that is over reaches no other, whoever has its number now.
 #[tokio::test(flavor = "multi_thread")]
-async fn s5_input_and_signals_reach_nobody_else() {
+async fn s5_input_and_signals_do_not_reach_other_processes() {
     let daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let gone = run.start(ProcessRequest { stdin: true, ..command(&["true"]) }).await.process_id;
@@ -362,7 +362,7 @@ async fn end(daemon: &mut Daemon, run: &mut RunHandle, id: &str, is_session: boo
 
 /// However a process or a session ends, and whatever it has left, nothing of it runs on.
 #[tokio::test(flavor = "multi_thread")]
-async fn s1_nothing_is_left_after_any_end() {
+async fn s1_no_process_remains_after_any_end() {
     let mut daemon = Daemon::start().await;
     let mut run = daemon.run_on(requests::managed("harness")).await;
     let (rounds, mut killed) = (effort::cases(48, 1_000), 0);

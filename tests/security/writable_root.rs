@@ -25,7 +25,7 @@ async fn script(inside: &mut Inside, script: &str) -> String {
 }
 
 #[tokio::test]
-async fn c6_nothing_but_the_layer_and_the_run_s_own_places_can_be_written() {
+async fn c6_only_the_layer_and_places_of_the_run_are_writable() {
     let daemon = lenient().await;
     let mut inside = enter(&daemon, "w", "").await;
     let writable = inside.probe(&["writable"]).await;
@@ -52,7 +52,7 @@ async fn c6_nothing_but_the_layer_and_the_run_s_own_places_can_be_written() {
 }
 
 #[tokio::test]
-async fn c6_neither_devices_nor_marks_nor_mounts_nor_rights_can_be_made_in_the_layer() {
+async fn c6_layer_allows_no_devices_whiteouts_mounts_or_set_id_files() {
     let daemon = lenient().await;
     let mut inside = enter(&daemon, "w", &debian()).await;
     let tried = script(
@@ -176,7 +176,7 @@ async fn c6_a_layer_that_is_hard_to_remove_goes_with_its_run() {
 }
 
 #[tokio::test]
-async fn c6_what_is_planted_for_the_daemon_is_only_read_in_the_container() {
+async fn c6_planted_files_are_read_only_in_the_container() {
     let daemon = lenient().await;
     let canary = daemon.outside().join("canary");
     std::fs::write(&canary, "it sings").unwrap();

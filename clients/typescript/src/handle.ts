@@ -246,7 +246,7 @@ function judged(process: Status, result: CommandResult, check: boolean): Command
   }
   if (result.timedOut) {
     const hint = "Give a longer `timeout`, or none.";
-    throw new CommandTimedOut("the time of the command was over", result, { reason: "TIMED_OUT", hint });
+    throw new CommandTimedOut("the command timed out", result, { reason: "TIMED_OUT", hint });
   }
   if (result.endedBy === "run-ended") {
     throw new CommandStopped("the sandbox has ended", result, { reason: "CANCELLED" });

@@ -348,7 +348,7 @@ export function diff(response: v1.DiffRunResponse): types.Diff {
 /** A field that every daemon sets. */
 export function present<T>(value: T | undefined): T {
   if (value === undefined) {
-    throw new InternalError("the daemon's answer lacks a field that every daemon sets");
+    throw new InternalError("the daemon's answer lacks a required field; the daemon may be of another version");
   }
   return value;
 }

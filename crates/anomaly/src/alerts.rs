@@ -4,13 +4,14 @@
 //! imposed and recorded, and the alert is delivered. A daemon that dies in between goes on at that step; it does not write again
 //! what the log has already ([`Alerts::found`]).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use audit::{Event, Kind, Record};
 use audit_service::AuditLog;
 use gateway::{Clock, SystemClock};
 use identity::{AlertId, Principal};
-use ops::Reason;
+use operations::Reason;
+use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use serde_json::{Value, json};
 use store::alert::{Acknowledged, Alert, Delivery, ImposedState, Measure};
@@ -83,14 +84,14 @@ impl Alerts {
         let holds = |alert: &&Alert| {
             alert.imposed.state == ImposedState::InForce && !alert.is_over(now) && wanted(alert)
         };
-        self.table().newest().filter(holds).cloned().collect()
+        self.table.lock().newest().filter(holds).cloned().collect()
     }
 
     /// Handles a rule that fired at a record of `at` milliseconds.
     ///
     /// Returns true if that raised an alert, and false if it is a further occurrence of an existing one.
     pub(super) fn fire(&self, firing: &Firing, setting: &gateway::AnomalySetting, at: u64) -> bool {
-        let raised = self.table().fire(firing, setting, at, &self.listeners);
+        let raised = self.table.lock().fire(firing, setting, at, &self.listeners);
         if let Some(alert) = &raised {
             tracing::warn!(
                 alert = %alert.id,
@@ -113,11 +114,15 @@ impl Alerts {
         let Some(id) = detail("alert_id").and_then(|id| AlertId::parse(id).ok()) else { return };
         let noted = |alert: &mut Alert| alert.recorded = true;
         match detail("state") {
-            Some("raised") if self.table().get(id).is_some_and(|alert| !alert.recorded) => {
+            Some("raised") if self.table.lock().get(id).is_some_and(|alert| !alert.recorded) => {
                 self.change(id, noted);
             }
             Some("imposed")
-                if self.table().get(id).is_some_and(|alert| alert.imposed.state == ImposedState::Due) =>
+                if self
+                    .table
+                    .lock()
+                    .get(id)
+                    .is_some_and(|alert| alert.imposed.state == ImposedState::Due) =>
             {
                 let until = event
                     .details
@@ -132,7 +137,7 @@ impl Alerts {
                 }
             }
             Some("acknowledged")
-                if self.table().get(id).is_some_and(|alert| alert.acknowledged.is_none()) =>
+                if self.table.lock().get(id).is_some_and(|alert| alert.acknowledged.is_none()) =>
             {
                 let word = Acknowledged {
                     by: event.principal.clone().unwrap_or_default(),
@@ -147,7 +152,7 @@ impl Alerts {
 
     /// Records the unrecorded alerts, and imposes the measures that are due. A failure is retried the next time.
     pub(super) async fn finish(&self) {
-        let unfinished = self.table().unfinished();
+        let unfinished = self.table.lock().unfinished();
         for id in unfinished {
             if self.record(id).await.is_err() {
                 break;
@@ -194,14 +199,14 @@ impl Alerts {
             }
         });
         if self.audit.record(done).await.is_err() {
-            tracing::error!(alert = %id, "what an alert imposed is not in the audit log yet");
+            tracing::error!(alert = %id, "the measure that an alert imposed is not in the audit log yet");
         }
     }
 
     /// Marks the measures that have expired.
     fn expire(&self) {
         let now = now();
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let over: Vec<AlertId> = table
             .newest()
             .filter(|alert| alert.imposed.state == ImposedState::InForce && alert.is_over(now))
@@ -242,9 +247,9 @@ impl Alerts {
 
     async fn lift(&self, id: AlertId, word: Acknowledged) -> Option<Alert> {
         let was_in_force = self.get(id)?.imposed.state == ImposedState::InForce;
-        let alert = self.table().acknowledge(id, word)?;
+        let alert = self.table.lock().acknowledge(id, word)?;
         if was_in_force && let Err(failure) = self.enforcement.lift(&alert).await {
-            tracing::warn!(alert = %id, "what an alert imposed was over already: {failure}");
+            tracing::warn!(alert = %id, "the measure of an alert had already ended: {failure}");
         }
         if matches!(alert.imposed.measure, Measure::Throttle { .. }) {
             // An agent has one throttle, which several alerts may share.
@@ -258,12 +263,12 @@ impl Alerts {
 
     /// Returns one alert.
     pub fn get(&self, id: AlertId) -> Option<Alert> {
-        self.table().get(id).cloned()
+        self.table.lock().get(id).cloned()
     }
 
     /// Returns the `most` newest alerts that `wanted` accepts, newest first; with `after`, older ones than that.
     pub fn list(&self, after: Option<AlertId>, most: usize, wanted: impl Fn(&Alert) -> bool) -> Vec<Alert> {
-        let table = self.table();
+        let table = self.table.lock();
         let behind = |alert: &&Alert| after.is_none_or(|after| alert.id < after);
         table.newest().filter(behind).filter(|alert| wanted(alert)).take(most).cloned().collect()
     }
@@ -274,19 +279,19 @@ impl Alerts {
     }
 
     pub(super) fn position(&self) -> u64 {
-        *self.position.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.position.lock()
     }
 
     /// Notes that the log has been read up to here.
     pub(super) fn advance(&self, sequence: u64) {
-        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut position = self.position.lock();
         *position = sequence.max(*position);
     }
 
     /// Stores the changes, with the position. A failure is retried with the next change.
     pub(super) async fn keep(&self) {
         let _one = self.storing.lock().await;
-        let changes = self.table().take_changes();
+        let changes = self.table.lock().take_changes();
         if !changes.is_empty() {
             self.save(changes).await;
         }
@@ -295,7 +300,7 @@ impl Alerts {
     /// Stores the position, even without changes.
     pub(super) async fn keep_position(&self) {
         let _one = self.storing.lock().await;
-        let changes = self.table().take_changes();
+        let changes = self.table.lock().take_changes();
         self.save(changes).await;
     }
 
@@ -306,20 +311,20 @@ impl Alerts {
         let saved = self.store.with(move |store| store.save_alerts(&alerts, &removed, position)).await;
         if let Err(error) = saved {
             tracing::error!(error = %chain(&error), "alerts cannot be stored");
-            self.table().return_changes(changes);
+            self.table.lock().return_changes(changes);
         }
     }
 
     /// Returns the next delivery for a webhook: its time, its alert, and the message.
     pub(super) fn next_delivery(&self, webhook: &str) -> Option<(u64, AlertId, Vec<u8>)> {
-        let table = self.table();
+        let table = self.table.lock();
         let (at, alert) = table.next_delivery(webhook)?;
         Some((at, alert.id, message(alert)))
     }
 
     /// Notes how an attempt ended.
     pub(super) async fn delivered(&self, id: AlertId, webhook: &str, how: impl FnOnce(&mut Delivery)) {
-        let changed = self.table().delivery(id, webhook, how);
+        let changed = self.table.lock().delivery(id, webhook, how);
         if let Some(alert) = changed {
             self.publish(alert);
         }
@@ -339,15 +344,11 @@ impl Alerts {
     }
 
     fn change(&self, id: AlertId, how: impl FnOnce(&mut Alert)) -> Option<Alert> {
-        let changed = self.table().change(id, how);
+        let changed = self.table.lock().change(id, how);
         if let Some(alert) = &changed {
             self.publish(alert.clone());
         }
         changed
-    }
-
-    fn table(&self) -> MutexGuard<'_, AlertTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

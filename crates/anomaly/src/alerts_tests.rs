@@ -1,12 +1,13 @@
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use audit::{Kind, Reader};
 use audit_service::AuditLog;
 use gateway::{AnomalyAction, AnomalyRule, AnomalySetting};
 use identity::{Principal, Roles};
-use ops::Reason;
+use operations::Reason;
+use parking_lot::Mutex;
 use serde_json::Value;
 use store::Store;
 use store::alert::{Alert, ImposedState};
@@ -24,12 +25,12 @@ struct Notes(Mutex<Vec<String>>);
 #[async_trait]
 impl Enforcement for Notes {
     async fn impose(&self, alert: &Alert) -> Result<(), String> {
-        self.0.lock().unwrap().push(format!("impose {}", alert.agent_id));
+        self.0.lock().push(format!("impose {}", alert.agent_id));
         if alert.agent_id == "gone" { Err("the run has ended".to_owned()) } else { Ok(()) }
     }
 
     async fn lift(&self, alert: &Alert) -> Result<(), String> {
-        self.0.lock().unwrap().push(format!("lift {}", alert.agent_id));
+        self.0.lock().push(format!("lift {}", alert.agent_id));
         Ok(())
     }
 }
@@ -59,7 +60,7 @@ impl Place {
     }
 
     fn notes(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notes.0.lock().unwrap())
+        std::mem::take(&mut *self.notes.0.lock())
     }
 
     /// The states of all alert records.
@@ -132,7 +133,7 @@ async fn each_step_is_done_once_and_lifted_once() {
 }
 
 #[tokio::test]
-async fn what_is_in_force_comes_back_with_the_daemon_and_what_is_lifted_does_not() {
+async fn restart_restores_measures_in_force_but_not_lifted_ones() {
     let place = Place::new();
     let alerts = place.open(&place.store());
     fire(&alerts, "alice", ASK);

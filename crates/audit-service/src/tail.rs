@@ -4,9 +4,10 @@
 //! wrote a moment ago. A subscriber farther back reads the segments. The tail is bounded, and does not wait for slow subscribers.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use audit::Record;
+use parking_lot::Mutex;
 
 /// Most records that the tail keeps.
 const RECORDS: usize = 12_288;
@@ -64,7 +65,7 @@ impl Recent {
 impl Tail {
     /// Adds durable records, before subscribers learn of them. They are adjacent in their segment, from its byte `place`.
     pub(crate) fn push(&self, lines: &[Arc<Line>], mut place: u64) {
-        let mut recent = self.recent();
+        let mut recent = self.0.lock();
         for line in lines {
             recent.push(Placed { line: line.clone(), place });
             place += line.text.len() as u64 + 1;
@@ -73,7 +74,7 @@ impl Tail {
 
     /// Forgets records that were removed from the log.
     pub(crate) fn forget(&self, last: u64) {
-        let mut recent = self.recent();
+        let mut recent = self.0.lock();
         while recent.lines.front().is_some_and(|first| first.sequence() <= last) {
             let Some(first) = recent.lines.pop_front() else { return };
             recent.bytes -= first.bytes();
@@ -82,16 +83,12 @@ impl Tail {
 
     /// Returns at most `most` of the records from `next` to `last`, as far as they are here. `None`: read the segments.
     pub(crate) fn from(&self, next: u64, last: u64, most: usize) -> Option<Vec<Placed>> {
-        let recent = self.recent();
+        let recent = self.0.lock();
         let first = recent.lines.front()?.sequence();
         let skip = usize::try_from(next.checked_sub(first)?).ok()?;
         let count = usize::try_from(last.saturating_sub(next).saturating_add(1)).unwrap_or(most).min(most);
         let lines: Vec<_> = recent.lines.iter().skip(skip).take(count).cloned().collect();
         (!lines.is_empty()).then_some(lines)
-    }
-
-    fn recent(&self) -> MutexGuard<'_, Recent> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_last_is_here_and_what_is_far_behind_is_not() {
+    fn tail_holds_recent_records_only() {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path()).unwrap();
         let tail = Tail::default();
@@ -142,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_has_no_gap() {
+    fn tail_is_bounded_and_without_gaps() {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path()).unwrap();
         let tail = Tail::default();
@@ -151,13 +148,13 @@ mod tests {
             let records = writer.append_all(vec![large.clone(); 128]).unwrap();
             tail.push(&lines(records, writer.last_lines()), writer.last_place());
         }
-        let recent = tail.recent().bytes;
+        let recent = tail.0.lock().bytes;
         assert!(recent <= BYTES && recent > BYTES / 2, "{recent}");
         // One that nobody left here.
         writer.append(&large).unwrap();
         let records = writer.append_all(vec![large]).unwrap();
         tail.push(&lines(records, writer.last_lines()), writer.last_place());
-        assert_eq!(tail.recent().lines.len(), 1);
+        assert_eq!(tail.0.lock().lines.len(), 1);
         assert_eq!(sequences(tail.from(513, 514, 9)), None);
         assert_eq!(sequences(tail.from(514, 514, 9)), Some(vec![514]));
     }

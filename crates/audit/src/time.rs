@@ -1,13 +1,13 @@
-//! The moment of a record: UTC with nanoseconds, always in the same 30 characters.
+//! Time of a record: UTC with nanoseconds, always in the same 30 characters.
 //!
-//! The wall clock may step back; order comes from the sequence number, never from here.
+//! The wall clock may go back, so the order of records comes only from their sequence numbers.
 
 use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
 
-/// A text that is not `YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ`.
+/// Error: the text is not `YYYY-MM-DDTHH:MM:SS.nnnnnnnnnZ`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a UTC time like 2026-01-31T12:00:00.000000000Z")]
 pub struct ParseTimeError;
@@ -17,26 +17,26 @@ pub struct ParseTimeError;
 pub struct Time(Timestamp);
 
 impl Time {
-    /// How many characters every time has.
+    /// Number of characters of every time.
     pub(crate) const WIDTH: usize = 30;
 
-    /// The wall clock, now.
+    /// Returns the present time of the wall clock.
     pub fn now() -> Self {
         Self(Timestamp::now())
     }
 
-    /// Whole seconds since 1970, rounded down.
+    /// Returns the whole seconds since 1970, rounded down.
     pub fn unix_seconds(self) -> i64 {
         self.0.as_nanosecond().div_euclid(1_000_000_000).try_into().unwrap_or(i64::MAX)
     }
 
-    /// How long before `later` this was. None at all if it was not before.
+    /// Returns the time from here to `later`, or zero if `later` is earlier.
     pub(crate) fn until(self, later: Self) -> std::time::Duration {
         let nanos = later.0.as_nanosecond().saturating_sub(self.0.as_nanosecond()).max(0);
         std::time::Duration::from_nanos(nanos.try_into().unwrap_or(u64::MAX))
     }
 
-    /// Nanoseconds within that second: 0 to 999,999,999.
+    /// Returns the nanoseconds within that second: 0 to 999,999,999.
     pub fn subsecond_nanos(self) -> u32 {
         self.0.as_nanosecond().rem_euclid(1_000_000_000).try_into().unwrap_or(0)
     }

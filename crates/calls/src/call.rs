@@ -42,8 +42,8 @@ use gateway::limits::concurrency::Turn;
 use gateway::{Admission, Caller, Permit, Policy};
 use identity::{Principal, RunId};
 use jail::Mount;
-use ops::transport::MAX_SHOWN;
-use ops::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
+use operations::transport::MAX_SHOWN;
+use operations::{Bound, Lane, OpResult, Operation, Outcome, Reason, ToolFailure};
 use processes::LeftBy;
 use refusal::Refusal;
 use runs::{OnStop, Run};
@@ -55,6 +55,7 @@ use worker_protocol::client::{Finished, OutputSink, Usage};
 
 use crate::Calls;
 use crate::escalation::Attempt;
+use crate::refused::refusal;
 use crate::table::{Answer, Call, Keep};
 
 pub use beside::awaiting;
@@ -232,7 +233,7 @@ impl CallTask {
         self.end(made.ok(), &form, journal, times).await;
     }
 
-    /// Returns the limits of the run's profile. A run that is gone has the defaults: it gets no further call anyway.
+    /// Returns the limits of the run's profile. A run that is gone has the defaults, because it gets no further call.
     fn limits(&self) -> Limits {
         let run = self.calls.runs.living_run(self.call.run);
         let policy = self.calls.gateway.policy();
@@ -253,7 +254,7 @@ impl CallTask {
             self.calls.approvals.cancel(&id.to_string()).await;
             Close::Broken(Refusal::new(
                 Reason::Internal,
-                "the call broke; whether it had an effect is not known, and the daemon's log says more",
+                "the call failed with an internal error and may have taken effect; see the daemon's log",
             ))
         };
         let refusal = match &close {
@@ -281,7 +282,8 @@ impl CallTask {
             tracing::error!(call = %id, "a call's receipt waits for the audit log");
             refusal = Some(Refusal::new(
                 Reason::AuditUnavailable,
-                "the call is over, but its receipt is not on disk: GetCall has its outcome, do not repeat it unseen",
+                "the call has ended, but its receipt is not on disk. Read its outcome with GetCall before \
+                 you repeat it",
             ));
         }
         let keep = match (journal.was_asked(), journal.has_effect()) {
@@ -319,7 +321,7 @@ impl CallTask {
         let run = match self.calls.runs.living_run(self.call.run) {
             Ok(run) => run,
             Err(gone) => {
-                // A run that has ended still has its owner on record.
+                // The record of an ended run still has its owner.
                 if let Ok(ended) = self.calls.runs.get(self.call.run) {
                     journal.caller(&self.caller(&ended.spec));
                 }
@@ -338,7 +340,7 @@ impl CallTask {
         let operation = decoded.operation?;
         self.check_agent(&decoded.agent_id, &spec)?;
         self.calls.runs.check_deny_list(&spec, self.calls.gateway.policy().profile(&spec.profile))?;
-        // While a reviewer decides on one call, further calls may ask as well.
+        // Calls that wait for a reviewer do not keep further calls from asking. Any other hold on the run does.
         run.check_asking()?;
         // Checked here, since the container has this directory even without a package.
         if spec.pkg_path.is_none() && operation.paths().iter().any(|path| path.mount() == Mount::Pkg) {
@@ -351,7 +353,7 @@ impl CallTask {
         match admission {
             Admission::Refuse(refused) => {
                 journal.refused(&refused);
-                Err(refused.into())
+                Err(refusal(refused))
             }
             Admission::Permit(mut permit) => {
                 let operation = permit.operation();
@@ -397,10 +399,11 @@ impl CallTask {
         if failure.reason != Reason::Cancelled || self.call.cancel.is_cancelled() {
             return None;
         }
-        let unknown = "whether it had an effect is not known";
+        let unknown = "the call may have taken effect";
         let message = if self.calls.stop.is_cancelled() && self.calls.on_stop == OnStop::Leave {
             format!(
-                "the daemon was stopped during the call and leaves the run to the next one: {unknown}; look before you repeat it"
+                "the daemon was stopped during the call and hands the run over to the next daemon: \
+                 {unknown}; check before you repeat it"
             )
         } else if self.calls.stop.is_cancelled() {
             format!("the daemon was stopped during the call, and the run was ended with it: {unknown}")
@@ -449,7 +452,7 @@ impl CallTask {
             _ if !operation.is_download() => Ok(Arc::new(self.call.output.clone())),
             Some(download) => Ok(download.clone()),
             None => {
-                let message = "no client takes this download: use DownloadFile or DownloadArchive, and again after a restart";
+                let message = "a download needs a connected client: call DownloadFile or DownloadArchive, and again after a restart of the daemon";
                 Err(ToolFailure::new(Reason::InvalidArgument, message))
             }
         }
@@ -522,15 +525,15 @@ impl CallTask {
             *failure = truth;
         }
         if let Err(failure) = &finished.outcome
-            && ops::is_void(failure)
+            && operations::is_void(failure)
         {
             return Close::Refused(failure.clone().into());
         }
         let command = finished.outcome.as_ref().ok().and_then(OpResult::command);
         if let Some(command) = command
-            && let Some(left) = ops::not_ended(command)
+            && let Some(left) = operations::not_ended(command)
         {
-            // No process may run on unobserved: a command that cannot be ended costs the run its container.
+            // No process may continue unseen. If a command's processes cannot be ended, the run fails and its container is ended.
             run.fail(format!("{left} processes of a command could not be ended")).await;
         }
         Close::Executed(Box::new(finished))

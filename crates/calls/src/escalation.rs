@@ -1,16 +1,17 @@
 //! Records attempts to do something that the caller may not do, so that anomaly detection and auditors see them.
 //!
-//! An attempt costs its maker nothing, but a record costs space on disk. So each principal, address and run has a number of records
-//! a minute. Further attempts are only counted, and the next record has the count.
+//! An attempt costs its maker nothing, but a record costs space on disk. So each principal, address and run has a limited number
+//! of records a minute. Further attempts are only counted, and the next record has the count.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use identity::{Principal, RunId};
+use parking_lot::Mutex;
 use serde_json::json;
 
 /// Most records of one principal, address and run within [`WINDOW`].
@@ -99,14 +100,14 @@ impl Escalations {
         let audit = self.audit.clone();
         tokio::spawn(async move {
             if audit.enqueue(event).await.is_err() {
-                tracing::error!("an attempt to do more than is allowed is not in the audit log");
+                tracing::error!("an attempt to exceed permissions could not be recorded in the audit log");
             }
         });
     }
 
     /// Returns how many attempts were left out since the last record. `None`: this one is left out as well.
     fn admit(&self, who: Who, now: Instant) -> Option<u64> {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         if counted.len() >= APART && !counted.contains_key(&who) {
             counted.retain(|_, one| one.since.is_some_and(|since| now.duration_since(since) < WINDOW));
         }
@@ -152,6 +153,6 @@ mod tests {
         for number in 0..2 * APART {
             let _ = admit(&format!("c{number}"), now + WINDOW);
         }
-        assert!(escalations.counted.lock().unwrap().len() <= APART + 1);
+        assert!(escalations.counted.lock().len() <= APART + 1);
     }
 }

@@ -8,6 +8,7 @@ mod call;
 mod escalation;
 pub mod grants;
 pub mod limits;
+mod refused;
 mod replay;
 mod table;
 mod transcript;
@@ -27,6 +28,7 @@ use tokio_util::task::TaskTracker;
 pub use approvals::{Approvals, FormerApprovals};
 pub use call::{Events, awaiting, call, call_until, download, limits, operation, resume, stream};
 pub use escalation::{Attempt, Escalations};
+pub use refused::refusal;
 pub use replay::{Replays, verdict};
 pub use table::{CallTable, Found};
 pub use transcript::step;
@@ -34,7 +36,7 @@ pub use upstream::Upstreams;
 
 use limits::Limits;
 
-/// Makes calls: every part that a call needs.
+/// Every part of the daemon that a call needs.
 pub struct Calls {
     pub audit: Arc<AuditLog>,
     pub gateway: Arc<Gateway>,

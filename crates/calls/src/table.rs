@@ -8,11 +8,12 @@
 //! must find them even after a crash. The others are stored a moment later.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{CallId, Principal, RunId, check_client_name};
-use ops::Reason;
+use operations::Reason;
+use parking_lot::Mutex;
 use prost::Message as _;
 use refusal::{Refusal, chain};
 use store::spool::{Output, Spool};
@@ -210,14 +211,15 @@ impl CallTable {
                 same(&stored.principal, principal, &stored.request, &digest)?;
                 return Ok(Begun::Stored(Box::new(found(&stored)?)));
             }
-            if self.store.is_crowded() && self.table().of_request(run, request_id).is_none() {
+            if self.store.is_crowded() && self.table.lock().of_request(run, request_id).is_none() {
                 return Err(Refusal::new(
                     Reason::Overloaded,
-                    "request_id: the daemon remembers as many request ids as it may; try again later, or without one",
+                    "request_id: the daemon has stored as many request ids as it may; try again later, or \
+                     leave it out",
                 ));
             }
         }
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if let Some(call) = request_id.as_ref().and_then(|request_id| table.of_request(run, request_id)) {
             same(&call.principal, principal, &call.digest, &digest)?;
             return Ok(Begun::Known(call));
@@ -255,7 +257,7 @@ impl CallTable {
         let id = request_id.to_owned();
         let stored = self.store.with(move |store| store.call_by_request(run, &id)).await;
         let stored = stored.map_err(|error| Refusal::internal("looking a call up", &chain(&error)))?;
-        Ok(stored.is_some() || self.table().of_request(run, request_id).is_some())
+        Ok(stored.is_some() || self.table.lock().of_request(run, request_id).is_some())
     }
 
     /// Restores a call that a former daemon has left waiting for an approval.
@@ -276,7 +278,7 @@ impl CallTable {
             output: self.spool.output(run, id),
             state: watch::Sender::new(Answer { response, refusal: None, finished: false, suspended: false }),
         });
-        let mut table = self.table();
+        let mut table = self.table.lock();
         *table.under_way.entry(run).or_default() += 1;
         table.by_id.insert(id, call.clone());
         if let Some(request_id) = &call.request_id {
@@ -309,7 +311,7 @@ impl CallTable {
             self.keep(vec![first], Store::insert_calls).await;
         }
         {
-            let mut table = self.table();
+            let mut table = self.table.lock();
             if let Some(under_way) = table.under_way.get_mut(&call.run) {
                 *under_way -= 1;
                 if *under_way == 0 {
@@ -318,7 +320,7 @@ impl CallTable {
             }
             table.finish(call.id, response.encoded_len());
         }
-        // A refused call is on record under its id, too.
+        // A refused call is recorded under its id, too.
         let refusal = refusal.map(|refusal| refusal.with("call_id", call.id.to_string()));
         call.state.send_replace(Answer { response, refusal, finished: true, suspended: false });
         if let Some(later) = later {
@@ -328,15 +330,15 @@ impl CallTable {
 
     /// Stores a call after its answer, together with others that finish within [`LINGER`], in one transaction.
     async fn keep_later(&self, call: StoredCall) {
-        self.later().push(call);
+        self.later.lock().push(call);
         tokio::time::sleep(LINGER).await;
-        let together = std::mem::take(&mut *self.later());
+        let together = std::mem::take(&mut *self.later.lock());
         if !together.is_empty() {
             self.keep(together, Store::insert_calls_unsynced).await;
         }
     }
 
-    /// Stores calls. Their receipts are in the audit log already: if this fails, a client that comes back later finds no outcome.
+    /// Stores calls. Their receipts are in the audit log already. If this fails, a client that returns later finds no outcome.
     async fn keep(
         &self,
         calls: Vec<StoredCall>,
@@ -350,13 +352,9 @@ impl CallTable {
         }
     }
 
-    fn later(&self) -> MutexGuard<'_, Vec<StoredCall>> {
-        self.later.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Forgets the finished calls of a run that was deleted, as the store does: what its commands printed is in their answers.
+    /// Forgets the finished calls of a deleted run, as the store does, because their answers contain the output of its commands.
     pub fn forget_run(&self, run: RunId) {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let finished = std::mem::take(&mut table.finished);
         for (id, bytes) in finished {
             if table.by_id.get(&id).is_some_and(|call| call.run == run) {
@@ -370,7 +368,7 @@ impl CallTable {
 
     /// Returns a call that is under way or finished lately.
     pub fn known(&self, id: CallId) -> Option<Arc<Call>> {
-        self.table().by_id.get(&id).cloned()
+        self.table.lock().by_id.get(&id).cloned()
     }
 
     /// Returns a call, wherever it is kept. If the principal is limited to profiles, the caller has to check the call's run as
@@ -391,14 +389,10 @@ impl CallTable {
             .ok_or_else(no_such_call)?;
         found(&stored)
     }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn no_such_call() -> Refusal {
-    Refusal::new(Reason::NotFound, "there is no such call; calls that only read are kept for a while only")
+    Refusal::new(Reason::NotFound, "there is no such call; calls that only read are deleted after a while")
         .with("resource", "call")
 }
 
@@ -410,7 +404,7 @@ fn same(one: &str, other: &str, digest: &[u8], again: &[u8]) -> Result<(), Refus
     }
     Err(Refusal::new(
         Reason::AlreadyExists,
-        "request_id: another call was made under this id; a repetition must have the same content",
+        "request_id: this id was used for a different call; a repetition must have the same content",
     ))
 }
 
@@ -424,7 +418,7 @@ fn found(stored: &StoredCall) -> Result<Found, Refusal> {
 mod tests {
     use futures_util::FutureExt as _;
     use identity::{Principal, RunId};
-    use ops::Reason;
+    use operations::Reason;
     use store::Store;
     use store::spool::{Bounds, Spool};
     use wire::v1::{CallResponse, call_response::Status};
@@ -500,7 +494,7 @@ mod tests {
         assert!(calls.known(first).is_none());
         assert_eq!(calls.get(first, &principal("uid:0")).await.unwrap().response, done(first));
         assert!(calls.get(first, &principal("uid:7")).await.is_err());
-        assert_eq!(calls.table().by_id.len(), FINISHED);
+        assert_eq!(calls.table.lock().by_id.len(), FINISHED);
     }
 
     #[tokio::test]
@@ -524,7 +518,7 @@ mod tests {
             let response = CallResponse { rendered: "x".repeat(size), ..done(call.id) };
             calls.finish(&call, response, None, Keep::Briefly).await;
         }
-        let table = calls.table();
+        let table = calls.table.lock();
         assert_eq!((table.by_id.len(), table.finished.len()), (3, 3));
         assert!(table.finished_bytes <= FINISHED_BYTES);
     }
@@ -546,7 +540,7 @@ mod tests {
         let known: Vec<_> = ids.iter().map(|id| calls.known(*id).is_some()).collect();
         assert_eq!(known, [false, true, false]);
         assert!(calls.known(under_way.id).is_some());
-        let table = calls.table();
+        let table = calls.table.lock();
         assert_eq!((table.finished.len(), table.finished_bytes), (1, table.finished[0].1));
     }
 
@@ -575,11 +569,11 @@ mod tests {
         let mut ends = std::pin::pin!(futures_util::future::join_all(ends));
         assert!(ends.as_mut().now_or_never().is_none());
         assert!(begun.iter().all(|call| call.answer().finished), "the answers wait for the store");
-        assert_eq!(calls.later().len(), begun.len());
+        assert_eq!(calls.later.lock().len(), begun.len());
         ends.await;
         for call in &begun {
             assert_eq!(calls.store.call(call.id).unwrap().unwrap().call_id, call.id);
         }
-        assert!(calls.later().is_empty());
+        assert!(calls.later.lock().is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! Connects runs with their upstream MCP servers, through the crate `mcp-upstream`, which speaks with the servers.
+//! Connects runs with their upstream MCP servers. The crate `mcp-upstream` speaks with the servers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +11,8 @@ use executor::Lanes;
 use gateway::{McpServer, McpStdio, Permit, PermitParts};
 use identity::RunId;
 use mcp_upstream::{Fault, Host, Offer, Pipes, Servers, Subject};
-use ops::{Bound, Operation, Reason, ToolFailure};
+use operations::{Bound, Operation, Reason, ToolFailure};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +37,7 @@ struct OfRun<'c> {
 }
 
 impl Upstreams {
-    /// Starts and reaches no server.
+    /// Returns an instance that has started or reached no server yet.
     pub fn new(audit: Arc<AuditLog>) -> Self {
         Self { audit, tls: OnceLock::new(), runs: Arc::default() }
     }
@@ -77,7 +78,7 @@ impl Upstreams {
     /// Returns the servers of a run. They end with the run.
     fn of(&self, run: &Run) -> Arc<Servers> {
         let id = run.record().id;
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = self.runs.lock();
         if let Some(servers) = runs.get(&id) {
             return Arc::clone(servers);
         }
@@ -86,7 +87,7 @@ impl Upstreams {
         let (ended, runs) = (run.ended.clone(), Arc::clone(&self.runs));
         tokio::spawn(async move {
             ended.cancelled().await;
-            let servers = runs.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            let servers = runs.lock().remove(&id);
             drop(servers);
         });
         servers

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use futures_util::Stream;
-use lock::Mutex;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::ids::ExecId;

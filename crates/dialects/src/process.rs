@@ -104,7 +104,7 @@ fn one(process: &v1::Process, [stdout, stderr]: &[Portion; 2]) -> String {
             text.push_str(&portion.text);
         }
         if portion.more > 0 {
-            line(&mut text, &format!("[{} bytes more are there]", portion.more));
+            line(&mut text, &format!("[{} more bytes follow]", portion.more));
         }
     }
     if text.is_empty() {
@@ -130,7 +130,7 @@ fn state(process: &v1::Process) -> String {
     let by = process.ended_by().word().map_or_else(String::new, |by| format!(" ({by})"));
     match (process.state(), process.exit_code, process.signal) {
         (State::Running | State::Unspecified, ..) => "is running".to_owned(),
-        (State::Interrupted, ..) => "was lost, and what was left of it is ended".to_owned(),
+        (State::Interrupted, ..) => "was lost, and its remaining processes were ended".to_owned(),
         (State::Ended, _, Some(signal)) => format!("was ended by signal {signal}{by}"),
         (State::Ended, Some(code), None) => format!("has ended with exit code {code}{by}"),
         (State::Ended, None, None) => format!("has ended{by}"),
@@ -178,7 +178,7 @@ mod tests {
         let running = process(State::Running, None, None, EndedBy::Unspecified);
         assert_eq!(
             plain(&ProcessView::One(Box::new(running.clone()), [stdout, stderr])),
-            "[7 bytes before this are not shown]\nup\n[3 bytes more are there]\n[stderr]\nwarn\n[process p is running]\n\
+            "[7 bytes before this are not shown]\nup\n[3 more bytes follow]\n[stderr]\nwarn\n[process p is running]\n\
              [to go on: after \"9:5\"]\n"
         );
         let nothing = [Portion { end: 9, ..Portion::default() }, Portion::default()];
@@ -198,7 +198,8 @@ mod tests {
         ];
         assert_eq!(
             plain(&ProcessView::All(all)),
-            "p has ended with exit code 0: serve |\\n log\np was lost, and what was left of it is ended: serve |\\n log\n"
+            "p has ended with exit code 0: serve |\\n log\np was lost, and its remaining processes were \
+             ended: serve |\\n log\n"
         );
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::pin::Pin;
 
 use containers::LimitEvents;
-use ops::{CommandEnd, CommandReport, EndedBy, Exit, KillEvidence, Limit, Stop};
+use operations::{CommandEnd, CommandReport, EndedBy, Exit, KillEvidence, Limit, Stop};
 
 use crate::left::Left;
 
@@ -68,7 +68,7 @@ pub(crate) fn command_end(report: CommandReport, known: Known) -> CommandEnd {
 
 #[cfg(test)]
 mod tests {
-    use ops::Written;
+    use operations::Written;
 
     use super::*;
 

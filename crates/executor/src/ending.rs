@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use containers::{ContainerCgroup, Leaf};
-use ops::{KillEvidence, KillMethod};
+use operations::{KillEvidence, KillMethod};
 use refusal::chain;
 
 use store::micros;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use containers::{Commands, Group};
 use gateway::Permit;
-use ops::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
+use operations::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Finished, Go, OutputSink, Placement, Usage};
 use worker_protocol::convert::Reply;
@@ -18,12 +18,12 @@ use crate::left::{self, Left};
 use crate::placement::LeafPlacement;
 use crate::prefork::Ready;
 
-/// For operations that do not name a timeout of their own.
+/// Time limit of operations that name no timeout themselves.
 const FILE_DEADLINE: Duration = Duration::from_secs(30);
 
-/// For uploads, which the host lane only copies.
+/// Time limit of uploads, which the host lane only copies.
 const UPLOAD_DEADLINE: Duration = Duration::from_secs(600);
-/// For downloads, which last as long as their clients take.
+/// Time limit of downloads, which last as long as their clients take.
 const DOWNLOAD_DEADLINE: Duration = Duration::from_secs(3_600);
 
 /// The two lanes of a run.
@@ -45,14 +45,16 @@ impl Lanes {
         &self.host_worker
     }
 
-    /// Finds what an earlier daemon kept under this name. `None` if no cgroup is visible.
+    /// Finds the processes that an earlier daemon kept under this name. Returns `None` if no cgroup is visible.
     pub fn find_left(&self, name: &str, processes: u32) -> Option<Left> {
         let (cgroup, _) = self.guest.cgroup()?;
         Some(Left::find(cgroup, name, processes))
     }
 
-    /// Executes what the permit allows, within `limit` if that is less than the operation's own. What a command writes, or a
-    /// download reads, goes to `output` meanwhile. `context` has what else is known of a command.
+    /// Executes the operation that the permit allows.
+    ///
+    /// `limit` shortens the operation's time limit if it is less. While the operation runs, `output` receives the output of a command or
+    /// the content of a download. The second value is the set of processes that the command left running, if its profile keeps them.
     pub async fn execute(
         &self,
         permit: Permit,
@@ -141,7 +143,7 @@ impl Lanes {
         })
     }
 
-    /// As [`Self::execute`] for the host lane, with an effect only after `go`. What can be prepared is prepared meanwhile.
+    /// Executes an operation of the host lane like [`Self::execute`], but has no effect before `go`. The host worker prepares it meanwhile.
     pub async fn execute_after(
         &self,
         permit: Permit,
@@ -164,7 +166,7 @@ impl Lanes {
         finished.unwrap_or_else(failed)
     }
 
-    /// Puts what was uploaded where the container's lane finds it.
+    /// Copies an uploaded file to the place where the container lane finds it.
     async fn stage(&self, spec: CallSpec<'_>, cancel: &CancellationToken) -> Result<(), ToolFailure> {
         let Operation::Write(write) = spec.operation else { return Ok(()) };
         let Some(staging) = write.staging() else { return Ok(()) };
@@ -175,7 +177,7 @@ impl Lanes {
         staged.outcome.map(drop)
     }
 
-    /// Runs a command: in the process that waits for one, or in one of its own.
+    /// Runs a command in a process that waits for one, or in a new process.
     async fn run(
         &self,
         call: &str,
@@ -214,12 +216,13 @@ impl Lanes {
         self.guest.refill();
     }
 
-    /// What the call would do, for its reviewer, and what it would use. Changes nothing. Of most that is done in the container
-    /// nothing is told beforehand.
+    /// Returns the effect that the call would have and the objects that it would use, for its reviewer. Changes nothing.
+    ///
+    /// Returns `None` for most operations of the container lane, because their effect is not known in advance.
     pub async fn preview(
         &self,
         operation: &Operation,
-        bounds: &ops::Bounds,
+        bounds: &operations::Bounds,
     ) -> Result<Option<Preview>, ToolFailure> {
         let spec = CallSpec { operation, bounds, deadline: FILE_DEADLINE, preview: true, output: None };
         let looked = match operation.lane() {
@@ -236,15 +239,15 @@ impl Lanes {
         Ok(Some(Preview { result: outcome?, bound }))
     }
 
-    /// SHA-256 of a regular file as it is now.
+    /// Returns the SHA-256 of a regular file in its present state.
     pub async fn hash(&self, path: &jail::SandboxPath) -> Result<String, ToolFailure> {
-        let operation = Operation::Read(ops::Read {
+        let operation = Operation::Read(operations::Read {
             path: path.clone(),
-            part: ops::ReadPart::Bytes { offset: 0, limit: Some(0) },
-            encoding: ops::Encoding::Base64,
+            part: operations::ReadPart::Bytes { offset: 0, limit: Some(0) },
+            encoding: operations::Encoding::Base64,
             transfer: None,
         });
-        let bounds = ops::Bounds::default();
+        let bounds = operations::Bounds::default();
         let spec = CallSpec {
             operation: &operation,
             bounds: &bounds,
@@ -255,11 +258,11 @@ impl Lanes {
         let finished = self.guest.look(spec, CancellationToken::new()).await.map(results);
         match finished?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
-            _ => Err(ToolFailure::new(Reason::Internal, "the worker answered another question")),
+            _ => Err(ToolFailure::new(Reason::Internal, "the worker's answer is to another operation")),
         }
     }
 
-    /// Every command of the container that is of this group. None where the engine's cgroups are not this host's.
+    /// Returns all commands of the container that are in this group, or `None` if the engine's cgroups are not this host's.
     pub fn commands(&self, group: Group) -> Option<Commands> {
         self.guest.cgroup().map(|(cgroup, _)| cgroup.commands(group))
     }
@@ -269,7 +272,7 @@ impl Lanes {
     }
 }
 
-/// How long its lane has.
+/// Returns the time limit of an operation in its lane.
 fn deadline(operation: &Operation, limit: Option<Duration>) -> Duration {
     let own =
         operation.command_timeout().unwrap_or(match (operation.is_download(), operation.is_transfer()) {

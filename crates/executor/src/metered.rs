@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_counted_stands_over_what_was_said() {
+    fn kernel_counts_override_reported_usage() {
         // Neither more nor less than it was: a worker can claim both.
         assert_eq!(metered(Some(5_000), 0).over(SAID), usage(5_000, 4_096));
         assert_eq!(metered(Some(5), 0).over(SAID), usage(5, 4_096));

@@ -4,10 +4,11 @@
 //! waiting gets a new process.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use containers::ContainerCgroup;
+use parking_lot::Mutex;
 use worker_protocol::client::{Client, Prepared};
 
 use crate::placement::{LeafPlacement, unique};
@@ -37,26 +38,26 @@ pub(crate) struct Prefork {
 impl Prefork {
     /// Takes the process that has waited longest, if there is one.
     pub(crate) fn take(&self) -> Option<Ready> {
-        self.ready().pop_front()
+        self.ready.lock().pop_front()
     }
 
     /// Makes the missing processes in a task, unless one does so already.
     pub(crate) fn refill(self: &Arc<Self>, client: Client, cgroup: ContainerCgroup, guest_host_pid: u32) {
-        if self.ready().len() >= WAITING || self.making.swap(true, Ordering::AcqRel) {
+        if self.ready.lock().len() >= WAITING || self.making.swap(true, Ordering::AcqRel) {
             return;
         }
         // The task ends by itself within seconds, and sooner with the worker.
         let place = Arc::downgrade(self);
         tokio::spawn(async move {
             let is_wanted =
-                |prefork: &Arc<Self>| prefork.ready().len() < WAITING && cgroup.has_room(LEFT_FREE);
+                |prefork: &Arc<Self>| prefork.ready.lock().len() < WAITING && cgroup.has_room(LEFT_FREE);
             while let Some(prefork) = place.upgrade().filter(is_wanted) {
                 drop(prefork);
                 let leaf = Arc::new(LeafPlacement::new(cgroup.clone(), guest_host_pid, unique("prefork")));
                 let made = client.prepare(leaf.clone()).await;
                 let Some(prefork) = place.upgrade() else { return };
                 match made {
-                    Ok(prepared) => prefork.ready().push_back(Ready { prepared, leaf }),
+                    Ok(prepared) => prefork.ready.lock().push_back(Ready { prepared, leaf }),
                     // The next command gets a new process instead.
                     Err(error) => {
                         tracing::debug!(%error, "no process waits for the next command");
@@ -69,9 +70,5 @@ impl Prefork {
                 prefork.making.store(false, Ordering::Release);
             }
         });
-    }
-
-    fn ready(&self) -> MutexGuard<'_, VecDeque<Ready>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use containers::{Boundary, ContainerId, Engine, ExecId, ExecStream, GUEST_PATH, RunUser};
-use ops::Reason;
+use operations::Reason;
 use refusal::{Refusal, chain};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -45,7 +45,7 @@ pub(crate) async fn start(
     };
     match timeout(LISTENING, listens).await {
         Ok(Ok(LISTENS)) => {}
-        Ok(Ok(_)) => return Err(not_up(container, &relay, "it said something else")),
+        Ok(Ok(_)) => return Err(not_up(container, &relay, "it sent an unexpected answer")),
         Ok(Err(error)) => return Err(not_up(container, &relay, &error.to_string())),
         Err(_) => return Err(not_up(container, &relay, "it does not listen in time")),
     }
@@ -73,10 +73,7 @@ fn key() -> Result<Key, Refusal> {
 
 fn not_up(container: &ContainerId, stream: &ExecStream, why: &str) -> Refusal {
     tracing::error!(%container, why, said = stream.errors.text(), "the guest's relay did not come up");
-    Refusal::new(
-        Reason::EngineUnavailable,
-        "the guest did not come up in the container; the daemon's log has its last words",
-    )
+    Refusal::new(Reason::EngineUnavailable, "the guest did not start in the container; see the daemon's log")
 }
 
 /// Reads the output of the guest's exec until it ends. It consists only of the engine's errors and the guest's last messages.

@@ -21,7 +21,7 @@ use cofferdam_gateway::{
     RunScope, Scope, Subject, SystemClock,
 };
 use jail::SandboxPath;
-use ops::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
+use operations::{Encoding, Exec, Operation, Read, ReadPart, Write as WriteFile};
 
 const AGENTS: usize = 10_000;
 const RULES: usize = 500;
@@ -163,6 +163,7 @@ fn impose(gateway: &Gateway) {
         let agent = AGENTS / ALERTS * number;
         let (principal, agent_id) = (format!("uid:{}", 1_000 + agent % 50), format!("agent-{agent}"));
         gateway.limits().throttle(
+            gateway::limits::ThrottleSource::Operator,
             &Agent { principal: principal.clone(), id: agent_id.clone() },
             Throttle { per_minute: 1_000_000, until },
         );

@@ -1,13 +1,13 @@
 //! Executes a call, from its operation to its outcome.
 
-use ops::{Operation, Reason, ToolFailure};
+use operations::{Operation, Reason, ToolFailure};
 use worker_protocol::convert::{outcome_to_wire, report_to_wire};
 
 use crate::call::Call;
 use crate::lane::Lane;
 use crate::{exec, files, fingerprint, transfer};
 
-/// Executes the operation and sends what came of it.
+/// Executes the operation and sends its outcome.
 pub(crate) async fn execute(mut call: Call, operation: Result<Operation, ToolFailure>, lane: &Lane) {
     if call.preview {
         let preview = match operation {
@@ -21,7 +21,7 @@ pub(crate) async fn execute(mut call: Call, operation: Result<Operation, ToolFai
         Ok(operation) => outcome_of(&mut call, operation, lane).await,
         Err(failure) => outcome_to_wire(Err(failure)),
     };
-    // Before the daemon can know that the call is over, so that it never has more than it believes.
+    // Forget the call before the daemon can know that it is over. So the daemon never has more calls here than it counts.
     lane.calls.forget(call.id);
     call.outbox.outcome(call.id, outcome).await;
 }

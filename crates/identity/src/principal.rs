@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gateway::Level;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::RunId;
@@ -203,15 +202,6 @@ impl Principal {
     fn reviews(&self) -> bool {
         self.roles.has_any(&[Role::Approver, Role::Director, Role::Auditor])
     }
-
-    /// Returns the highest level of approvals that it may decide.
-    pub fn level(&self) -> Option<Level> {
-        if self.roles.has(Role::Director) {
-            Some(Level::Director)
-        } else {
-            self.roles.has(Role::Approver).then_some(Level::Approver)
-        }
-    }
 }
 
 /// Identity in a client certificate, and its rights.
@@ -262,8 +252,6 @@ impl Access {
 mod tests {
     use std::sync::Arc;
 
-    use gateway::Level;
-
     use super::{Access, Certified, Principal, Role, Roles, Scope};
     use crate::ids::RunId;
     use crate::methods::{METHODS, method};
@@ -276,7 +264,7 @@ mod tests {
     fn users_without_an_entry_have_no_role() {
         let access = Access::new(500, vec![(7, Roles::none().with(Role::Auditor))], vec![]);
         for principal in [access.principal(1234, 1234), access.certified("ci"), Principal::anonymous()] {
-            assert!(principal.roles.is_empty() && principal.level().is_none() && principal.run.is_none());
+            assert!(principal.roles.is_empty() && principal.run.is_none());
             assert!(!METHODS.iter().any(|method| principal.roles.has_any(method.roles)));
         }
     }
@@ -309,16 +297,6 @@ mod tests {
         );
         assert!(only(Role::Operator).may_use("uid:8"));
         assert!(only(Role::Auditor).may_see("uid:8") && !only(Role::Auditor).may_use("uid:8"));
-    }
-
-    #[test]
-    fn a_director_s_word_goes_further() {
-        let level = |roles| Principal { roles, ..Principal::anonymous() }.level();
-        let (approver, director) = (Roles::none().with(Role::Approver), Roles::none().with(Role::Director));
-        assert_eq!(level(approver), Some(Level::Approver));
-        assert_eq!(level(director), Some(Level::Director));
-        assert_eq!(level(Roles::all()), Some(Level::Director));
-        assert_eq!(level(Roles::none().with(Role::Operator)), None);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! compared in constant time.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -25,7 +25,7 @@ const LATELY: usize = 256;
 pub struct TokenHash(String);
 
 pub fn issue(run: RunId) -> (String, TokenHash) {
-    let secret = ops::encode_base64(&seal::secret());
+    let secret = operations::encode_base64(&seal::secret());
     let token = format!("{PREFIX}{run}_{}", secret.trim_end_matches('='));
     let hash = TokenHash::of(&token);
     (token, hash)
@@ -55,13 +55,9 @@ impl TokenHash {
 pub struct DeletedTokens(Mutex<VecDeque<TokenHash>>);
 
 impl DeletedTokens {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<TokenHash>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Remembers the token hash of a deleted run.
     pub fn keep(&self, hash: Option<TokenHash>) {
-        let mut kept = self.lock();
+        let mut kept = self.0.lock();
         kept.extend(hash);
         while kept.len() > LATELY {
             kept.pop_front();
@@ -71,7 +67,7 @@ impl DeletedTokens {
     /// Returns true if `token` is among them.
     pub fn has(&self, token: &str) -> bool {
         let shown = TokenHash::of(token);
-        self.lock().iter().any(|hash| hash.0.as_bytes().ct_eq(shown.0.as_bytes()).into())
+        self.0.lock().iter().any(|hash| hash.0.as_bytes().ct_eq(shown.0.as_bytes()).into())
     }
 }
 

@@ -18,11 +18,12 @@ mod text;
 mod tools;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::McpServer;
-use ops::{Mcp, McpTool, Outcome, Reason, ToolFailure};
+use operations::{Mcp, McpTool, Outcome, Reason, ToolFailure};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -102,7 +103,7 @@ impl Servers {
     }
 
     fn server(&self, name: &str) -> Arc<Server> {
-        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.0.lock();
         Arc::clone(servers.entry(name.to_owned()).or_insert_with(|| Arc::new(Server::new(name))))
     }
 }
@@ -114,8 +115,8 @@ fn known(tools: &Tools, tool: &McpTool) -> Result<Arc<Tool>, ToolFailure> {
     let (server, called) = (tool.server(), tool.tool());
     if tools.changed.iter().any(|(changed, _, _)| changed == called) {
         let message = format!(
-            "the tool `{called}` of the MCP server `{server}` is withheld: its definition is not what this run, or the \
-             policy, knows it by"
+            "the tool `{called}` of the MCP server `{server}` is withheld: its definition has changed in \
+             this run, or differs from the one that the policy pins"
         );
         return Err(ToolFailure::new(Reason::PreconditionFailed, message)
             .with("server", server)

@@ -10,12 +10,13 @@
 //! until they time out.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::text::cut_beginning;
 use gateway::McpStdio;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -117,14 +118,14 @@ impl Stdio {
                 }
             };
             if timeout(ALIVE, alive).await.is_err() {
-                shared.end(Fault::Lost("it hung and was ended".to_owned()));
+                shared.end(Fault::Lost("it did not react and was ended".to_owned()));
             }
         });
     }
 
     /// Returns the last part of its standard error on one line, for the operator's log only.
     pub(super) fn last_words(&self) -> String {
-        let words: Vec<u8> = self.shared.state().last_words.iter().copied().collect();
+        let words: Vec<u8> = self.shared.state.lock().last_words.iter().copied().collect();
         one_line(&String::from_utf8_lossy(&words[cut_beginning(&words)..]), LAST_WORDS)
     }
 }
@@ -137,17 +138,13 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.shared.state().waiting.remove(&self.id);
+        self.shared.state.lock().waiting.remove(&self.id);
     }
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn expect(self: &Arc<Self>, id: u64) -> Result<Waiting, Fault> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(why) = &state.why {
             return Err(why.clone());
         }
@@ -162,7 +159,7 @@ impl Shared {
 
     /// Ends the link. Every waiting call gets the first reason.
     fn end(&self, why: Fault) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.why.get_or_insert(why);
         state.waiting.clear();
         drop(state);
@@ -170,7 +167,7 @@ impl Shared {
     }
 
     fn why(&self) -> Fault {
-        self.state().why.clone().unwrap_or_else(|| Fault::Lost("its stream is closed".to_owned()))
+        self.state.lock().why.clone().unwrap_or_else(|| Fault::Lost("its stream is closed".to_owned()))
     }
 
     /// Handles one line of standard output. Returns the reply, if there is one.
@@ -179,7 +176,7 @@ impl Shared {
             return Ok(None);
         }
         let incoming = Incoming::read(line)?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.unasked += line.len();
         let mut reply = None;
         match incoming {
@@ -219,7 +216,7 @@ async fn listen(mut pieces: mpsc::Receiver<Output>, queue: mpsc::Sender<String>,
                 }
             }
             Some(Output::Stderr(data)) => {
-                let mut state = shared.state();
+                let mut state = shared.state.lock();
                 state.last_words.extend(data);
                 let over = state.last_words.len().saturating_sub(LAST_WORDS);
                 state.last_words.drain(..over);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lock::Mutex;
+use parking_lot::Mutex;
 use rmcp::ErrorData;
 use rmcp::model::Tool;
 use tonic::Status;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use lock::Mutex;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 /// Most calls that are remembered. A further one replaces the oldest.

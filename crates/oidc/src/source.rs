@@ -13,9 +13,10 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use webhook::{Target, Tls, fetch};
@@ -98,7 +99,7 @@ impl KeySource {
 
     /// Returns the keys in force.
     pub(crate) fn current(&self) -> Option<Arc<Keys>> {
-        self.held(&self.lock()).map(|(keys, _)| keys)
+        self.held(&self.state.lock()).map(|(keys, _)| keys)
     }
 
     /// Returns the keys in force, and their remaining time. Keys from a file do not expire.
@@ -113,7 +114,7 @@ impl KeySource {
 
     /// Returns the condition of the keys.
     pub(crate) fn condition(&self) -> Condition {
-        let state = self.lock();
+        let state = self.state.lock();
         let held = self.held(&state).map(|(keys, left)| Held { keys: keys.count(), left });
         let unanswered = || state.is_asked.then(|| "no answer yet".to_owned());
         Condition { issuer: self.name.clone(), held, wrong: state.wrong.clone().or_else(unanswered) }
@@ -127,7 +128,7 @@ impl KeySource {
 
     /// Requests a refresh, unless there was one recently. Returns true if a refresh is due.
     pub(crate) fn ask_again(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.is_asked && state.looked.is_none_or(|looked| looked.elapsed() >= ASK) {
             state.is_asked = true;
             self.asked.notify_one();
@@ -144,10 +145,10 @@ impl KeySource {
                 Some(why) if wrong != said => {
                     tracing::warn!(
                         issuer = self.name,
-                        "its keys: {why}; those before stay in force until they are too old"
+                        "its keys: {why}; the previous keys stay in force until they are too old"
                     );
                 }
-                None if said.is_some() => tracing::info!(issuer = self.name, "its keys can be had again"),
+                None if said.is_some() => tracing::info!(issuer = self.name, "its keys are available again"),
                 _ => {}
             }
             failures = if wrong.is_some() { failures + 1 } else { 0 };
@@ -185,16 +186,12 @@ impl KeySource {
     }
 
     fn take(&self, keys: Result<Keys, String>) -> Result<(), String> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let now = Instant::now();
         (state.looked, state.is_asked) = (Some(now), false);
         state.wrong = keys.as_ref().err().cloned();
         state.keys = Some((Arc::new(keys?), now));
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -215,7 +212,9 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
         return Err(format!("{shown} is not a file of at most {MAX_SET} bytes"));
     }
     if found.permissions().mode() & 0o022 != 0 {
-        return Err(format!("others can change {shown}, and be whoever they like: chmod go-w {shown}"));
+        return Err(format!(
+            "others can write to {shown} and could impersonate any user: chmod go-w {shown}"
+        ));
     }
     let file = File::open(path).map_err(failed)?;
     let mut contents = Vec::new();

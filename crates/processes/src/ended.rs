@@ -1,7 +1,7 @@
-//! Records a process's end. The record of its start is that of its call, which has the same id.
+//! Records the end of a process. The record of its start is the record of its call, which has the same id.
 
 use audit::{Event, Kind, Outcome, Status, Usage};
-use ops::EndedBy;
+use operations::EndedBy;
 use serde_json::json;
 use store::recording::Digest;
 use wire::v1::{self, process::State};

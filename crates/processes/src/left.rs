@@ -13,7 +13,7 @@ use std::sync::Arc;
 use audit::{Event, Kind};
 use executor::Left;
 use identity::CallId;
-use ops::{EndedBy, KillEvidence, Reason};
+use operations::{EndedBy, KillEvidence, Reason};
 use refusal::{Refusal, chain};
 use runs::{OnStop, Run};
 use serde_json::json;
@@ -90,7 +90,7 @@ impl Processes {
             .agent(by.agent)
             .details(json!({ "process_id": id.to_string(), "processes": left.processes }));
         if shared.audit.enqueue(event).await.is_err() {
-            tracing::error!(call = %id, "what a call left running is not in the audit log");
+            tracing::error!(call = %id, "the background processes of a call are not in the audit log");
         }
         self.own_left(run.clone(), place, known, (status, output), left);
         Ok(())

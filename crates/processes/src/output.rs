@@ -4,10 +4,10 @@
 //! removed.
 //!
 //! Stored bytes count against the run's allowance. When the allowance is used up, the stream keeps the share that it has: its
-//! middle is removed to make space for its end. Each stream gets the least share that this takes from its start.
+//! middle is removed to make space for its end. Each stream gets the minimum that this needs at its start.
 //!
-//! The keystream of a byte depends on its offset in the stream, so that no part of the key is used twice. Bytes that the disk does
-//! not take are counted and not kept; the process goes on.
+//! The keystream of a byte depends on its offset in the stream, so no part of the key is used twice. Bytes that the disk does not
+//! take are counted but not stored, and the process goes on.
 
 #![expect(clippy::disallowed_methods, reason = "the daemon's own files, which no run sees")]
 
@@ -15,8 +15,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use seal::{StreamKey, Tail, plain_length, sealed_length};
 use store::allowance::{Allowance, Share, cost};
 use tokio::sync::watch;
@@ -27,16 +28,16 @@ use crate::disk::Place;
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
 /// Most bytes of a piece.
 const PIECE: u64 = 256 * seal::PIECE;
-/// The least where a stream may have more than a few of them. A multiple of the blocks of a disk.
+/// Fewest bytes of a piece, where a stream may have more than a few of them. A multiple of the blocks of a disk.
 const SMALL: u64 = 2 * seal::PIECE;
-/// A stream that may have little, or has little yet, has this many pieces all the same: its middle can go in small parts.
+/// Number of pieces of a stream that may have few bytes, or has few yet, so that its middle can be removed in small parts.
 const PIECES: u64 = 8;
 /// Bytes of the allowance that a stream has from its start.
 const LEAST: u64 = 256 << 10;
 /// Bytes of the allowance for a process's records, before and after its end, and its directory.
 const KNOWN: u64 = 96 << 10;
 
-/// The stored output of one process. All of its functions but the ends block on the disk.
+/// The stored output of one process. All of its functions but `ends` block on the disk.
 pub(crate) struct Output {
     place: Place,
     key: Arc<StreamKey>,
@@ -154,7 +155,7 @@ impl Output {
 
     /// Returns the unused part of the share, since no further output comes.
     pub(crate) fn settle(&self) {
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         for stream in streams.iter_mut() {
             stream.held = stream.cost();
         }
@@ -178,7 +179,7 @@ impl Output {
 
     /// Adds bytes that begin at `offset`. Skips bytes that the stream has already.
     pub(crate) fn append(&self, at: usize, offset: u64, data: &[u8]) {
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         let stream = &mut streams[at];
         let skipped = usize::try_from(stream.end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let Some(mut rest) = data.get(skipped..).filter(|rest| !rest.is_empty()) else { return };
@@ -201,7 +202,7 @@ impl Output {
             let has_room = self.make_room(at, stream, now.len() as u64);
             if let Some(piece) = stream.pieces.last_mut().filter(|_| has_room) {
                 if let Err(error) = self.write(at, piece.start, &mut stream.tail, now) {
-                    tracing::debug!(%error, "output of a process is not kept");
+                    tracing::debug!(%error, "output of a process could not be stored");
                 }
                 piece.length = stream.tail.length();
             }
@@ -217,8 +218,8 @@ impl Output {
 
     /// Reads at most `most` bytes of a stream from `offset` on.
     pub(crate) fn read(&self, at: usize, offset: u64, most: usize) -> io::Result<Found> {
-        // Held until the end: a tail is not read while it is written again.
-        let streams = self.streams();
+        // Held until the end, so that a tail is not read while it is written again.
+        let streams = self.streams.lock();
         let start = {
             let stream = &streams[at];
             if offset >= stream.end {
@@ -286,10 +287,6 @@ impl Output {
         if let Err(error) = std::fs::remove_file(path(&self.place, at, gone.start)) {
             tracing::warn!(%error, "a piece of a process's output was not removed");
         }
-    }
-
-    fn streams(&self) -> MutexGuard<'_, [Stream; 2]> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -401,7 +398,7 @@ mod tests {
     /// Many processes write without end. Each has its beginning and its end, all of them no more than the run may keep, and a
     /// recording still has room.
     #[test]
-    fn all_processes_of_a_run_together_keep_no_more_than_it_may() {
+    fn processes_of_a_run_share_its_output_allowance() {
         let root = tempfile::tempdir().unwrap();
         let allowance = Allowance::new(16 << 20);
         let places: Vec<_> = (0..6).map(|_| place(root.path())).collect();
@@ -462,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_moved_or_cut_is_found() {
+    fn tampered_output_is_detected() {
         let root = tempfile::tempdir().unwrap();
         let place = place(root.path());
         let output = open(&place, 80);
@@ -505,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_open() {
+    fn stored_output_is_encrypted() {
         let root = tempfile::tempdir().unwrap();
         let place = place(root.path());
         open(&place, 1 << 20).append(1, 0, b"canary");

@@ -5,14 +5,14 @@
 //!     └────── the daemon stops and leaves its runs, or dies ─────► stays, for the next daemon
 //! ```
 //!
-//! The keeper ends last. If the daemon dies before the end is on record and on the disk, the next daemon still learns the end from
-//! the keeper.
+//! The keeper ends last. If the daemon dies before the end is recorded and stored, the next daemon still learns the end from the
+//! keeper.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use executor::{Held, KeeperLost, Link, leave};
-use ops::{EndedBy, Exit, KillEvidence};
+use operations::{EndedBy, Exit, KillEvidence};
 use refusal::chain;
 use runs::{OnStop, Run};
 use store::Timestamp;
@@ -145,7 +145,7 @@ impl Owner {
                 order = ends.orders.recv() => Happening::Ordered(order),
                 given = ends.input.recv(), if self.input.is_free() => Happening::Given(given),
                 () = at(patience) => Happening::Impatient,
-                // Last: a flood of output delays neither orders nor input.
+                // Last, so that a flood of output delays neither orders nor input.
                 said = self.link.next() => Happening::Said(said),
             };
             // Outside of the select: a step that has begun is finished.
@@ -235,7 +235,7 @@ impl Owner {
                     session.heard(heard.taken, heard.open);
                 }
             }
-            Body::Drained(_) => return Err(KeeperLost::Malformed("an end that nobody asked for")),
+            Body::Drained(_) => return Err(KeeperLost::Malformed("an end that was not requested")),
         }
         Ok(())
     }
@@ -295,7 +295,7 @@ impl Owner {
             Why::Killed => EndedBy::Killed,
             Why::RunEnded => EndedBy::RunEnded,
             Why::Limit(by) => {
-                ops::cause(*by).map_or("", |(_, happened)| happened).clone_into(&mut status.failure);
+                operations::cause(*by).map_or("", |(_, happened)| happened).clone_into(&mut status.failure);
                 *by
             }
             Why::Lost(lost) => {

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use audit_service::AuditLog;
 use executor::{Kept, Lanes, leave};
 use gateway::Permit;
 use identity::{CallId, RunId};
-use ops::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
+use operations::{OpResult, Operation, Outcome, ProcessProgram, ProcessResult, Reason, ToolFailure};
+use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use runs::{Run, Runs};
 use store::Timestamp;
@@ -149,13 +150,13 @@ impl Processes {
         place: &Place,
         known: &Known,
         (process, request): (v1::Process, v1::ProcessRequest),
-        bounds: &ops::Bounds,
+        bounds: &operations::Bounds,
     ) -> Result<(), ToolFailure> {
         let share = self.share(run).await?;
         let takes_input = process.stdin_open;
         let (made, key, written) = (place.clone(), self.0.shared.key.clone(), known.clone());
         let (min_free, most) = (self.0.shared.min_free, known.most);
-        // On disk before the process is made: the next daemon has to know where to look.
+        // Written to disk before the process is made, because the next daemon has to know where to look.
         let prepared = tokio::task::spawn_blocking(move || {
             made.make()?;
             made.write(&key, Edition::Living, &written)?;
@@ -206,7 +207,7 @@ impl Processes {
                 continue;
             };
             if let Err(error) = self.close_unreadable(&place, &run.spec).await {
-                tracing::error!(run = %place.run, process = %place.id, error = %chain(&error), "a process of a former daemon cannot be closed");
+                tracing::error!(run = %place.run, process = %place.id, error = %chain(&error), "a process from before the restart cannot be closed");
             }
         }
         for (place, edition, known) in known {
@@ -215,7 +216,7 @@ impl Processes {
                 continue;
             }
             if let Err(error) = self.reattach_one(&place, edition, known).await {
-                tracing::warn!(run = %place.run, process = %place.id, error = %chain(&error), "a process of a former daemon cannot be read");
+                tracing::warn!(run = %place.run, process = %place.id, error = %chain(&error), "a process from before the restart cannot be read");
             }
         }
     }
@@ -245,7 +246,7 @@ impl Processes {
                 let found = lanes.keep_on(&name(place.id), Attach { stdout, stderr }).await;
                 found.map_err(|(lost, kill)| (chain(&lost), kill))
             }
-            None => Err(("its run ended with the daemon".to_owned(), ops::KillEvidence::default())),
+            None => Err(("its run ended with the daemon".to_owned(), operations::KillEvidence::default())),
         };
         match (found, living) {
             (Ok(kept), Some(run)) => {
@@ -255,7 +256,7 @@ impl Processes {
                 } else {
                     None
                 };
-                tracing::info!(run = %place.run, process = %place.id, "process taken over from a former daemon");
+                tracing::info!(run = %place.run, process = %place.id, "process taken over after a restart");
                 self.own(run, place, known, status, (output, recorder), kept);
             }
             (Ok(_), None) => {}
@@ -279,12 +280,12 @@ impl Processes {
         let living = self.0.shared.runs.living_run(place.run).ok();
         let kill = match living.as_ref().and_then(|run| run.lanes_for_review().ok()) {
             Some(lanes) => end_former(&lanes, &name(place.id), output.ends()).await,
-            None => ops::KillEvidence::default(),
+            None => operations::KillEvidence::default(),
         };
         if let Some(run) = living.filter(|_| kill.left > 0) {
             run.fail(format!("{} processes of a process could not be ended", kill.left)).await;
         }
-        let why = "the daemon was restarted, and what it knew of the process cannot be read".to_owned();
+        let why = "the daemon was restarted and cannot read its record of the process".to_owned();
         self.interrupted(place, &known, status, output, (why, kill)).await;
         Ok(())
     }
@@ -295,7 +296,7 @@ impl Processes {
         most: u64,
         ends: Option<[u64; 2]>,
     ) -> std::io::Result<Arc<Output>> {
-        // A run that has ended keeps nothing more.
+        // A run that has ended stores nothing further.
         let living = self.0.shared.runs.living_run(place.run).ok();
         let allowance = living.map_or_else(|| Allowance::new(0), |run| run.allowance.clone());
         let (place, key, min_free) = (place.clone(), self.0.shared.key.clone(), self.0.shared.min_free);
@@ -311,10 +312,10 @@ impl Processes {
         known: &Known,
         mut status: v1::Process,
         output: Arc<Output>,
-        (why, kill): (String, ops::KillEvidence),
+        (why, kill): (String, operations::KillEvidence),
     ) {
         status.set_state(State::Interrupted);
-        status.set_ended_by(ops::EndedBy::Interrupted);
+        status.set_ended_by(operations::EndedBy::Interrupted);
         status.failure = why;
         status.kill = Some(kill);
         status.stdin_open = false;
@@ -336,7 +337,7 @@ impl Processes {
                 .with("resource", "process")
         };
         let id = CallId::parse(id).map_err(|_| missing())?;
-        match self.table().get(&run).and_then(|of_run| of_run.get(&id)) {
+        match self.0.table.lock().get(&run).and_then(|of_run| of_run.get(&id)) {
             Some(Slot::Process(process)) => Ok(process.clone()),
             Some(Slot::Taken) | None => Err(missing()),
         }
@@ -363,7 +364,7 @@ impl Processes {
     }
 
     fn of(&self, run: RunId) -> Vec<Arc<Process>> {
-        let table = self.table();
+        let table = self.0.table.lock();
         let slots = table.get(&run).into_iter().flat_map(BTreeMap::values);
         slots
             .filter_map(|slot| match slot {
@@ -375,7 +376,7 @@ impl Processes {
 
     /// Reserves a slot among a run's processes. To make room, the oldest ended processes are removed with their stored output.
     pub(crate) fn enter(&self, run: RunId, id: CallId) -> Result<(), ToolFailure> {
-        let mut table = self.table();
+        let mut table = self.0.table.lock();
         let of_run = table.entry(run).or_default();
         if of_run.values().filter(|slot| slot.lives()).count() >= LIVING {
             let message = format!("the run has {LIVING} processes, which is the limit: end one first");
@@ -411,33 +412,29 @@ impl Processes {
     }
 
     fn take_oldest_ended(&self, run: RunId) -> Option<Slot> {
-        let mut table = self.table();
+        let mut table = self.0.table.lock();
         let of_run = table.get_mut(&run)?;
         let oldest = of_run.iter().find(|(_, slot)| !slot.lives()).map(|(id, _)| *id)?;
         of_run.remove(&oldest)
     }
 
     pub(crate) fn insert(&self, process: Arc<Process>) {
-        self.table().entry(process.run).or_default().insert(process.id, Slot::Process(process));
+        self.0.table.lock().entry(process.run).or_default().insert(process.id, Slot::Process(process));
     }
 
     pub(crate) fn forget(&self, run: RunId, id: CallId) {
-        if let Some(of_run) = self.table().get_mut(&run) {
+        if let Some(of_run) = self.0.table.lock().get_mut(&run) {
             of_run.remove(&id);
         }
     }
 
     /// Forgets the processes of a run that was deleted with its directory.
     pub fn forget_run(&self, run: RunId) {
-        self.table().remove(&run);
+        self.0.table.lock().remove(&run);
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
-    }
-
-    fn table(&self) -> MutexGuard<'_, HashMap<RunId, BTreeMap<CallId, Slot>>> {
-        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -459,7 +456,7 @@ async fn remove(place: Place) {
 }
 
 /// Ends the processes that a former daemon has started under this name.
-async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> ops::KillEvidence {
+async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> operations::KillEvidence {
     let kept = match lanes.keep_on(name, Attach { stdout, stderr }).await {
         Ok(kept) => kept,
         Err((_, kill)) => return kill,
@@ -469,7 +466,7 @@ async fn end_former(lanes: &Lanes, name: &str, [stdout, stderr]: [u64; 2]) -> op
         let (kill, _) = held.end(false);
         (kill, held)
     });
-    let Ok((kill, held)) = ended.await else { return ops::KillEvidence::default() };
+    let Ok((kill, held)) = ended.await else { return operations::KillEvidence::default() };
     if let Err(error) = link.say(leave()).await {
         tracing::debug!(%error, "a keeper was gone before its time");
     }
@@ -481,6 +478,6 @@ fn not_kept(error: &std::io::Error) -> ToolFailure {
     tracing::error!(error = %chain(error), "a process cannot be kept on the daemon's disk");
     ToolFailure::new(
         Reason::Internal,
-        "the daemon's disk does not take what a process needs; nothing was started",
+        "the daemon cannot write the files of a process to its disk; nothing was started",
     )
 }

@@ -1,11 +1,12 @@
-//! The lease of a run: it ends when nobody has renewed it for so long.
+//! The lease of a run. The run ends when no client has renewed the lease for its duration.
 //!
-//! Only `KeepAliveRun` renews it. A renewal that was answered holds: the run's task and the renewal decide under one lock
-//! whether it came in time. The clock is this daemon's own, and starts when the run is READY or reattached: nobody could
-//! renew a lease while no daemon ran.
+//! Only `KeepAliveRun` renews it. A renewal that was answered is valid: the run's task and the renewal decide under one lock whether it
+//! came in time. The clock belongs to this daemon, and starts when the run is READY or reattached. No client could renew a lease while no
+//! daemon ran.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) struct Lease {
     lasts: Duration,
@@ -24,10 +25,10 @@ impl Lease {
 
     /// Begins the first term.
     pub(crate) fn begin(&self, now: Instant) {
-        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Term { began: now, is_over: false };
+        *self.term.lock() = Term { began: now, is_over: false };
     }
 
-    /// Begins a new term, unless the last one is over: whether it does.
+    /// Begins a new term and returns true, unless the last term is over.
     pub(crate) fn renew(&self, now: Instant) -> bool {
         let mut term = self.look(now);
         if !term.is_over {
@@ -36,14 +37,14 @@ impl Lease {
         !term.is_over
     }
 
-    /// Until it is over unless somebody renews it. When that is nothing nobody can.
+    /// Returns the time until the lease ends unless it is renewed. At zero it can no longer be renewed.
     pub(crate) fn left(&self, now: Instant) -> Duration {
         let term = self.look(now);
         if term.is_over { Duration::ZERO } else { self.lasts.saturating_sub(now.duration_since(term.began)) }
     }
 
     fn look(&self, now: Instant) -> MutexGuard<'_, Term> {
-        let mut term = self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut term = self.term.lock();
         term.is_over |= now.duration_since(term.began) >= self.lasts;
         term
     }
@@ -58,7 +59,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_lease_is_over_when_nobody_came_in_time_and_stays_so() {
+    fn unrenewed_lease_expires_for_good() {
         let start = Instant::now();
         let lease = Lease::new(10 * SECOND, start);
         assert!(lease.renew(start + 9 * SECOND));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gateway::{Admission, Caller, Gateway, Policy, RunScope, SystemClock};
-use ops::Operation;
+use operations::Operation;
 
 /// With the built-in policy.
 pub fn gateway() -> Gateway {

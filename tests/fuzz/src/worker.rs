@@ -2,10 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use ops::{KillEvidence, KillMethod};
+use operations::{KillEvidence, KillMethod};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::JoinHandle;
@@ -161,7 +161,7 @@ impl OutputSink for Gauge {
         offset: u64,
         data: bytes::Bytes,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        let mut taken = self.taken.lock().expect("not poisoned");
+        let mut taken = self.taken.lock();
         let so_far = &mut taken[usize::from(stream == OutputStream::Stderr)];
         assert!(offset == *so_far && !data.is_empty(), "{offset} after {so_far}");
         *so_far += data.len() as u64;

@@ -8,7 +8,7 @@
 use dialects::{Dialect, Made, find, forge, names, render_canonical};
 use fuzz::scene::path;
 use libfuzzer_sys::fuzz_target;
-use ops::{CommandEnd, CommandReport, Encoding, List, Operation, Read, ReadPart};
+use operations::{CommandEnd, CommandReport, Encoding, List, Operation, Read, ReadPart};
 use prost::Message;
 use serde_json::Value;
 use wire::worker::v1;
@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
         Ok(Reply::Command(report)) => {
             let CommandReport { exit, stdout, stderr, usage, kill, .. } = *report;
             let end = CommandEnd { exit, kill, usage, stdout, stderr, ..CommandEnd::default() };
-            Ok(ops::OpResult::Exec(end.into()))
+            Ok(operations::OpResult::Exec(end.into()))
         }
         Ok(Reply::Result(result)) => {
             let again = outcome_from_wire(outcome_to_wire(Ok(result.clone())));
@@ -43,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &ops::Outcome) {
+fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &operations::Outcome) {
     for tool in dialect.tools() {
         let rendered = dialect.render(&Made::new(tool.name, operation), outcome);
         match dialect.name() {
@@ -57,7 +57,7 @@ fn show(dialect: &dyn Dialect, operation: Option<&Operation>, outcome: &ops::Out
             }
             "forge" => {
                 let frame = forge::frame::read(&rendered).expect("the answer is one frame");
-                let command = outcome.as_ref().ok().and_then(ops::OpResult::command);
+                let command = outcome.as_ref().ok().and_then(operations::OpResult::command);
                 for (name, text) in command.into_iter().flat_map(|one| [("stdout", &one.stdout), ("stderr", &one.stderr)]) {
                     assert_eq!(frame.text(name), Some(text.as_str()));
                 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use fuzz::scene::path;
 use fuzz::worker::{Gauge, Leaf, Worker, frame};
 use libfuzzer_sys::{arbitrary::Unstructured, fuzz_target};
-use ops::{Bounds, Exec, List, Operation, Write};
+use operations::{Bounds, Exec, List, Operation, Write};
 use prost::Message;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

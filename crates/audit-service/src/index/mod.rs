@@ -21,12 +21,13 @@ mod thread;
 mod token;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use audit::Head;
-use ops::Reason;
+use operations::Reason;
+use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, watch};
@@ -128,8 +129,8 @@ impl Index {
                 ))
             }
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "the audit log's index is damaged and is made anew");
-                self.idle().clear();
+                tracing::warn!(error = %chain(&error), "the audit log's index is damaged and is being rebuilt");
+                self.idle.lock().clear();
                 self.rebuild();
                 Err(building(0, self.head()))
             }
@@ -139,13 +140,13 @@ impl Index {
     fn answer(&self, query: &Query) -> Result<Page, IndexError> {
         // Read before the file is opened: a connection to a replaced file must never count as one to the new file.
         let made = self.shared.made.load(Ordering::Acquire);
-        let idle = self.idle().pop().filter(|(of, _)| *of == made);
+        let idle = self.idle.lock().pop().filter(|(of, _)| *of == made);
         let mut connection = match idle {
             Some((_, connection)) => connection,
             None => schema::open_for_reading(&self.path)?,
         };
         let page = query::answer(&mut connection, &self.directory, query)?;
-        self.idle().push((made, connection));
+        self.idle.lock().push((made, connection));
         Ok(page)
     }
 
@@ -168,21 +169,17 @@ impl Index {
             State::Building(through) => Err(building(through, head)),
             State::Failed => Err(Refusal::new(
                 Reason::AuditUnavailable,
-                "the index of the audit log can be neither read nor made; the daemon's log says why. The log itself is \
-                 not affected, and can be streamed",
+                "the audit log's index can be neither read nor rebuilt; see the daemon's log. The audit log \
+                 itself is not affected and can be streamed",
             )),
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<(u64, Connection)>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn building(through: u64, head: u64) -> Refusal {
     Refusal::new(
         Reason::AuditUnavailable,
-        format!("the index of the audit log is being made: it has {through} of {head} records. The log itself is not affected"),
+        format!("the audit log's index is being built ({through} of {head} records): try again later. The audit log itself is not affected"),
     )
     .with("indexed_through", through.to_string())
     .with("head_sequence", head.to_string())

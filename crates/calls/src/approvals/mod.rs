@@ -1,11 +1,11 @@
 //! Runs the daemon's approvals: the gateway keeps their states; this module records, notifies and watches the clock.
 //!
-//! A decision is on record before anything follows from it: a waiting call gets its approval only after the record is durable. When
-//! a decision cannot be recorded, the approval is void.
+//! A decision is recorded before it has any effect: a waiting call gets its approval only after the record is durable. If a
+//! decision cannot be recorded, the approval is void.
 //!
-//! Waiting calls outlive the daemon. The store has a call, sealed, from the request for approval until the call is over. It has the
-//! use of a consent before the permit is used. The audit log has the decisions. `reattach.rs` joins the three again, and
-//! `call/resume.rs` goes on with the calls. The store keeps settled approvals to show them.
+//! Waiting calls outlive the daemon. From the request for approval until the call is over, the store has the call, sealed. The
+//! use of a consent is stored before the permit is used. The audit log has the decisions. `reattach.rs` combines these after a
+//! restart, and `call/resume.rs` continues the calls. The store keeps settled approvals to show them.
 
 mod consents;
 mod events;
@@ -16,15 +16,18 @@ mod reattach;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use audit::Kind;
 use audit_service::AuditLog;
 use gateway::policy::{DecisionTime, Terms};
-use gateway::{Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Review, Reviewer, Ticket};
-use identity::Principal;
-use ops::Reason;
+use gateway::{
+    Approval, ApprovalState, Ballot, Clock, DecideError, Gateway, Level, Review, Reviewer, Ticket,
+};
+use identity::{Principal, Role, Roles};
+use operations::Reason;
+use parking_lot::Mutex;
 use refusal::{Refusal, chain};
 use store::Store;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -94,7 +97,7 @@ impl Approvals {
         let (settled, receiver) = oneshot::channel();
         let approval = {
             // The run may end before the approval is open: its cancellation has to find the waiting call.
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             let approval = self
                 .gateway
                 .prepare_approval(ticket, review, self.longest)
@@ -103,7 +106,7 @@ impl Approvals {
             approval
         };
         if let Err(refusal) = self.keep(&approval, ticket, asker).await {
-            self.waiting().remove(&approval.approval_id);
+            self.waiting.lock().remove(&approval.approval_id);
             self.cancel(&approval.call_id).await;
             return Err(refusal);
         }
@@ -128,7 +131,7 @@ impl Approvals {
     pub(crate) fn wait_for(&self, approval: &Approval) -> oneshot::Receiver<Approval> {
         let (settled, receiver) = oneshot::channel();
         if approval.state == ApprovalState::Pending {
-            self.waiting().insert(approval.approval_id.clone(), settled);
+            self.waiting.lock().insert(approval.approval_id.clone(), settled);
         } else {
             let _ = settled.send(approval.clone());
         }
@@ -144,7 +147,7 @@ impl Approvals {
     ) -> Result<Approval, Refusal> {
         // A decision that waits for a broken disk would be in force before it is on record.
         self.audit.check()?;
-        let level = principal.level().ok_or_else(|| {
+        let level = level(principal.roles).ok_or_else(|| {
             Refusal::new(
                 Reason::PermissionDenied,
                 "deciding on approvals needs the role approver or director",
@@ -157,8 +160,8 @@ impl Approvals {
             self.gateway.decide(approval_id, &reviewer, ballot).map_err(|error| decide_refusal(&error))?;
         if approval.state == ApprovalState::Pending {
             if let Err(unavailable) = self.audit.record(events::voted(&approval)).await {
-                // A vote that counts without a record must not exist: the call has to be asked for again.
-                self.waiting().remove(approval_id);
+                // A vote must not count without a record. The approval becomes void, and consent has to be asked for again.
+                self.waiting.lock().remove(approval_id);
                 self.void(&approval.call_id).await;
                 return Err(unavailable.into());
             }
@@ -176,10 +179,10 @@ impl Approvals {
         let _ = self.settle(cancelled).await;
     }
 
-    /// Voids the approvals of a call. Returns those that were pending: their end is not on record yet.
+    /// Voids the approvals of a call. Returns those that were pending: their end is not recorded yet.
     async fn void(&self, call_id: &str) -> Vec<Approval> {
         let mut cancelled = self.gateway.cancel_call(call_id);
-        // An approval that was decided at this very moment is on record as decided. Its consent is void, also after a restart.
+        // An approval that was decided at this very moment is recorded as decided. Its consent is void, also after a restart.
         for approval in cancelled.extract_if(.., |approval| approval.state != ApprovalState::Cancelled) {
             let _ = self.spend(&approval.approval_id).await;
         }
@@ -214,7 +217,7 @@ impl Approvals {
         loop {
             self.look().await;
             let now = self.clock.now();
-            // A wall clock may jump: check it at least once a second while an approval waits.
+            // A wall clock may jump, so it is checked at least once a second while an approval waits.
             let sleep = self
                 .gateway
                 .next_due()
@@ -241,7 +244,7 @@ impl Approvals {
         }
     }
 
-    /// Reminds reviewers, once the reminder is on record: a restart must not repeat it.
+    /// Reminds reviewers, after the reminder was recorded: a restart must not repeat it.
     async fn remind(&self, approval: &Approval) {
         if self.audit.record(events::event(Kind::ApprovalReminded, approval)).await.is_ok() {
             tracing::warn!(
@@ -262,7 +265,7 @@ impl Approvals {
     async fn settle(&self, settled: Vec<Approval>) -> Result<(), Refusal> {
         for approval in settled {
             let recorded = self.audit.record(events::decided(&approval)).await;
-            let waiting = self.waiting().remove(&approval.approval_id);
+            let waiting = self.waiting.lock().remove(&approval.approval_id);
             if let Err(unavailable) = recorded {
                 self.gateway.cancel_call(&approval.call_id);
                 if approval.state == ApprovalState::Approved {
@@ -287,9 +290,14 @@ impl Approvals {
         // Without a watcher the message is dropped.
         let _ = self.changes.send(Arc::new(approval.clone()));
     }
+}
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<Approval>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+/// Returns the highest level of approvals that the roles may decide.
+fn level(roles: Roles) -> Option<Level> {
+    if roles.has(Role::Director) {
+        Some(Level::Director)
+    } else {
+        roles.has(Role::Approver).then_some(Level::Approver)
     }
 }
 

@@ -9,15 +9,15 @@ use gateway::{
     Admission, Approval, ApprovalFilter, ApprovalState, Ballot, Caller, Choice, Clock, DecideError, Gateway,
     Level, Policy, Review, Reviewer, RunScope, Ticket, UnixMillis,
 };
-use identity::{CallId, RunId};
-use ops::{Operation, Write};
+use identity::{CallId, Role, Roles, RunId};
+use operations::{Operation, Write};
 use store::run::Record;
 use store::{Store, StoredApproval};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::reattach::FormerApprovals;
-use super::{Approvals, Asker};
+use super::{Approvals, Asker, level};
 
 /// When each test begins, milliseconds since 1970; its calls have 300 seconds.
 const BEGIN: u64 = 60_000_000;
@@ -194,7 +194,7 @@ async fn a_clock_that_is_set_back_lets_it_wait_until_its_time_and_reminds_no_sec
 
 /// Nobody has to wake the daemon for a jump: it looks at the clock once a second at least while something waits.
 #[tokio::test]
-async fn the_desk_finds_a_jump_by_itself() {
+async fn approvals_notice_a_clock_jump() {
     let scene = Scene::new();
     let (_, settled) = scene.asks().await;
     let stop = CancellationToken::new();
@@ -270,7 +270,7 @@ async fn an_approval_is_seen_and_decided_on_only_when_it_is_kept() {
 
 /// The run ends while the call is being kept.
 #[tokio::test]
-async fn one_that_is_cancelled_before_it_is_kept_is_settled() {
+async fn approval_cancelled_before_it_is_stored_is_settled() {
     let scene = Scene::new();
     let (ticket, asker) = scene.ticket();
     let call = asker.call.to_string();
@@ -280,4 +280,13 @@ async fn one_that_is_cancelled_before_it_is_kept_is_settled() {
     let (approval, settled) = asking.await.unwrap();
     assert_eq!(settled.await.unwrap().state, ApprovalState::Cancelled);
     assert_eq!(scene.state(&approval), ApprovalState::Cancelled);
+}
+
+#[test]
+fn a_director_decides_at_a_higher_level_than_an_approver() {
+    let none = Roles::none();
+    assert_eq!(level(none.with(Role::Approver)), Some(Level::Approver));
+    assert_eq!(level(none.with(Role::Director)), Some(Level::Director));
+    assert_eq!(level(Roles::all()), Some(Level::Director));
+    assert_eq!(level(none.with(Role::Operator)), None);
 }

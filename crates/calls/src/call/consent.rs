@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gateway::limits::concurrency::Turn;
 use gateway::{Approval, ApprovalState, Form, Permit, Ticket};
-use ops::{Bound, Lane, Reason};
+use operations::{Bound, Lane, Reason};
 use refusal::Refusal;
 use runs::{OnStop, Run};
 use store::run::State;
@@ -19,6 +19,7 @@ use super::slot::Slot;
 use super::standstill::Standstill;
 use super::{Admitted, CallTask, review};
 use crate::approvals::Asker;
+use crate::refused::refusal;
 
 /// An approval and the channel on which the reviewers' decision arrives.
 pub(super) type Waiting = (Approval, oneshot::Receiver<Approval>);
@@ -258,11 +259,11 @@ impl CallTask {
         let spent = match self.calls.gateway.redeem(&approval.approval_id, ticket) {
             // Durable before the permit is used: a daemon that dies in between has executed it once or not at all.
             Ok(permit) => self.calls.approvals.spend(&approval.approval_id).await.map(|()| permit),
-            Err(refusal) => Err(refusal.into()),
+            Err(refused) => Err(refusal(refused)),
         };
         times.decided();
         if spent.is_err() {
-            // Void from here on, in a later daemon too.
+            // The consent is void from here on, in a later daemon too.
             self.calls.approvals.cancel(&approval.call_id).await;
         }
         Ok((spent?, slot))

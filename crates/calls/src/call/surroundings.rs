@@ -6,7 +6,7 @@ use std::time::Instant;
 use executor::{CommandContext, Left};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use ops::KillEvidence;
+use operations::KillEvidence;
 use processes::{LeftBy, Processes};
 use runs::Run;
 

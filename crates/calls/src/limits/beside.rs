@@ -4,10 +4,11 @@
 //! `concurrency.principal` for a principal, and `limits.calls_waiting` for the daemon.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gateway::Caller;
-use ops::Reason;
+use operations::Reason;
+use parking_lot::Mutex;
 use refusal::Refusal;
 
 use super::Limits;
@@ -32,7 +33,7 @@ impl Waiting {
     /// Counts a call. If its run, its principal or the daemon has as many already, returns that scope and its bound.
     fn enter(self: &Arc<Self>, caller: &Caller, most: [u32; 3]) -> Result<Queued, (&'static str, u32)> {
         let names = [caller.run_id.clone(), caller.principal.clone(), String::new()];
-        let mut counts = self.counts();
+        let mut counts = self.0.lock();
         for ((scope, most), (counts, name)) in SCOPES.into_iter().zip(most).zip(counts.iter().zip(&names)) {
             if counts.get(name).copied().unwrap_or_default() >= most {
                 return Err((scope, most));
@@ -43,15 +44,11 @@ impl Waiting {
         }
         Ok(Queued { waiting: self.clone(), names })
     }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        for (counts, name) in self.waiting.counts().iter_mut().zip(&self.names) {
+        for (counts, name) in self.waiting.0.lock().iter_mut().zip(&self.names) {
             if let Some(count) = counts.get_mut(name) {
                 *count -= 1;
                 if *count == 0 {
@@ -78,7 +75,7 @@ impl Limits {
                 _ => "limits.calls_waiting".to_owned(),
             };
             let message =
-                format!("{most} calls of this {scope} wait for a reviewer already, and no more may");
+                format!("{most} calls of this {scope} already wait for a reviewer, which is the limit");
             Refusal::new(Reason::Overloaded, message).with("rule", rule).with("limit", most.to_string())
         })
     }
@@ -117,6 +114,6 @@ mod tests {
         drop(first);
         let again = enter("a", "p").unwrap();
         drop((again, second, third, fourth));
-        assert!(waiting.counts().iter().all(std::collections::HashMap::is_empty));
+        assert!(waiting.0.lock().iter().all(std::collections::HashMap::is_empty));
     }
 }

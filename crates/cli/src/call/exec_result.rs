@@ -1,4 +1,4 @@
-//! How the result of a command or a script reads, whole or after its output.
+//! Prints the result of a command or a script, with its output or after it.
 
 use wire::v1::ExecResult;
 use wire::v1::result::Kind as CallResult;
@@ -7,7 +7,7 @@ use crate::exit::{Exit, TIMED_OUT};
 use crate::output::{Output, Style};
 use crate::quantity::{bytes, count};
 
-/// How a command or a script ended that did not succeed.
+/// Returns the exit code for a command or a script that did not succeed.
 pub(super) fn exit(result: Option<&CallResult>) -> Option<Exit> {
     let Some(CallResult::Exec(result) | CallResult::Shell(result)) = result else { return None };
     match (result.timed_out, result.exit_code) {
@@ -31,12 +31,12 @@ pub(super) fn render(result: &ExecResult, data: &mut Output, talk: &mut Output) 
     end(result, talk);
 }
 
-/// Whether something is missing of a command's output that was shown as it came: so many bytes of each stream.
+/// Returns true if a part of a command's streamed output is missing. `shown` is the number of bytes of each stream.
 pub(super) fn lacks(result: &ExecResult, shown: [u64; 2]) -> bool {
     result.stdout_bytes > shown[0] || result.stderr_bytes > shown[1]
 }
 
-/// What there is to say of a command whose output was shown as it came: so many bytes of each stream.
+/// Prints the end of a command whose output was streamed. `shown` is the number of bytes of each stream.
 pub(super) fn render_end(result: &ExecResult, shown: [u64; 2], talk: &mut Output) {
     let written = [("standard output", result.stdout_bytes), ("standard error", result.stderr_bytes)];
     for ((name, written), shown) in written.into_iter().zip(shown) {

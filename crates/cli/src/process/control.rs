@@ -15,7 +15,7 @@ use crate::failure::Ended;
 use crate::ids::Named;
 use crate::run::RunRef;
 
-/// Most that the daemon waits at once.
+/// Longest time that the daemon waits at once.
 const ONCE: Duration = Duration::from_secs(600);
 
 /// Send a signal to a process.
@@ -28,7 +28,7 @@ pub(crate) struct Signal {
     /// The process: its id, a unique beginning or end of it, or its tag.
     #[arg(value_name = "PROCESS")]
     process: Named,
-    /// Which: HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP or TSTP, in any case, also as SIGTERM or 15. KILL
+    /// The signal: HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP or TSTP, in any case, also as SIGTERM or 15. KILL
     /// ends everything that it started.
     #[arg(value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     which: Kind,
@@ -106,7 +106,7 @@ impl Wait {
     }
 }
 
-/// Returns the exit code of `wait`. A process that was cut short has not succeeded, whatever it exited with.
+/// Returns the exit code of `wait`. A process that was ended early has not succeeded, even if it exited with 0.
 fn exit(process: &Process, over: bool, code: Option<u8>) -> Exit {
     match (over, process.ended_by(), code) {
         (false, ..) | (true, EndedBy::Timeout, _) => Exit::Command(TIMED_OUT),
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cut_short_has_not_succeeded() {
+    fn process_that_was_cut_short_fails() {
         let of = |by: EndedBy, code| exit(&Process { ended_by: by.into(), ..Default::default() }, true, code);
         assert_eq!(of(EndedBy::Unspecified, Some(0)), Exit::Command(0));
         assert_eq!(of(EndedBy::Unspecified, Some(3)), Exit::Command(3));

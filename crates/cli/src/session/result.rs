@@ -1,4 +1,4 @@
-//! What a session showed, as people and scripts are told.
+//! Prints the results of sessions, and determines their exit codes.
 
 use wire::v1::SessionResult;
 use wire::v1::exec_result::EndedBy;
@@ -7,7 +7,7 @@ use wire::v1::session_result::State;
 use crate::exit::{Exit, TIMED_OUT};
 use crate::output::Output;
 
-/// Prints what was shown, and what is not as usual.
+/// Prints the output, and a note about an unusual state.
 pub(super) fn render(result: &SessionResult, data: &mut Output, talk: &mut Output) {
     data.raw(&result.output);
     match result.state() {
@@ -32,7 +32,7 @@ pub(super) fn render(result: &SessionResult, data: &mut Output, talk: &mut Outpu
     }
 }
 
-/// How `coffer` ends: as the command did.
+/// Returns the exit code of `coffer`, which is the command's.
 pub(super) fn exit(result: &SessionResult) -> Exit {
     let code = result.exit_code.and_then(|code| u8::try_from(code).ok());
     match (result.state(), code) {

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
@@ -68,7 +69,7 @@ impl Daemon {
     }
 
     pub(crate) fn last_call(&self) -> CallRequest {
-        self.seen.0.lock().unwrap().last().cloned().unwrap()
+        self.seen.0.lock().last().cloned().unwrap()
     }
 }
 
@@ -246,7 +247,7 @@ impl ToolService for Canned {
 
     async fn call(&self, request: Request<CallRequest>) -> Answer<CallResponse> {
         let request = request.into_inner();
-        self.seen.0.lock().unwrap().push(request.clone());
+        self.seen.0.lock().push(request.clone());
         let mut call = CallResponse {
             call_id: CALL.into(),
             status: call_response::Status::Succeeded.into(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ops::{
+use operations::{
     EditResult, EntryType, ExecResult, FileChange, GlobResult, GrepResult, ListResult, OpResult, Operation,
     Outcome, PatchResult, ProcessResult, ReadResult, WriteResult,
 };
@@ -144,7 +144,7 @@ fn command(operation: Option<&Operation>, result: &ExecResult) -> String {
             (None, None) => "[ended without an exit code]".to_owned(),
         };
         note(&mut text, &ended);
-        if let Some((_, happened)) = ops::cause(result.ended_by()) {
+        if let Some((_, happened)) = operations::cause(result.ended_by()) {
             note(&mut text, &format!("[cut short: {}]", happened));
         }
     }

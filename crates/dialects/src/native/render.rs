@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ops::{
+use operations::{
     EditChange, EditResult, EndedBy, EntryType, ExecResult, GitResult, GrepResult, ListResult, McpContent,
     McpResult, OpResult, Operation, Outcome, ReadResult,
 };
@@ -114,7 +114,7 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
         (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
         (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
     }
-    if let Some((_, happened)) = ops::cause(result.ended_by()).filter(|_| !result.timed_out) {
+    if let Some((_, happened)) = operations::cause(result.ended_by()).filter(|_| !result.timed_out) {
         notes.push(format!("Error: {}", happened));
     }
     if !result.hint.is_empty() {

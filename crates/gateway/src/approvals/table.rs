@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ops::{Bound, Held, Operation, Reason};
+use operations::{Bound, Held, Operation, Reason};
 use uuid::Uuid;
 
 use super::approval::{Approval, ApprovalFilter, ApprovalState, FORMAT, PermitState, RestoreError, Review};

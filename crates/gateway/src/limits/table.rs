@@ -5,9 +5,8 @@
 //! shard and its place there.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::MutexGuard;
 
-use lock::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::counter::Counter;
 use super::key::Key;

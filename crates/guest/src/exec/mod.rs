@@ -1,4 +1,4 @@
-//! Running one command.
+//! Runs one command.
 //!
 //! ```text
 //! planned ─► spawned ─► (placed: Spawned … Go) ─► running ─► ended by itself │ forced
@@ -7,10 +7,9 @@
 //!                  outcome ◄─ (placed) drained already, ended by itself
 //! ```
 //!
-//! All bytes that it writes travel as Output frames; the report carries their number. Ending it means ending
-//! everything that it started. A background process never holds a call open. It outlives the call only where the profile
-//! keeps it and the daemon has moved it into another cgroup. A command at a terminal differs in two ways: its streams lead
-//! to the terminal, and it is hung up on first.
+//! Output frames carry all bytes that it writes, and the result has their number. To end a command means to end everything that it started.
+//! A background process never keeps a call open. It outlives the call only if the profile keeps it and the daemon has moved it into another
+//! cgroup. A command at a terminal differs in two ways: its streams lead to the terminal, and it is hung up on first.
 
 mod attach;
 mod end;
@@ -28,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Environment, Exec, KillEvidence, Limit, Reason, Shell, ToolFailure};
+use operations::{Environment, Exec, KillEvidence, Limit, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
 use tokio::io::AsyncReadExt;
@@ -48,28 +47,28 @@ use crate::streams;
 use crate::sys::{Exit, Spawned};
 use crate::terminal_input::TerminalInput;
 
-/// The daemon has its grace and its own bounds; one that takes longer is not coming back.
+/// Time in which the daemon has to answer. It has its own grace and bounds, and a daemon that takes longer is lost.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(15);
-/// A file system says at once how full it is, unless it is another machine's.
+/// Time in which a file system has to report its free space. Only one on another machine takes longer.
 const SPACE: Duration = Duration::from_millis(200);
-/// A process that was ended is reaped at once, unless the kernel holds on to it.
+/// Time in which an ended process is reaped, unless the kernel blocks it.
 const REAP: Duration = Duration::from_secs(1);
-/// Whoever sits at a terminal hears that the line is gone so long before anything else is done about it.
+/// Time between the hang-up of a terminal and the next step to end its command.
 const HANG_UP: Duration = Duration::from_millis(500);
 
-/// A command between fork and its end.
+/// A command from its fork to its end.
 struct Running {
     exited: oneshot::Receiver<Exit>,
     attached: Attached,
     began: Instant,
 }
 
-/// Why a command is being ended.
+/// Reason that a command ends.
 enum End {
-    /// It is over by itself.
+    /// The command ended by itself.
     Natural(Option<Exit>),
     TimedOut,
-    /// The daemon said so, or it wrote more than it may.
+    /// The daemon cancelled the call, or the command wrote more than it may.
     Forced,
 }
 
@@ -96,7 +95,7 @@ pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<
     conduct(call, lane, exec, until, given).await
 }
 
-/// Opens the file that a command reads as its standard input, as `read` would.
+/// Opens the file that a command reads as its standard input, with the checks of `read`.
 async fn input_file(call: &Call, lane: &Lane, path: SandboxPath) -> Result<File, ToolFailure> {
     let (mounts, bounds) = (lane.mounts.clone(), call.bounds.clone());
     let opened = lane.threads.run(move || -> Result<File, ToolFailure> {
@@ -106,7 +105,7 @@ async fn input_file(call: &Call, lane: &Lane, path: SandboxPath) -> Result<File,
     opened.await.unwrap_or_else(|_| Err(ToolFailure::new(Reason::Cancelled, "the guest is ending")))
 }
 
-/// Runs the command, or the login shell, at a terminal or on pipes that somebody writes to, until the call's deadline.
+/// Runs the command, or the login shell, at a terminal or on pipes that a client writes to, until the call's deadline.
 pub(crate) async fn session(
     call: &mut Call,
     lane: &Lane,
@@ -115,6 +114,9 @@ pub(crate) async fn session(
 ) -> Result<CommandReport, ToolFailure> {
     if input.login_shell {
         let shell = program::login_shell()?;
+        if exec.args.is_empty() {
+            exec.env.extend(program::READS_NOTHING.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
         exec.args = program::terminal_options(shell, &exec.args);
         shell.clone_into(&mut exec.command);
     }
@@ -164,7 +166,7 @@ async fn conduct(
     };
     let forced = stop != Stop::Itself;
     if let (Some(pty), true) = (&running.attached.terminal, forced) {
-        // Twice: a shell that hears it just before it reads hears it only after the next key.
+        // Twice: a shell that gets the signal just before it reads notices it only after the next key.
         for _ in 0..2 {
             lane.children.signal(pid, Kernels::HUP);
             lane.children.signal(pid, Kernels::CONT);
@@ -177,7 +179,7 @@ async fn conduct(
     }
     let over =
         matches!(exit, Some(Some(_))) && !forced && call.placed && running.attached.has_said_all().await;
-    // The daemon ends or keeps the processes that are left, and needs nothing more from the guest.
+    // The daemon ends or keeps the remaining processes, and needs nothing else from the guest.
     let drain = if over || forced { None } else { running.attached.drain() };
     let drain_pid = drain.as_ref().map_or(0, |drain| drain.pid);
     let mut cleared = if over { Cleared::default() } else { clear(call, lane, pid, forced, drain_pid).await };
@@ -214,7 +216,7 @@ pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<
     run(call, lane, exec).await
 }
 
-/// The command that runs a script.
+/// Returns the command that runs a script.
 pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFailure> {
     let Shell { script, cwd, env, stdin, stdin_file, timeout } = shell;
     let command = program::login_shell()?.to_owned();
@@ -223,8 +225,9 @@ pub(crate) fn of_script(shell: Shell, run: &Environment) -> Result<Exec, ToolFai
     Ok(Exec { command, args: vec![option, script], cwd, env, stdin, stdin_file, timeout, only_reads: false })
 }
 
-/// The command that is the shell of a session: one that a person would talk to, without startup files, which nobody has consented
-/// to, and without a prompt.
+/// Returns the command for the shell of a session: an interactive shell without a prompt.
+///
+/// It reads no startup files, because no reviewer has consented to them.
 pub(crate) fn of_session(cwd: SandboxPath, mut env: BTreeMap<String, String>) -> Result<Exec, ToolFailure> {
     let command = program::login_shell()?.to_owned();
     let options: &[&str] =
@@ -249,8 +252,9 @@ impl Running {
     }
 }
 
-/// Waits until the daemon has put the command into its cgroup, and lets it run. Any other end drops `go`, and the
-/// command with it: it has not run a single instruction of its program.
+/// Waits until the daemon has put the command into its cgroup, and lets it run.
+///
+/// In every other case `go` is dropped, which ends the command before it has run a single instruction of its program.
 async fn admitted(
     call: &mut Call,
     pid: i32,
@@ -261,13 +265,13 @@ async fn admitted(
     let signal = tokio::select! {
         signal = call.signals.recv() => signal,
         () = sleep_until(call.deadline) => {
-            return Err(ToolFailure::new(Reason::TimedOut, "the command was not let run before the call's deadline"));
+            return Err(ToolFailure::new(Reason::TimedOut, "the command did not begin before the call's deadline"));
         }
         _ = exited => return Err(ToolFailure::new(Reason::Internal, "the command was killed before it began")),
     };
     match signal {
         Some(Signal::Go(_)) => {
-            // Where nobody reads any more the next step finds out.
+            // If the reader is gone, the next step notices it.
             let _ = rustix::io::write(&go, &[1]);
             Ok(())
         }
@@ -277,7 +281,7 @@ async fn admitted(
     }
 }
 
-/// Waits until the program has replaced the guest's copy, or could not.
+/// Waits until the program has replaced the guest's copy, or failed to.
 async fn started(fault: OwnedFd, deadline: Instant, command: &str) -> Result<(), ToolFailure> {
     let read = async {
         let mut errno = Vec::with_capacity(4);
@@ -306,11 +310,12 @@ pub(crate) fn not_started(command: &str, errno: Errno) -> ToolFailure {
             "permission denied: it may not be executed (mode, or a noexec mount)",
             CANNOT_RUN,
         ),
-        Errno::NOTDIR => (Reason::NotFound, "a part of its path is no directory", NO_PROGRAM),
+        Errno::NOTDIR => (Reason::NotFound, "a part of its path is not a directory", NO_PROGRAM),
         Errno::LOOP => (Reason::NotFound, "its path has too many links", CANNOT_RUN),
         Errno::NOEXEC => (
             Reason::InvalidArgument,
-            "it is no program of this machine: no binary for its processor, no script with `#!`, and no text for /bin/sh",
+            "it is not a program for this machine: neither a binary for its processor, nor a script with \
+             `#!`, nor text for /bin/sh",
             CANNOT_RUN,
         ),
         Errno::TXTBSY => (Reason::PreconditionFailed, "it is open for writing; try again", CANNOT_RUN),
@@ -338,7 +343,7 @@ pub(crate) fn not_forked(error: &io::Error) -> ToolFailure {
     )
 }
 
-/// Places that have no room left. A disk that does not answer is not known to be full.
+/// Returns the limits of file systems that have no room left. A disk that does not answer is not reported as full.
 async fn full(lane: &Lane) -> Vec<Limit> {
     let mounts = lane.mounts.clone();
     let looked = timeout(SPACE, lane.threads.run(move || space::full(&mounts))).await;
@@ -356,7 +361,7 @@ async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32)
     Cleared { kill: end::end(lane, pid, forced).await, by_daemon: false }
 }
 
-/// What the daemon found. `None` when it is gone or found nothing out.
+/// Waits for the daemon's result. `None` if the daemon is gone or found out nothing.
 async fn evidence(call: &mut Call) -> Option<KillEvidence> {
     loop {
         match call.signals.recv().await? {

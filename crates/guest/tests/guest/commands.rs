@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, KillMethod, Operation, Reason};
+use operations::{Bounds, Exec, KillMethod, Operation, Reason};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::LaneError;
 

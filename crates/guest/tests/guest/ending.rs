@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, KillMethod, Operation};
+use operations::{Bounds, Exec, ExecResult, KillMethod, Operation};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::CloseReason;
 
@@ -60,7 +60,7 @@ async fn sessions_forks_stops_and_deafness_do_not_help() {
 }
 
 #[tokio::test]
-async fn one_that_is_never_the_same_is_ended_or_counts_as_left() {
+async fn process_that_keeps_forking_is_ended_or_counted() {
     let guest = Guest::start().await;
     let marker = nap(7);
     let hop = "use POSIX; $SIG{TERM} = 'IGNORE'; POSIX::setsid(), $p = fork, $p && exit while 1";
@@ -102,7 +102,7 @@ async fn one_command_does_not_end_another() {
 }
 
 #[tokio::test]
-async fn a_flood_is_cut_and_holds_up_nobody() {
+async fn flood_is_cut_and_does_not_block_others() {
     let guest = Arc::new(Guest::start().await);
     let flooding = Arc::clone(&guest);
     let flood = tokio::spawn(async move {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, ExecResult, KillMethod, Operation, Reason, ToolFailure};
+use operations::{Bounds, Exec, ExecResult, KillMethod, Operation, Reason, ToolFailure};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, OutputSink, Placement};
@@ -82,7 +82,7 @@ async fn a_flood_through_a_slow_reader_is_whole_and_takes_no_memory() {
 }
 
 #[tokio::test]
-async fn whatever_happens_the_counts_agree() {
+async fn flow_counts_agree_under_random_ends() {
     // Odd numbers of bytes, ends and paces that meet in many ways; a disagreement would close the stream for all.
     let guest = Arc::new(Guest::patient(Duration::from_secs(3)).await);
     for rounds in [0..24, 24..48] {
@@ -132,7 +132,7 @@ async fn meet(guest: Arc<Guest>, round: usize) {
 }
 
 #[tokio::test]
-async fn who_does_not_read_holds_up_one_command_and_no_other() {
+async fn slow_reader_holds_up_only_its_own_command() {
     let guest = Arc::new(Guest::start().await);
     let gate = Arc::new(Gate::closed());
     let stuck = Exec { timeout: Duration::from_secs(110), ..sh("yes & yes >&2 & wait") };
@@ -166,7 +166,7 @@ async fn a_command_that_is_over_waits_for_its_reader() {
 }
 
 #[tokio::test]
-async fn what_nobody_reads_in_time_is_counted() {
+async fn unread_output_is_counted() {
     let guest = Arc::new(Guest::patient(Duration::from_secs(3)).await);
     let gate = Arc::new(Gate::closed());
     let script = "head -c 1080000 /dev/zero; head -c 20000 /dev/zero >&2";
@@ -176,7 +176,7 @@ async fn what_nobody_reads_in_time_is_counted() {
 }
 
 #[tokio::test]
-async fn nobody_has_to_read_for_a_command_to_be_ended() {
+async fn unread_command_can_be_ended() {
     let guest = Arc::new(Guest::start().await);
     for placed in [false, true] {
         let nap = nap(if placed { 21 } else { 22 });
@@ -200,7 +200,7 @@ async fn nobody_has_to_read_for_a_command_to_be_ended() {
 }
 
 #[tokio::test]
-async fn a_timeout_is_one_whoever_reads() {
+async fn timeout_holds_without_a_reader() {
     let guest = Arc::new(Guest::patient(Duration::from_secs(3)).await);
     let gate = Arc::new(Gate::closed());
     let exec = |limit: Duration| Exec { timeout: limit * 7 / 10, ..command(&["yes"]) };

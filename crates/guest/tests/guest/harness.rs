@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{
+use operations::{
     Bounds, CommandEnd, CommandReport, EndedBy, Exec, ExecResult, KillEvidence, KillMethod, Operation, Stop,
     ToolFailure,
 };
@@ -199,14 +199,13 @@ pub(crate) struct Group {
 
 impl Placement for Group {
     fn place(&self, pid: u32) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
-        *self.pid.lock().unwrap() = Some(pid);
+        *self.pid.lock() = Some(pid);
         Box::pin(async { if self.refuse { Err("refused".to_owned()) } else { Ok(()) } })
     }
 
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
-        *self.forced.lock().unwrap() = Some(forced);
-        if let Some(pid) = self.pid.lock().unwrap().and_then(|pid| Pid::from_raw(i32::try_from(pid).unwrap()))
-        {
+        *self.forced.lock() = Some(forced);
+        if let Some(pid) = self.pid.lock().and_then(|pid| Pid::from_raw(i32::try_from(pid).unwrap())) {
             let _ = kill_process_group(pid, Signal::KILL);
         }
         Box::pin(async {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ops::{Bounds, Exec, Operation, Shell, ToolFailure};
+use operations::{Bounds, Exec, Operation, Shell, ToolFailure};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Prepared};
@@ -16,7 +16,7 @@ async fn prepared(guest: &Guest) -> (Prepared, Arc<Group>) {
 }
 
 fn pid(group: &Group) -> u32 {
-    group.pid.lock().unwrap().unwrap()
+    group.pid.lock().unwrap()
 }
 
 fn alive(pid: u32) -> bool {
@@ -31,7 +31,7 @@ async fn run(guest: &Guest, operation: Operation, prepared: Prepared) -> Result<
 }
 
 #[tokio::test]
-async fn it_becomes_the_command() {
+async fn prepared_process_becomes_the_command() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     let expected = pid(&group);
@@ -39,12 +39,12 @@ async fn it_becomes_the_command() {
     let ran = result(run(&guest, Operation::Exec(exec), waiting).await);
     assert_eq!(ran.exit_code, Some(7));
     assert_eq!(ran.stdout, format!("{expected}\ngiven\n{}\n", guest.project().display()));
-    assert_eq!(*group.forced.lock().unwrap(), Some(false), "its place was finished");
+    assert_eq!(*group.forced.lock(), Some(false), "its place was finished");
     assert_eq!(pid(&group), expected, "no other process was placed");
 }
 
 #[tokio::test]
-async fn one_that_was_stopped_runs_all_the_same() {
+async fn stopped_prepared_process_still_runs() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     kill_process(Pid::from_raw(pid(&group).try_into().unwrap()).unwrap(), Signal::STOP).unwrap();
@@ -52,7 +52,7 @@ async fn one_that_was_stopped_runs_all_the_same() {
 }
 
 #[tokio::test]
-async fn another_takes_the_place_of_one_that_is_gone_or_too_small() {
+async fn lost_or_small_prepared_process_is_replaced() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     let gone = pid(&group);
@@ -75,15 +75,15 @@ async fn another_takes_the_place_of_one_that_is_gone_or_too_small() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_fails_as_ever() {
+async fn prepared_process_reports_failed_commands() {
     let guest = Guest::start().await;
     let (waiting, _) = prepared(&guest).await;
     let refused = run(&guest, Operation::Exec(command(&["rm", "x"])), waiting).await.unwrap_err();
-    assert_eq!(refused.reason, ops::Reason::CommandNotAllowed);
+    assert_eq!(refused.reason, operations::Reason::CommandNotAllowed);
     let (waiting, _) = prepared(&guest).await;
     let script = guest.script("broken", "#!/no/such/interpreter\n");
     let refused = run(&guest, Operation::Exec(command(&[&script])), waiting).await.unwrap_err();
-    assert_eq!(refused.reason, ops::Reason::NotFound);
+    assert_eq!(refused.reason, operations::Reason::NotFound);
     let (waiting, _) = prepared(&guest).await;
     let Exec { cwd, env, stdin, timeout, .. } = command(&["sh"]);
     let shell = Shell { script: "echo $((6*7))".to_owned(), cwd, env, stdin, stdin_file: None, timeout };
@@ -92,7 +92,7 @@ async fn what_cannot_be_run_fails_as_ever() {
 }
 
 #[tokio::test]
-async fn one_that_is_not_used_goes() {
+async fn unused_prepared_process_ends() {
     let guest = Guest::start().await;
     let (waiting, group) = prepared(&guest).await;
     let pid = pid(&group);

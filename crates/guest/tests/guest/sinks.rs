@@ -1,11 +1,11 @@
 //! Where output goes in tests, at the pace that a test wants.
 
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use worker_protocol::client::{OutputSink, OutputStream};
 
@@ -18,7 +18,7 @@ pub(crate) struct Screen {
 
 impl Screen {
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.shown.lock()).into_owned()
     }
 
     /// Waits until it has shown this.
@@ -41,7 +41,7 @@ impl OutputSink for Screen {
         data: Bytes,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         assert_eq!(stream, OutputStream::Stdout);
-        self.shown.lock().unwrap().extend_from_slice(&data);
+        self.shown.lock().extend_from_slice(&data);
         self.news.notify_one();
         Box::pin(async {})
     }
@@ -75,7 +75,7 @@ impl Gate {
 
     /// Bytes of standard output and of standard error.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let [stdout, stderr] = *self.counts.lock().unwrap();
+        let [stdout, stderr] = *self.counts.lock();
         (stdout, stderr)
     }
 }
@@ -93,7 +93,7 @@ impl OutputSink for Gate {
             if self.rests.is_some_and(|rests| piece.is_multiple_of(rests)) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            let counts = &mut *self.counts.lock().unwrap();
+            let counts = &mut *self.counts.lock();
             let count = &mut counts[usize::from(stream == OutputStream::Stderr)];
             assert_eq!(*count, offset);
             *count += data.len() as u64;

@@ -42,7 +42,7 @@ pub(super) struct Endpoint {
     places: Arc<Semaphore>,
     /// Held while a session may be created, so that there is never one too many.
     making: Mutex<()>,
-    used: lock::Mutex<Instant>,
+    used: parking_lot::Mutex<Instant>,
     ends: CancellationToken,
 }
 
@@ -70,7 +70,7 @@ impl Endpoint {
             uses: Sessions::default(),
             places: Arc::new(Semaphore::new(REQUESTS)),
             making: Mutex::default(),
-            used: lock::Mutex::new(Instant::now()),
+            used: parking_lot::Mutex::new(Instant::now()),
             ends,
         }
     }

@@ -10,7 +10,7 @@ mod shown;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ops::{Exit, Reason, SessionResult, SessionState, ToolFailure};
+use operations::{Exit, Reason, SessionResult, SessionState, ToolFailure};
 use tokio::sync::watch;
 use wire::v1;
 
@@ -20,8 +20,8 @@ use self::shown::Told;
 
 pub(crate) use self::expect::Expect;
 
-/// Most lines that the shell may take, one after the other, without writing the mark that they ask for. They come within three
-/// seconds.
+/// Most lines that the shell may take, one after the other, without writing the mark that they ask for. They are sent within
+/// three seconds.
 const PATIENCE: u32 = 8;
 
 /// The state of a session beside its process.
@@ -55,13 +55,13 @@ impl Session {
 
     /// Adds output of the terminal.
     pub(crate) fn saw(&self, bytes: &[u8]) {
-        self.state().scan.feed(bytes);
+        self.state.lock().scan.feed(bytes);
         self.changed.send_replace(());
     }
 
     /// Notes how far the shell has read.
     pub(crate) fn heard(&self, taken: bool, open: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_open = open;
         state.unanswered = if taken { state.unanswered + 1 } else { 0 };
         drop(state);
@@ -70,7 +70,7 @@ impl Session {
 
     /// Returns the state of a living session, as clients see it.
     pub(crate) fn now(&self) -> v1::session::State {
-        let state = self.state();
+        let state = self.state.lock();
         match (state.is_open, state.scan.is_idle()) {
             (false, _) => v1::session::State::Replaced,
             (true, true) => v1::session::State::Idle,
@@ -79,12 +79,12 @@ impl Session {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.state().scan.is_idle()
+        self.state.lock().scan.is_idle()
     }
 
     /// Returns true if this daemon started the running command, or no command runs.
     pub(crate) fn is_known(&self) -> bool {
-        self.state().scan.is_known()
+        self.state.lock().scan.is_known()
     }
 
     /// Returns a receiver of all changes that may end a wait.
@@ -94,14 +94,14 @@ impl Session {
 
     /// Returns the first line for its shell.
     pub(crate) fn opening(&self) -> Option<Vec<u8>> {
-        self.state().scan.end().map(lines::opening)
+        self.state.lock().scan.end().map(lines::opening)
     }
 
     /// Returns the line for this command, which becomes the current one. Keeps at most `limit` bytes of its output.
     pub(crate) fn give(&self, command: &str, limit: usize, oom_kills: Option<u64>) -> Vec<u8> {
         let (begin, end) = (Mark::new(), Mark::new());
         let line = lines::command(&begin, &end, command);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.scan.give(begin, end, limit);
         (state.unanswered, state.oom_kills) = (0, oom_kills);
         line
@@ -126,13 +126,13 @@ impl Session {
 
     /// Returns a line that asks the shell for the mark, if a command runs and the shell takes lines.
     pub(crate) fn probe(&self) -> Option<Vec<u8>> {
-        let state = self.state();
+        let state = self.state.lock();
         state.scan.end().filter(|_| state.is_open).map(lines::probe)
     }
 
     /// Returns, once, the result that ends the wait of the caller whose turn it is.
     pub(crate) fn answer(&self, expect: &Expect) -> Option<SessionResult> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(found) = state.scan.shown.matched(expect) {
             let result = told(SessionState::Matched, found.before);
             return Some(SessionResult { matched: Some(found.which), matched_text: found.text, ..result });
@@ -146,11 +146,7 @@ impl Session {
 
     /// Returns the new output, with `how` as the state.
     pub(crate) fn take(&self, how: SessionState) -> SessionResult {
-        told(how, self.state().scan.shown.take(how == SessionState::Running))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        told(how, self.state.lock().scan.shown.take(how == SessionState::Running))
     }
 }
 
@@ -172,7 +168,7 @@ fn told(how: SessionState, told: Told) -> SessionResult {
 
 #[cfg(test)]
 mod tests {
-    use ops::EndedBy;
+    use operations::EndedBy;
 
     use super::*;
 

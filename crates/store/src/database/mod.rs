@@ -21,8 +21,9 @@ mod transcripts;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 use seal::{Broken, Seal, StreamKey, TooLong};
 use tokio::sync::oneshot;
@@ -117,8 +118,8 @@ impl Store {
         self.0.seal.stream_key(purpose).map_err(StoreError::Key)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Connection> {
-        self.0.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.0.connection.lock()
     }
 }
 

@@ -12,9 +12,9 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
 
 use identity::{CallId, RunId};
+use parking_lot::RwLock;
 use seal::{Read, StreamKey, Tail};
 
 use super::ledger::Key;
@@ -89,7 +89,7 @@ impl Files {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Piece::default(), true)),
             opened => opened?,
         };
-        let _reading = self.lock(key).read().unwrap_or_else(PoisonError::into_inner);
+        let _reading = self.lock(key).read();
         let Read { data, length, ended } = self.key.read(&place(key, stream), &file, offset, most)?;
         Ok((Piece { data, kept: length }, ended))
     }
@@ -125,7 +125,7 @@ impl Files {
                 streams.push((call, stream, seal::plain_length(entry.metadata()?.len())));
             } else {
                 // Only the daemon writes here.
-                tracing::warn!(%run, "output that a former version kept is dropped");
+                tracing::warn!(%run, "output that an older version stored is deleted");
                 std::fs::remove_file(entry.path())?;
             }
         }
@@ -156,13 +156,13 @@ impl Files {
         growing: &mut Growing,
         data: &[u8],
     ) -> (u64, io::Result<()>) {
-        let _writing = self.lock(key).write().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.lock(key).write();
         self.key.append(&place(key, stream), &growing.file, &mut growing.tail, data)
     }
 
     /// Marks the end of a stream.
     pub(super) fn end(&self, key: Key, stream: usize, growing: &Growing) -> io::Result<()> {
-        let _writing = self.lock(key).write().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.lock(key).write();
         self.key.end(&place(key, stream), &growing.file, &growing.tail)
     }
 

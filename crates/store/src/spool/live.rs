@@ -3,11 +3,12 @@
 //! A follower reads the spool to its end, and then the pieces from here, without a gap. The queue is short. A command whose output is not
 //! stored waits for its followers, as it would for the reader of a pipe. It does not wait for a follower that no longer reads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 /// Pieces that are queued for one follower.
@@ -87,26 +88,22 @@ impl Followers {
     pub(super) fn add(&self) -> Live {
         let (sender, pieces) = mpsc::channel(PIECES);
         let taken = Arc::new(AtomicU64::new(0));
-        self.all().push(Follower { pieces: sender, taken: taken.clone() });
+        self.0.lock().push(Follower { pieces: sender, taken: taken.clone() });
         Live { pieces, taken }
     }
 
     /// Sends a piece to all followers. One that takes nothing for `patience` is dropped, and gets no further piece.
     pub(super) async fn send(&self, piece: &Unkept, patience: Duration) {
-        let followers = self.all().clone();
+        let followers = self.0.lock().clone();
         for follower in followers {
             if !follower.take(piece, patience).await {
-                self.all().retain(|other| !Arc::ptr_eq(&other.taken, &follower.taken));
+                self.0.lock().retain(|other| !Arc::ptr_eq(&other.taken, &follower.taken));
             }
         }
     }
 
     pub(super) fn end(&self) {
-        self.all().clear();
-    }
-
-    fn all(&self) -> std::sync::MutexGuard<'_, Vec<Follower>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().clear();
     }
 }
 
@@ -121,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_takes_nothing_is_not_waited_for_and_a_slow_one_is() {
+    async fn stalled_follower_is_dropped_and_slow_one_is_awaited() {
         let followers = Arc::new(Followers::default());
         let (mut slow, mut stalled) = (followers.add(), followers.add());
         let pieces = 3 * PIECES as u64;
@@ -149,13 +146,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_has_gone_costs_nothing() {
+    async fn departed_follower_is_removed() {
         let followers = Followers::default();
         drop(followers.add());
         let mut live = followers.add();
         followers.send(&piece(7), PATIENCE).await;
         assert_eq!(live.try_next().map(|piece| piece.offset), Some(7));
-        assert_eq!(followers.all().len(), 1);
+        assert_eq!(followers.0.lock().len(), 1);
         followers.end();
         assert!(live.next().await.is_none());
     }

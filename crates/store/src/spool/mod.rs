@@ -27,11 +27,12 @@ mod trouble;
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use audit::{Event, Kind};
 use identity::{CallId, RunId};
+use parking_lot::Mutex;
 use refusal::chain;
 use seal::StreamKey;
 use serde_json::json;
@@ -112,7 +113,7 @@ impl Spool {
         };
         loop {
             // A separate statement, so that the lock is not held while files are removed.
-            let gone = spool.ledger().shrink();
+            let gone = spool.ledger.lock().shrink();
             match gone {
                 Some(oldest) => spool.remove(oldest),
                 None => break,
@@ -132,7 +133,7 @@ impl Spool {
         loop {
             let spool = self.clone();
             let _ = tokio::task::spawn_blocking(move || spool.look()).await;
-            let why = self.off().clone();
+            let why = self.off.lock().clone();
             if why.is_some() != was_off {
                 was_off = why.is_some();
                 let details = match why {
@@ -150,7 +151,7 @@ impl Spool {
     /// Checks whether there is any room. Blocks on the disk.
     fn look(&self) {
         match self.files.shortage(LEAST) {
-            Ok(short) if short > self.ledger().evictable() => self.is_off(&NotKept::Scarce),
+            Ok(short) if short > self.ledger.lock().evictable() => self.is_off(&NotKept::Scarce),
             Ok(_) => self.is_on(),
             Err(error) => self.is_off(&error.into()),
         }
@@ -162,25 +163,25 @@ impl Spool {
             return;
         }
         if !matches!(why, NotKept::Scarce) {
-            *self.failed() = Some(Instant::now());
+            *self.failed.lock() = Some(Instant::now());
         }
-        let mut off = self.off();
+        let mut off = self.off.lock();
         if off.is_none() {
             let why = chain(why);
             tracing::warn!(
                 why,
-                "the spool is off: what commands write is shown to those who follow, and not kept"
+                "the spool is off: output of commands can be followed live but is not stored"
             );
             *off = Some(why);
         }
     }
 
     fn is_on(&self) {
-        if self.failed().is_some_and(|failed| failed.elapsed() < QUIET) {
+        if self.failed.lock().is_some_and(|failed| failed.elapsed() < QUIET) {
             return;
         }
-        if self.off().take().is_some() {
-            tracing::warn!("the spool is on again: what commands write is kept");
+        if self.off.lock().take().is_some() {
+            tracing::warn!("the spool is on again: output of commands is stored");
         }
     }
 
@@ -204,7 +205,7 @@ impl Spool {
             let _slot = slot;
             let key = Key { call, run };
             // Asked first: a call may end in between.
-            let finished = spool.ledger().is_finished(key);
+            let finished = spool.ledger.lock().is_finished(key);
             let (piece, ended) = spool.files.read(key, index(stream), offset, most)?;
             if finished && !ended {
                 spool.trouble.report_without_end(key, files::END[index(stream)]);
@@ -218,7 +219,7 @@ impl Spool {
     pub async fn remove_run(self: &Arc<Self>, run: RunId) {
         let spool = self.clone();
         let removed = tokio::task::spawn_blocking(move || {
-            spool.ledger().forget_run(run);
+            spool.ledger.lock().forget_run(run);
             spool.files.remove_run(run)
         });
         match removed.await {
@@ -230,7 +231,7 @@ impl Spool {
 
     /// Reserves room for `bytes` more of a stream that has `length`. Returns the bytes that fit, at least one.
     fn make_room(&self, key: Key, stream: usize, length: u64, bytes: u64) -> Result<u64, NotKept> {
-        let (granted, gone) = self.ledger().reserve(key, stream, bytes);
+        let (granted, gone) = self.ledger.lock().reserve(key, stream, bytes);
         for oldest in gone {
             self.remove(oldest);
         }
@@ -238,7 +239,7 @@ impl Spool {
             return Err(NotKept::Full);
         }
         self.spare(seal::sealed_length(granted))
-            .inspect_err(|_| self.ledger().settle(key, stream, length))?;
+            .inspect_err(|_| self.ledger.lock().settle(key, stream, length))?;
         Ok(granted)
     }
 
@@ -250,7 +251,7 @@ impl Spool {
         }
         // Some file systems free space much later. So the loop only removes as much as would suffice on others.
         while short > 0 {
-            let gone = self.ledger().evict();
+            let gone = self.ledger.lock().evict();
             let Some((oldest, freed)) = gone else { break };
             self.remove(oldest);
             short = short.saturating_sub(freed);
@@ -263,18 +264,6 @@ impl Spool {
         if let Err(error) = self.files.remove(key) {
             tracing::warn!(call = %key.call, error = %chain(&error), "a call's spool was not removed");
         }
-    }
-
-    fn off(&self) -> MutexGuard<'_, Option<String>> {
-        self.off.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn failed(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

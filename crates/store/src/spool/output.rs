@@ -74,7 +74,7 @@ impl Output {
             let _ = tokio::time::timeout(PATIENCE, closing).await;
         }
         if self.kept() != [0; 2] {
-            inner.spool.ledger().finish(inner.key);
+            inner.spool.ledger.lock().finish(inner.key);
         }
         inner.followers.end();
     }
@@ -122,7 +122,7 @@ impl Inner {
             return Err(NotKept::Gap);
         }
         let granted = self.spool.make_room(key, at, length, data.len() as u64)?;
-        let give_back = |length| self.spool.ledger().settle(key, at, length);
+        let give_back = |length| self.spool.ledger.lock().settle(key, at, length);
         let file = match open {
             Some(file) => file,
             None => open.insert(self.spool.files.create(key, at).inspect_err(|_| give_back(length))?),

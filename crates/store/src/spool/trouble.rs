@@ -3,9 +3,9 @@
 //! Commands decide how much they write, and must not decide how much is logged.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use refusal::chain;
 
 use super::ledger::Key;
@@ -16,17 +16,18 @@ const QUIET: Duration = Duration::from_secs(10);
 /// Reason why a piece of output is not stored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotKept {
-    #[error("spool.max_total is reached, and nothing that is finished is left to remove")]
+    #[error("spool.max_total is reached, and no output of an ended command is left to remove")]
     Full,
     #[error(
-        "less than spool.min_free is left on its file system, and removing what is finished did not help"
+        "less than spool.min_free is left on its file system, and removing the output of ended commands did \
+         not help"
     )]
     Scarce,
     #[error("its disk failed")]
     Io(#[from] io::Error),
     #[error("its disk does not answer")]
     Slow,
-    #[error("a piece came that does not follow the last")]
+    #[error("a piece does not follow the last one")]
     Gap,
 }
 
@@ -46,7 +47,7 @@ impl Trouble {
         if let Some(silent) = self.turn(Instant::now()) {
             tracing::warn!(
                 run = %key.run, call = %key.call, stream, silent, error = %chain(why),
-                "the output of a command is kept no further; the command goes on",
+                "the output of a command is no longer stored; the command goes on",
             );
         }
     }
@@ -56,14 +57,15 @@ impl Trouble {
         if let Some(silent) = self.turn(Instant::now()) {
             tracing::warn!(
                 run = %key.run, call = %key.call, stream, silent,
-                "the kept output of a command has no marked end: the daemon was lost meanwhile, or the file was cut",
+                "the stored output of a command is incomplete: the daemon was lost meanwhile, or the file \
+                 was cut",
             );
         }
     }
 
     /// Returns the number of lines left out since the last one, if it is time for another.
     fn turn(&self, now: Instant) -> Option<u64> {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.0.lock();
         if said.last.is_some_and(|last| now.duration_since(last) < QUIET) {
             said.silent += 1;
             return None;

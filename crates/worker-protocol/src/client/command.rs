@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, CommandReport, KillEvidence, Written};
+use operations::{Bounds, CommandReport, KillEvidence, Written};
 use wire::worker::v1::{self, output::Stream};
 
 use crate::client::backlog::Backlog;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::KillEvidence;
+use operations::KillEvidence;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -130,6 +130,7 @@ impl Driver {
     pub(super) async fn run(mut self) -> Result<Finished<Reply>, LaneError> {
         // The table may have been cleared before the call was added.
         if self.shared.stop.is_cancelled() {
+            self.finish(true).await;
             return Err(self.shared.lost());
         }
         let feeder = self
@@ -137,9 +138,7 @@ impl Driver {
             .take()
             .map(|Output { backlog, sink }| Feeder::start(Arc::clone(&self.shared), self.id, backlog, sink));
         let ended = self.drive().await;
-        if let Some(Placed { placement, unfinished: true }) = &self.placement {
-            placement.finish(true).await;
-        }
+        self.finish(true).await;
         if let Some(line) = &self.line {
             line.end();
         }

@@ -41,7 +41,7 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ops::{Bound, Bounds, Environment, OpResult, Operation, ToolFailure};
+use operations::{Bound, Bounds, Environment, OpResult, Operation, ToolFailure};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};

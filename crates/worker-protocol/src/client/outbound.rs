@@ -3,7 +3,7 @@
 //! A frame that the worker's socket takes at once saves a turn of the task that empties the queue. If the socket takes only a part, the
 //! rest waits first in the queue, and no frame overtakes a waiting one.
 
-use lock::Mutex;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::client::channel::Now;

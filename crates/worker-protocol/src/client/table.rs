@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ops::{Bound, Bounds, KillEvidence, Operation, ToolFailure, answers};
+use operations::{Bound, Bounds, KillEvidence, Operation, ToolFailure, answers};
 use prost::Message;
 use tokio::sync::mpsc;
 use wire::worker::v1::{self, FromWorker, from_worker::Body};

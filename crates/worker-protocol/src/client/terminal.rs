@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ops::{Bounds, Exec, Operation};
+use operations::{Bounds, Exec, Operation};
 use thiserror::Error;
 use tokio::sync::SemaphorePermit;
 use tokio::task::JoinHandle;

@@ -1,6 +1,6 @@
 //! Converts between messages of the worker protocol and domain types, each direction once.
 //!
-//! Operations and results are the API's own messages: [`ops::Operation`] parses and makes them.
+//! Operations and results are the API's own messages: [`operations::Operation`] parses and makes them.
 
 mod bound;
 mod bounds;

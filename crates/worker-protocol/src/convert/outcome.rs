@@ -3,7 +3,7 @@
 //! Trust boundary: the container lane's worker runs beside an attacker. A message that is not a possible outcome is malformed, and the
 //! stream that carried it is closed. The frame has limited the sizes already.
 
-use ops::{
+use operations::{
     CommandReport, CommandUsage, Exit, Hint, KillMethod, Limit, Malformed, OpResult, Outcome, Reason, Stop,
     ToolFailure, Written, check_answer, is_space,
 };
@@ -80,8 +80,8 @@ pub fn carried(outcome: worker::Outcome) -> worker::Outcome {
         return outcome;
     }
     let message = format!(
-        "the call was executed, and its outcome has {bytes} bytes, more than the {MAX_OUTCOME} that can be handed on: \
-         ask for a part of it, or for less at once"
+        "the call was executed, but its outcome of {bytes} bytes is above the limit of {MAX_OUTCOME}: ask \
+         for a smaller part"
     );
     outcome_to_wire(Err(ToolFailure::new(Reason::ReadLimit, message)))
 }

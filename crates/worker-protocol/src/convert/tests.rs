@@ -1,4 +1,4 @@
-use ops::{Exit, Hint, KillMethod, Limit, Reason, Stop, ToolFailure};
+use operations::{Exit, Hint, KillMethod, Limit, Reason, Stop, ToolFailure};
 use prost::Message as _;
 use wire::v1;
 use wire::worker::v1::{self as worker, command_report::Stop as Said};
@@ -23,7 +23,7 @@ fn a_worker_reports_facts_that_it_can_know_and_no_others() {
         (report.exit, report.stop, report.full),
         (Exit::Signal(9), Stop::Deadline, vec![Limit::TmpSpace])
     );
-    assert_eq!(report.stdout, ops::Written { bytes: 7, ..Default::default() });
+    assert_eq!(report.stdout, operations::Written { bytes: 7, ..Default::default() });
     let evidence = |method: KillMethod, running| {
         Some(v1::KillEvidence { method: method.into(), running, ..Default::default() })
     };
@@ -62,7 +62,7 @@ fn an_outcome_that_no_frame_holds_fails_its_call() {
     let read = |bytes: usize| {
         let encoding = v1::ContentEncoding::Utf8.into();
         let result = v1::ReadResult { content: "x".repeat(bytes), encoding, ..Default::default() };
-        outcome_to_wire(Ok(ops::OpResult::Read(result)))
+        outcome_to_wire(Ok(operations::OpResult::Read(result)))
     };
     let failed = |bytes: usize| {
         let outcome = carried(read(bytes));
@@ -99,8 +99,9 @@ fn a_rule_for_paths_that_does_not_parse_holds_for_all_mounts() {
     };
     let shown = |bounds| {
         let rules = super::bounds_from_wire(Some(bounds)).path_rules.rules;
-        let texts =
-            |patterns: &[ops::PathPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |patterns: &[operations::PathPattern]| {
+            patterns.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         (texts(&rules[0].paths.path), texts(&rules[0].paths.except))
     };
     assert_eq!(

@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use groups::Name;
-use lock::Mutex;
+use parking_lot::Mutex;
 use schedule::Schedule;
 
 pub(crate) use caps::STRICT_CAPS;

@@ -1,8 +1,9 @@
 //! Histories of calls that come, go and give up, against a list that is looked through from the front.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::{Caps, Count, Reservation, Reservations, Turn, Whole};
@@ -79,7 +80,7 @@ proptest! {
                     let (mut waits, later) = (false, woken.clone());
                     let entered = reservations.enter(RUNS[run].0, RUNS[run].1, &caps, Turn::Ordinary, || {
                         waits = true;
-                        Box::new(move || later.lock().unwrap().push(id))
+                        Box::new(move || later.lock().push(id))
                     });
                     prop_assert_eq!(entered.is_ok(), is_below_caps || may_wait);
                     match entered {
@@ -105,7 +106,7 @@ proptest! {
                             expected.push(model.0[index].id);
                         }
                     }
-                    prop_assert_eq!(std::mem::take(&mut *woken.lock().unwrap()), expected);
+                    prop_assert_eq!(std::mem::take(&mut *woken.lock()), expected);
                 }
                 Step::Leave(_) => {}
             }

@@ -80,7 +80,7 @@ fn make(projects: &Projects, record: &Record) {
 }
 
 fn of(projects: &Projects, run: RunId) -> Option<ProjectId> {
-    projects.table().get(&run).copied()
+    projects.table.lock().get(&run).copied()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_project_is_one_runs_outlives_the_daemon_and_ends_with_what_is_left() {
     assert_eq!(projects.used(one.id).unwrap().unwrap().files, 2, "state and workspace together");
 
     let again = scene.open();
-    assert_eq!(*again.table(), *projects.table());
+    assert_eq!(*again.table.lock(), *projects.table.lock());
 
     // A run that goes on in its workspace has its project, and nobody else's.
     let next = run(Workspace::Kept { workspace: one.id });
@@ -119,7 +119,7 @@ fn a_project_is_one_runs_outlives_the_daemon_and_ends_with_what_is_left() {
 }
 
 #[test]
-fn a_number_that_somebody_uses_is_not_taken() {
+fn project_number_in_use_is_not_taken() {
     let Some(scene) = Scene::new() else { return };
     let projects = scene.open();
     let quotas = projects.quotas.as_ref().unwrap();
@@ -127,7 +127,7 @@ fn a_number_that_somebody_uses_is_not_taken() {
     let wanted = ProjectId::from_any(one.id.low_bits());
     // Another daemon's, and one of ours that has nothing so far.
     quotas.limit(wanted, Some(MOST)).unwrap();
-    projects.table().insert(run(Workspace::Managed).id, wanted.next());
+    projects.table.lock().insert(run(Workspace::Managed).id, wanted.next());
     make(&projects, &one);
     assert_eq!(of(&projects, one.id), Some(wanted.next().next()));
 }
@@ -144,7 +144,7 @@ fn a_workspace_without_a_project_is_left_as_it_is() {
 }
 
 #[test]
-fn elsewhere_nobody_has_a_project() {
+fn other_file_systems_have_no_projects() {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
     let projects = Projects::open(Directories { state: place.path().to_owned() }).unwrap();
     let one = run(Workspace::Managed);

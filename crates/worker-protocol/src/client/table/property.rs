@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jail::SandboxPath;
-use ops::{Bounds, Exec, KillEvidence, KillMethod, List, Operation, Write};
+use operations::{Bounds, Exec, KillEvidence, KillMethod, List, Operation, Write};
 use proptest::prelude::*;
 use prost::Message as _;
 use tokio::sync::mpsc;

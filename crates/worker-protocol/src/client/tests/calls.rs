@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ops::{Bounds, KillMethod, OpResult, Reason};
+use operations::{Bounds, KillMethod, OpResult, Reason};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::client::{Client, CloseReason, Finished, LaneError, Usage};
 use crate::convert::Reply;
 use crate::frame::encode;
 
-fn report(finished: Finished<Reply>) -> ops::CommandReport {
+fn report(finished: Finished<Reply>) -> operations::CommandReport {
     match finished.outcome {
         Ok(Reply::Command(report)) => *report,
         other => panic!("not of exec: {other:?}"),
@@ -103,7 +103,7 @@ async fn a_command_that_is_not_placed_has_the_workers_evidence() {
 }
 
 #[tokio::test]
-async fn what_a_worker_claims_to_have_used_is_at_most_what_can_be() {
+async fn reported_usage_is_capped() {
     let (mut fake, client) = Fake::connected().await;
     for (cpu_time_us, peak_memory_bytes) in
         [(None, None), (Some(3), Some(4_096)), (Some(u64::MAX), Some(u64::MAX))]
@@ -170,7 +170,7 @@ async fn a_placed_command_goes_through_all_its_stages() {
 }
 
 #[tokio::test]
-async fn what_a_command_left_that_ended_by_itself_is_ended_without_another_word() {
+async fn remains_of_an_ended_command_are_ended() {
     let Placed { mut fake, client: _client, id, calling, mut asked } = placed().await;
     fake.say(id, wrote(Stdout, 0, b"ab")).await;
     fake.say(id, executed(2, 0)).await;
@@ -228,7 +228,7 @@ async fn a_cancelled_call_still_has_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_cancelled_and_cleaned_up() {
+async fn abandoned_call_is_cancelled_and_cleaned_up() {
     let Placed { mut fake, client: _client, id, calling, mut asked } = placed().await;
     calling.abort();
     assert!(matches!(fake.heard().await, (_, Body::Cancel(_))));
@@ -318,8 +318,9 @@ async fn dropping_the_last_client_closes_the_stream() {
 #[tokio::test]
 async fn an_operation_that_no_frame_holds_is_not_sent() {
     let (mut fake, client) = Fake::connected().await;
-    let ops::Operation::Exec(exec) = exec() else { panic!("not exec") };
-    let huge = ops::Operation::Exec(ops::Exec { stdin: vec![0; crate::frame::MAX_FRAME], ..exec });
+    let operations::Operation::Exec(exec) = exec() else { panic!("not exec") };
+    let huge =
+        operations::Operation::Exec(operations::Exec { stdin: vec![0; crate::frame::MAX_FRAME], ..exec });
     assert_eq!(call(&client, huge).await.unwrap(), Err(LaneError::TooLarge));
     let calling = call(&client, list());
     let (id, _) = fake.started().await;

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use ops::{Bounds, Exec, KillEvidence, KillMethod, List, Operation};
+use operations::{Bounds, Exec, KillEvidence, KillMethod, List, Operation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
 use wire::v1;
@@ -235,7 +234,7 @@ impl Leaf {
 impl Placement for Leaf {
     fn place(&self, pid: u32) -> std::pin::Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
         self.asked.send(Asked::Place(pid)).unwrap();
-        let refusal = self.refusal.lock().unwrap().take();
+        let refusal = self.refusal.lock().take();
         Box::pin(async move { refusal.map_or(Ok(()), Err) })
     }
 

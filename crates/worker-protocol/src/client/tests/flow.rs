@@ -2,11 +2,11 @@
 
 use std::future::pending;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ops::Bounds;
+use operations::Bounds;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -38,7 +38,7 @@ impl Gate {
     }
 
     fn bytes(&self) -> u64 {
-        self.taken.lock().unwrap().iter().map(|(_, _, data)| data.len() as u64).sum()
+        self.taken.lock().iter().map(|(_, _, data)| data.len() as u64).sum()
     }
 
     async fn has(&self, bytes: u64) {
@@ -57,7 +57,7 @@ impl OutputSink for Gate {
     ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             self.open.acquire().await.unwrap().forget();
-            self.taken.lock().unwrap().push((stream, offset, data));
+            self.taken.lock().push((stream, offset, data));
             self.news.notify_one();
         })
     }
@@ -136,7 +136,7 @@ async fn the_sink_has_every_byte_before_the_call_returns() {
     let finished = calling.await.unwrap().unwrap();
     assert_eq!(counts(&finished), (3, 1));
     let mut streams = [Vec::new(), Vec::new()];
-    for (stream, offset, data) in gate.taken.lock().unwrap().iter() {
+    for (stream, offset, data) in gate.taken.lock().iter() {
         let stream = &mut streams[usize::from(*stream == OutputStream::Stderr)];
         assert_eq!(*offset, stream.len() as u64);
         stream.extend_from_slice(data);
@@ -263,7 +263,7 @@ async fn a_sink_that_takes_nothing_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn what_came_before_the_stream_was_lost_is_handed_over() {
+async fn output_before_a_lost_stream_is_delivered() {
     let (mut fake, client) = Fake::connected().await;
     let gate = Gate::new(1);
     let calling = watched(&client, gate.clone());

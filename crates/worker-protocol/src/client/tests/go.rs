@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ops::{Bounds, Reason};
+use operations::{Bounds, Reason};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

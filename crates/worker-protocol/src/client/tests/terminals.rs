@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ops::{Bounds, Exit, KillMethod, Operation};
+use operations::{Bounds, Exit, KillMethod, Operation};
 use tokio_util::sync::CancellationToken;
 use wire::worker::v1::from_worker::Body as Said;
 use wire::worker::v1::output::Stream::{Stderr, Stdout};
@@ -115,7 +115,7 @@ async fn a_session_has_a_beginning_a_middle_and_an_end() {
 }
 
 #[tokio::test]
-async fn nothing_is_said_about_a_session_before_it_began() {
+async fn terminal_messages_follow_the_start() {
     let (mut fake, client) = Fake::connected().await;
     let terminal = open(&client, None).unwrap();
     let keyboard = terminal.keyboard();
@@ -128,7 +128,7 @@ async fn nothing_is_said_about_a_session_before_it_began() {
 }
 
 #[tokio::test]
-async fn who_types_faster_than_the_terminal_takes_waits() {
+async fn fast_typing_waits_for_the_terminal() {
     let (mut fake, client, terminal, id) = opened().await;
     let keyboard = terminal.keyboard();
     let typing = tokio::spawn(async move { keyboard.write(&vec![b'k'; 200_000]).await });
@@ -153,7 +153,7 @@ async fn who_types_faster_than_the_terminal_takes_waits() {
 }
 
 #[tokio::test]
-async fn nobody_waits_at_a_terminal_that_is_gone() {
+async fn typing_fails_when_the_terminal_is_lost() {
     for lost in [false, true] {
         let (mut fake, client, terminal, id) = opened().await;
         let keyboard = terminal.keyboard();
@@ -213,7 +213,7 @@ async fn input_is_taken_once_and_where_there_is_some() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_nobody_holds_is_closed() {
+async fn dropped_terminal_is_closed() {
     let (mut fake, client, terminal, id) = opened().await;
     drop(terminal);
     assert!(matches!(fake.heard().await, (cancelled, Body::Cancel(_)) if cancelled == id));
