@@ -145,7 +145,7 @@ fn command(operation: Option<&Operation>, result: &ExecResult) -> String {
         };
         note(&mut text, &ended);
         if let Some((_, happened)) = ops::cause(result.ended_by()) {
-            note(&mut text, &format!("[cut short: {}]", happened));
+            note(&mut text, &format!("[cut short: {happened}]"));
         }
     }
     if !result.hint.is_empty() {

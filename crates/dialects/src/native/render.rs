@@ -115,7 +115,7 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
         (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
     }
     if let Some((_, happened)) = ops::cause(result.ended_by()).filter(|_| !result.timed_out) {
-        notes.push(format!("Error: {}", happened));
+        notes.push(format!("Error: {happened}"));
     }
     if !result.hint.is_empty() {
         notes.push(format!("[{}]", result.hint));
