@@ -4,8 +4,6 @@
 mod base64;
 mod bound;
 mod bounds;
-#[cfg(feature = "read")]
-mod cancel;
 mod command;
 mod command_limits;
 pub mod deny;
@@ -29,14 +27,12 @@ mod trash;
 pub use base64::{decode_base64, encode_base64};
 pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effect, changed, is_void};
 pub use bounds::Bounds;
-#[cfg(feature = "read")]
-pub use cancel::Cancel;
 pub use command::{CommandEnd, CommandReport, CommandUsage, Exit, Stop, Written};
 pub use command_limits::CommandLimits;
 pub use digest::{Digest, sha256};
 pub use environment::Environment;
 pub use hint::{Hint, Named};
-pub use left_out::{beside_more, in_own_words};
+pub use left_out::{ASK_FOR_MORE, beside_more, in_own_words, noted};
 pub use limits::{cause, is_space};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};

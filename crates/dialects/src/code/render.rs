@@ -144,8 +144,13 @@ fn command(operation: Option<&Operation>, result: &ExecResult) -> String {
             (None, None) => "[ended without an exit code]".to_owned(),
         };
         note(&mut text, &ended);
+<<<<<<< HEAD
         if let Some((_, happened)) = operations::cause(result.ended_by()) {
             note(&mut text, &format!("[cut short: {}]", happened));
+=======
+        if let Some((_, happened)) = ops::cause(result.ended_by()) {
+            note(&mut text, &format!("[cut short: {happened}]"));
+>>>>>>> results-fix
         }
     }
     if !result.hint.is_empty() {
