@@ -168,3 +168,29 @@ async fn a_reviewer_s_answer_waits_until_the_run_goes_on() {
     assert_eq!(written.status(), Status::Succeeded, "{:?}", written.error);
     assert_eq!(std::fs::read_to_string(workspace.join("a.txt")).unwrap(), "two\n");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_its_run_takes_along_has_failed() {
+    let daemon = Daemon::start().await;
+    for paused in [false, true] {
+        let workspace = daemon.workspace(if paused { "paused" } else { "ready" }, &[]);
+        let mut run = daemon.run("open", &workspace).await;
+        let counting = ticks(&run);
+        counts_beyond(&workspace, 3).await;
+        if paused {
+            pause(&mut run).await;
+        }
+        let request = v1::StopRunRequest { run_id: run.id().to_owned() };
+        run.clients.runs.stop_run(request).await.unwrap();
+        let done = counting.await.unwrap().unwrap();
+        let reason = done.error.as_ref().map(|error| error.reason.as_str());
+        assert_eq!((done.status(), reason), (Status::Failed, Some("CANCELLED")), "{paused}: {done:?}");
+        let receipt = record(run.clients.of_call(&done.call_id).await.last().unwrap());
+        let outcome = &receipt["outcome"];
+        assert_eq!(
+            (&outcome["status"], &outcome["reason"]),
+            (&"failed".into(), &"CANCELLED".into()),
+            "{paused}: {outcome}"
+        );
+    }
+}

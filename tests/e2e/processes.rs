@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use harness::process::{command, long, script};
+use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
 use harness::v1::{self, ProcessRequest};
@@ -230,7 +231,7 @@ async fn a_full_recording_refuses_signals_and_sizes_but_not_an_end() {
     run.until(&id, "hup").await;
     run.send(&id, Signal::Term).await.unwrap();
     let ended = run.waited(&id).await;
-    assert_eq!((ended.exit_code, ended.ended_by.as_str()), (Some(3), ""), "{ended:?}");
+    assert_eq!((ended.exit_code, ended.ended_by()), (Some(3), EndedBy::Unspecified), "{ended:?}");
     let told = ended_record(&mut run, &id).await;
     let facts = &told["outcome"]["facts"];
     assert_eq!(facts["signals_not_recorded"], 2, "{told}");
@@ -308,7 +309,7 @@ async fn timeout_kill_and_run_end_stop_the_whole_process_tree() {
     let stubborn = "trap '' TERM; for i in 1 2 3; do setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1000' & done; echo up; sleep 1000; sleep 1000";
     let timed = run.start(ProcessRequest { timeout_ms: Some(5_000), ..script(stubborn) }).await.process_id;
     let ended = run.waited(&timed).await;
-    assert_eq!((ended.state(), ended.ended_by.as_str()), (State::Ended, "timeout"), "{ended:?}");
+    assert_eq!((ended.state(), ended.ended_by()), (State::Ended, EndedBy::Timeout), "{ended:?}");
     let kill = ended.kill.unwrap();
     assert!(kill.ended >= 4 && kill.left == 0, "{kill:?}");
     assert_eq!(processes(&run.run.container_id), IDLE);
@@ -317,14 +318,14 @@ async fn timeout_kill_and_run_end_stop_the_whole_process_tree() {
     run.until(&killed, "up").await;
     run.send(&killed, Signal::Kill).await.unwrap();
     let ended = run.waited(&killed).await;
-    assert_eq!((ended.ended_by.as_str(), ended.kill.unwrap().left), ("killed", 0));
+    assert_eq!((ended.ended_by(), ended.kill.unwrap().left), (EndedBy::Killed, 0));
     assert_eq!(processes(&run.run.container_id), IDLE);
 
     let left = run.start(script(stubborn)).await.process_id;
     run.until(&left, "up").await;
     run.stop().await;
     let ended = run.waited(&left).await;
-    assert_eq!((ended.state(), ended.ended_by.as_str()), (State::Ended, "run-ended"), "{ended:?}");
+    assert_eq!((ended.state(), ended.ended_by()), (State::Ended, EndedBy::RunEnded), "{ended:?}");
     let told = ended_record(&mut run, &left).await;
     assert_eq!(told["outcome"]["facts"]["ended_by"], "run-ended");
     assert!(run.logs(&left).await.text().contains("up"), "what it wrote stays until the run is deleted");

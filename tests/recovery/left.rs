@@ -1,5 +1,6 @@
 //! Processes that a command left running outlive the worker that started them, and the daemon.
 
+use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::signal_process_request::Signal;
 use harness::{Daemon, RunHandle, Setup, calls, pid_of, processes, requests, until};
@@ -61,7 +62,7 @@ async fn background_processes_survive_worker_and_daemon_restarts() {
     daemon.launch().await;
     let mut run = RunHandle { clients: daemon.connect().await, ..run };
     let ended = run.waited(&before[1]).await;
-    assert_eq!((ended.state(), ended.ended_by.as_str()), (State::Ended, ""), "{ended:?}");
+    assert_eq!((ended.state(), ended.ended_by()), (State::Ended, EndedBy::Unspecified), "{ended:?}");
     run.send(&before[0], Signal::Kill).await.unwrap();
     assert_eq!(run.waited(&before[0]).await.kill.unwrap().left, 0);
     until("something is left", async || processes(&container) == IDLE).await;

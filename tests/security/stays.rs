@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use harness::process::{command, script};
+use harness::v1::exec_result::EndedBy;
 use harness::v1::process::State;
 use harness::v1::session_result::State as SessionState;
 use harness::v1::signal_process_request::Signal;
@@ -128,7 +129,7 @@ async fn s4_a_killed_keeper_costs_its_own_process_alone() {
         assert!(killed.exit_code == Some(1) && Instant::now() < until, "{killed:?}");
     }
     let lost = run.waited(&victim).await;
-    assert_eq!((lost.state(), lost.ended_by.as_str()), (State::Interrupted, "interrupted"), "{lost:?}");
+    assert_eq!((lost.state(), lost.ended_by()), (State::Interrupted, EndedBy::Interrupted), "{lost:?}");
     assert_eq!(lost.kill.unwrap().left, 0);
     assert_eq!(run.feed(&other, 0, b"alive\n", true).await.unwrap().offset, 6);
     assert_eq!(run.all_of(&other).await.text(), "alive\n");
@@ -218,7 +219,7 @@ async fn s5_a_number_that_is_used_again_is_nobodys_to_end() {
         let found = listed.iter().find(|process| process.process_id == *id).unwrap();
         assert_eq!(found.state(), State::Running);
         run.send(id, Signal::Kill).await.unwrap();
-        assert_eq!(run.waited(id).await.ended_by, "killed");
+        assert_eq!(run.waited(id).await.ended_by(), EndedBy::Killed);
     }
 }
 

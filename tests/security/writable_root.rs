@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use harness::v1::CreateRunRequest;
+use harness::v1::exec_result::EndedBy;
 use harness::{Image, calls, debian};
 
 use crate::inside::{Inside, lenient, outcomes, read};
@@ -164,7 +165,7 @@ async fn c6_a_layer_that_is_hard_to_remove_goes_with_its_run() {
     // More levels than are measured: a look at the disk that comes in time ends the command which has made them.
     let dig = "cd /srv; B=/workspace/busybox; exec $B mkdir -p $($B seq -s / 1 400)";
     let dug = inside.run.exec(&["/workspace/busybox", "sh", "-c", dig]).await;
-    assert!(dug.exit_code == Some(0) || dug.ended_by == "disk-quota", "{dug:?}");
+    assert!(dug.exit_code == Some(0) || dug.ended_by() == EndedBy::DiskQuota, "{dug:?}");
     let canary = std::fs::metadata("/etc/passwd").unwrap().len();
     let id = inside.run.id().to_owned();
     inside.run.stop().await;

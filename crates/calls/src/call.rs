@@ -30,6 +30,7 @@ mod review;
 mod slot;
 mod standstill;
 mod stream;
+mod surroundings;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -70,6 +71,7 @@ use decode::{Decoded, ResponseFormat};
 use record::{Journal, Times};
 use slot::Slot;
 use standstill::Standstill;
+use surroundings::Surroundings;
 
 /// Makes a call, or finds the one that the same request began, and waits for its answer.
 pub async fn call(
@@ -475,7 +477,18 @@ impl CallTask {
         let intent = journal.begun();
         let leaves = permit.bounds().keep_background.then(|| executor::request_of(permit.operation()));
         let caller = permit.caller().clone();
-        let mut left = None;
+        let surroundings = Surroundings {
+            processes: &self.calls.processes,
+            run: &run,
+            by: leaves.map(|request| LeftBy {
+                call: self.call.id,
+                principal: &caller.principal,
+                agent: &caller.agent_id,
+                request,
+            }),
+            began,
+            offers_processes: self.has_processes(&run),
+        };
         let mut finished = match (permit.operation().lane(), &intent) {
             (Lane::Host, Some(intent)) => {
                 let go = intent.clone().map(|recorded| recorded.is_ok()).boxed();
@@ -491,24 +504,10 @@ impl CallTask {
                 finished(self.calls.processes.perform(&run, permit, &cancel).await)
             }
             (Lane::Container | Lane::Host, _) => match self.output(permit.operation()) {
-                Ok(output) => {
-                    let finished;
-                    (finished, left) = slot.lanes.execute(permit, limit, output, cancel).await;
-                    finished
-                }
+                Ok(output) => slot.lanes.execute(permit, limit, output, cancel, &surroundings).await,
                 Err(failure) => finished(Err(failure)),
             },
         };
-        if let (Some(left), Some(request)) = (left, leaves) {
-            let by =
-                LeftBy { call: self.call.id, principal: &caller.principal, agent: &caller.agent_id, request };
-            let kept = self.calls.processes.keep_left(&run, by, left).await;
-            if let (Err(ended), Ok(Some(result))) =
-                (kept, finished.outcome.as_mut().map(OpResult::command_mut))
-            {
-                result.kill = Some(ended);
-            }
-        }
         drop(slot);
         times.executed();
         still.end().await;
@@ -519,16 +518,6 @@ impl CallTask {
         }
         if run.disk.is_over() {
             self.calls.quotas.look_again();
-        }
-        if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
-            && run.disk.ended_since(began)
-        {
-            operations::ended_by_quota(result);
-        }
-        if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut)
-            && self.has_processes(&run)
-        {
-            operations::name_processes(result);
         }
         if let Err(failure) = &mut finished.outcome
             && let Some(truth) = self.cut_off(&run, failure)

@@ -21,6 +21,7 @@ use worker_protocol::client::{
     CallSpec, Channel, Client, CloseReason, ConnectError, ConnectOptions, Finished, Greeted, LaneError, Peer,
     Placement, Prepared,
 };
+use worker_protocol::convert::Reply;
 
 use crate::engine::engine_refusal;
 use crate::failure::failure;
@@ -112,7 +113,7 @@ impl GuestLane {
         spec: CallSpec<'_>,
         placement: Option<Arc<dyn Placement>>,
         cancel: CancellationToken,
-    ) -> Result<Finished, ToolFailure> {
+    ) -> Result<Finished<Reply>, ToolFailure> {
         let serving = self.serving();
         let done = serving.client.call(spec, placement, cancel).await;
         self.told(&serving, done).await
@@ -125,7 +126,7 @@ impl GuestLane {
         spec: CallSpec<'_>,
         prepared: Prepared,
         cancel: CancellationToken,
-    ) -> Result<Finished, ToolFailure> {
+    ) -> Result<Finished<Reply>, ToolFailure> {
         let done = serving.client.call_prepared(spec, prepared, cancel).await;
         self.told(serving, done).await
     }
@@ -135,7 +136,7 @@ impl GuestLane {
         &self,
         spec: CallSpec<'_>,
         cancel: CancellationToken,
-    ) -> Result<Finished, ToolFailure> {
+    ) -> Result<Finished<Reply>, ToolFailure> {
         let began = Instant::now();
         let serving = self.serving();
         let lost = match serving.client.call(spec, None, cancel.clone()).await {
@@ -159,8 +160,8 @@ impl GuestLane {
     async fn told(
         &self,
         serving: &Serving,
-        done: Result<Finished, LaneError>,
-    ) -> Result<Finished, ToolFailure> {
+        done: Result<Finished<Reply>, LaneError>,
+    ) -> Result<Finished<Reply>, ToolFailure> {
         match done {
             Err(LaneError::Lost(reason)) if reason != CloseReason::Shutdown => {
                 Err(self.loss(serving, reason).await.failure())

@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Client, CloseReason, ConnectOptions, Finished, Go, LaneError};
+use worker_protocol::convert::Reply;
 
 use crate::directory::{Directory, LinkedRepository};
 use crate::launcher::launcher;
@@ -101,7 +102,7 @@ impl HostWorkerLane {
             let mut state = self.state.lock().await;
             self.clear(&mut state).await;
         }
-        ended
+        ended.map(|finished| finished.and_then(Reply::result))
     }
 
     /// Waits until a host worker is lost, and returns the reason. One that was not needed so far does not count as lost.

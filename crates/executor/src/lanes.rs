@@ -8,12 +8,13 @@ use gateway::Permit;
 use operations::{Bound, Effect, Lane, OpResult, Operation, Preview, Reason, ToolFailure};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Finished, Go, OutputSink, Placement, Usage};
+use worker_protocol::convert::Reply;
 
+use crate::command_end::{CommandContext, Known, command_end};
 use crate::failure::failure;
 use crate::guest::GuestLane;
 use crate::host_worker::HostWorkerLane;
 use crate::left::{self, Left};
-use crate::limits::{self, Evidence};
 use crate::placement::LeafPlacement;
 use crate::prefork::Ready;
 
@@ -60,7 +61,8 @@ impl Lanes {
         limit: Option<Duration>,
         output: Arc<dyn OutputSink>,
         cancel: CancellationToken,
-    ) -> (Finished, Option<Left>) {
+        context: &dyn CommandContext,
+    ) -> Finished {
         let parts = permit.into_parts();
         let is_command = parts.operation.command_timeout().is_some();
         let downloads = parts.operation.is_download();
@@ -76,46 +78,69 @@ impl Lanes {
         if parts.operation.lane() == Lane::Container {
             cancel.run_until_cancelled(self.guest.restarted()).await;
         }
-        let mut left = None;
         let finished = match parts.operation.lane() {
-            // A download is not repeated, because its reader already has the part that was sent.
-            Lane::Container if downloads => self.guest.call(spec, None, cancel).await,
-            Lane::Container if !parts.operation.has_effect() => self.guest.look(spec, cancel).await,
-            // A write of a file outside the mounts.
+            // Not to be repeated: its reader has what was sent.
+            Lane::Container if downloads => self.guest.call(spec, None, cancel).await.map(results),
+            Lane::Container if !parts.operation.has_effect() => {
+                self.guest.look(spec, cancel).await.map(results)
+            }
+            // A file outside of the mounts.
             Lane::Container if !is_command => match self.stage(spec, &cancel).await {
-                Ok(()) => self.guest.call(spec, None, cancel).await,
+                Ok(()) => self.guest.call(spec, None, cancel).await.map(results),
                 Err(failure) => Err(failure),
             },
-            Lane::Container => {
-                let (ended, leaf) = self.run(&parts.call_id, spec, cancel.clone()).await;
-                left = leaf.as_ref().and_then(|leaf| leaf.left());
-                let mut finished = ended.unwrap_or_else(failed);
-                let (events, metered, forced) =
-                    leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered(), leaf.forced()));
-                // Applies also to a command whose worker was lost.
-                metered.settle(&mut finished);
-                if let Ok(Some(result)) = finished.outcome.as_mut().map(OpResult::command_mut) {
-                    let evidence = Evidence {
-                        events,
-                        output_limit: parts.bounds.max_spool_bytes,
-                        cancelled: cancel.is_cancelled(),
-                        forced,
-                    };
-                    limits::judge(result, evidence);
-                }
-                Ok(finished)
-            }
+            Lane::Container => Ok(self.command(&parts.call_id, spec, cancel, context).await),
             Lane::Host => self.host_worker.call(spec, None, cancel).await.map_err(|error| failure(&error)),
             Lane::Upstream => Err(ToolFailure::new(Reason::Internal, "no lane of the run calls MCP servers")),
         };
-        let finished = finished.unwrap_or_else(failed);
-        if finished.outcome.is_err()
-            && let Some(left) = left.take()
-        {
+        finished.unwrap_or_else(failed)
+    }
+
+    /// Runs a command to its end, and makes its result.
+    async fn command(
+        &self,
+        call: &str,
+        spec: CallSpec<'_>,
+        cancel: CancellationToken,
+        context: &dyn CommandContext,
+    ) -> Finished {
+        let (ended, leaf) = self.run(call, spec, cancel.clone()).await;
+        let left = leaf.as_ref().and_then(|leaf| leaf.left());
+        let (events, metered) = leaf.map_or_else(Default::default, |leaf| (leaf.events(), leaf.metered()));
+        let mut finished = ended.unwrap_or_else(failed);
+        // Of a command whose worker was lost, too.
+        finished.usage = metered.over(finished.usage);
+        let kept = match left {
+            Some(left) if finished.outcome.is_ok() => context.keep(left).await,
             // A failed call does not report processes that stay, so they are ended.
-            let _ = tokio::task::spawn_blocking(move || left.end()).await;
-        }
-        (finished, left)
+            Some(left) => {
+                let _ = tokio::task::spawn_blocking(move || left.end()).await;
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        let usage = finished.usage;
+        finished.and_then(|reply| {
+            let mut report = reply.command()?;
+            report.usage.cpu_time_us = usage.cpu_time_us.unwrap_or_default();
+            report.usage.peak_memory_bytes = usage.peak_memory_bytes.unwrap_or_default();
+            if let Err(ended) = kept {
+                report.kill = ended;
+            }
+            let known = Known {
+                events,
+                output_limit: spec.bounds.max_spool_bytes,
+                cancelled: cancel.is_cancelled(),
+                over_quota: context.over_quota(),
+                run_ended: context.run_ended(),
+                offers_processes: context.offers_processes(),
+            };
+            let result = command_end(report, known).into();
+            Ok(match spec.operation {
+                Operation::Shell(_) => OpResult::Shell(result),
+                _ => OpResult::Exec(result),
+            })
+        })
     }
 
     /// Executes an operation of the host lane like [`Self::execute`], but has no effect before `go`. The host worker prepares it meanwhile.
@@ -158,8 +183,8 @@ impl Lanes {
         call: &str,
         spec: CallSpec<'_>,
         cancel: CancellationToken,
-    ) -> (Result<Finished, ToolFailure>, Option<Arc<LeafPlacement>>) {
-        // A command to which a reviewer consented runs while all other commands are frozen. The waiting processes are frozen with them.
+    ) -> (Result<Finished<Reply>, ToolFailure>, Option<Arc<LeafPlacement>>) {
+        // What a reviewer has consented to goes on while other commands stand still, among which those are that wait.
         let alone = spec.bounds.held_to.is_some();
         if let Some((serving, Ready { prepared, leaf })) = (!alone).then(|| self.guest.prefork()).flatten() {
             leaf.begin();
@@ -181,7 +206,12 @@ impl Lanes {
         }
     }
 
-    /// Starts to make processes for the next commands. Called after a command was answered, so that no client waits for it.
+    /// Returns the number of processes that the kernel has killed in the container for lack of memory. `None` where no cgroup is visible.
+    pub fn oom_kills(&self) -> Option<u64> {
+        self.guest.cgroup().map(|(cgroup, _)| cgroup.limit_events().oom_kills)
+    }
+
+    /// A command has been answered: nobody waits while the process for the next one is made.
     pub fn answered(&self) {
         self.guest.refill();
     }
@@ -201,7 +231,7 @@ impl Lanes {
                 looked.map_err(|error| failure(&error))
             }
             Lane::Container if operation.effect() == Effect::Runs && !operation.binds_words() => {
-                self.guest.look(spec, CancellationToken::new()).await
+                self.guest.look(spec, CancellationToken::new()).await.map(results)
             }
             Lane::Container | Lane::Upstream => return Ok(None),
         };
@@ -225,7 +255,7 @@ impl Lanes {
             preview: false,
             output: None,
         };
-        let finished = self.guest.look(spec, CancellationToken::new()).await;
+        let finished = self.guest.look(spec, CancellationToken::new()).await.map(results);
         match finished?.outcome? {
             OpResult::Read(read) => Ok(read.sha256),
             _ => Err(ToolFailure::new(Reason::Internal, "the worker's answer is to another operation")),
@@ -253,7 +283,12 @@ fn deadline(operation: &Operation, limit: Option<Duration>) -> Duration {
     limit.map_or(own, |limit| limit.min(own))
 }
 
-fn failed(failure: ToolFailure) -> Finished {
+/// Returns a call that was for no command, with its result.
+fn results(finished: Finished<Reply>) -> Finished {
+    finished.and_then(Reply::result)
+}
+
+fn failed<R>(failure: ToolFailure) -> Finished<R> {
     Finished {
         outcome: Err(failure),
         bound: Bound::default(),

@@ -51,8 +51,6 @@ struct Counts {
     before: Duration,
     /// Resources of the command alone. Known after it has finished.
     command: Metered,
-    /// True if the command was ended and did not end by itself.
-    forced: bool,
 }
 
 /// Returns a name that no other leaf of a container has, including those of lost workers and earlier daemons.
@@ -99,12 +97,7 @@ impl LeafPlacement {
         self.state.counts.lock().events
     }
 
-    /// Returns true if the command was ended and did not end by itself. Known after it has finished.
-    pub(crate) fn forced(&self) -> bool {
-        self.state.counts.lock().forced
-    }
-
-    /// Returns the resources that the command used. Known after it has finished.
+    /// What the command used. Known when it has been finished.
     pub(crate) fn metered(&self) -> Metered {
         self.state.counts.lock().command
     }
@@ -134,7 +127,6 @@ impl Placement for LeafPlacement {
 
     fn finish(&self, forced: bool) -> Pin<Box<dyn Future<Output = KillEvidence> + Send + '_>> {
         Box::pin(async move {
-            self.state.counts.lock().forced |= forced;
             // Without a leaf the command never ran.
             let Some(leaf) = self.state.leaf.lock().take() else { return nothing_left() };
             let (evidence, leaf) = if leaf.pids().is_ok_and(|pids| pids.is_empty()) {

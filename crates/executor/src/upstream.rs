@@ -11,9 +11,10 @@ use bytes::Bytes;
 use gateway::McpStdio;
 use jail::SandboxPath;
 use mcp_upstream::{Fault, Output, Pipes};
-use operations::{Bounds, Exec, OpResult};
+use operations::{Bounds, Exec, Exit};
 use tokio::sync::mpsc;
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, TerminalSize, TerminalSpec};
+use worker_protocol::convert::Reply;
 
 use crate::lanes::Lanes;
 use crate::placement::unique;
@@ -104,12 +105,12 @@ fn not_started(error: &LaneError) -> Fault {
     })
 }
 
-fn ended(finished: &Result<Finished, LaneError>) -> Fault {
+fn ended(finished: &Result<Finished<Reply>, LaneError>) -> Fault {
     match finished.as_ref().map(|finished| &finished.outcome) {
-        Ok(Ok(OpResult::Exec(result))) => Fault::Lost(match (result.exit_code, result.signal) {
-            (Some(code), _) => format!("its program ended with exit code {code}"),
-            (None, Some(signal)) => format!("its program was ended by signal {signal}"),
-            (None, None) => "its program ended".to_owned(),
+        Ok(Ok(Reply::Command(report))) => Fault::Lost(match report.exit {
+            Exit::Code(code) => format!("its program ended with exit code {code}"),
+            Exit::Signal(signal) => format!("its program was ended by signal {signal}"),
+            Exit::Unknown => "its program ended".to_owned(),
         }),
         Ok(Ok(_)) => Fault::Lost("its program ended".to_owned()),
         Ok(Err(failure)) => Fault::Absent(format!("its program could not be run: {}", failure.message)),

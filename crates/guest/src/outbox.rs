@@ -4,13 +4,11 @@
 //! another call by only a few frames. Frames that the daemon waits for overtake them: pongs, and news on which it must act. An outcome
 //! never overtakes output of the same call, and always fits into a frame.
 
-use operations::{Outcome, Preview, ToolFailure};
+use operations::{Preview, ToolFailure};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use wire::worker::v1::{
-    Ended, FromWorker, Output, Pong, Spawned, Taken, Usage, from_worker::Body, output::Stream,
-};
-use worker_protocol::convert::{carried, outcome_to_wire, preview_to_wire};
+use wire::worker::v1::{Ended, FromWorker, Output, Pong, Spawned, Taken, from_worker::Body, output::Stream};
+use worker_protocol::convert::{carried, preview_to_wire};
 use worker_protocol::frame::encode;
 
 use crate::fault::Fault;
@@ -75,9 +73,8 @@ impl Outbox {
         let _ = self.data.send(frame(id, Body::Outcome(carried(preview_to_wire(preview))))).await;
     }
 
-    /// Sends the last frame of a call. A command's result contains its usage.
-    pub(crate) async fn outcome(&self, id: u64, outcome: Outcome, usage: Option<Usage>) {
-        let outcome = wire::worker::v1::Outcome { usage, ..outcome_to_wire(outcome) };
+    /// The last frame of a call.
+    pub(crate) async fn outcome(&self, id: u64, outcome: wire::worker::v1::Outcome) {
         let _ = self.data.send(frame(id, Body::Outcome(carried(outcome)))).await;
     }
 }

@@ -13,8 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Mutex, Semaphore};
-use wire::worker::v1::{Start, ToWorker, to_worker::Body};
-use worker_protocol::convert::bounds_from_wire;
+use wire::worker::v1::{Outcome, Start, ToWorker, to_worker::Body};
+use worker_protocol::convert::{bounds_from_wire, outcome_to_wire};
 use worker_protocol::frame::{FrameBuffer, encode};
 
 use crate::args::Serve;
@@ -176,7 +176,7 @@ async fn prepare(id: u64, lane: &Lane, outbox: &Outbox) {
         Ok(pid) => outbox.spawned(id, pid).await,
         Err(error) => {
             let failure = ToolFailure::new(Reason::Overloaded, format!("no process could be made: {error}"));
-            outbox.outcome(id, Err(failure), None).await;
+            outbox.outcome(id, outcome_to_wire(Err(failure))).await;
         }
     }
 }
@@ -189,7 +189,7 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
         && !lane.calls.has(id)
         && let Some((outcome, usage)) = files::at_once(lane, read, &bounds)
     {
-        outbox.outcome(id, outcome, Some(usage)).await;
+        outbox.outcome(id, Outcome { usage: Some(usage), ..outcome_to_wire(outcome) }).await;
         lane.threads.used();
         return Ok(());
     }
@@ -202,7 +202,7 @@ async fn begin(id: u64, start: Start, lane: &Arc<Lane>, outbox: &Outbox) -> Resu
             lane.preforks.dismiss(start.prepared);
             let failure =
                 ToolFailure::new(Reason::Overloaded, "too many calls at once in this run; try again");
-            outbox.outcome(id, Err(failure), None).await;
+            outbox.outcome(id, outcome_to_wire(Err(failure))).await;
             return Ok(());
         }
     };

@@ -4,6 +4,7 @@
 mod base64;
 mod bound;
 mod bounds;
+mod command;
 mod command_limits;
 pub mod deny;
 mod digest;
@@ -26,12 +27,13 @@ mod trash;
 pub use base64::{decode_base64, encode_base64};
 pub use bound::{Binder, Bound, FileState, FileStates, Held, Preview, before_effect, changed, is_void};
 pub use bounds::Bounds;
+pub use command::{CommandEnd, CommandReport, CommandUsage, Exit, Stop, Written};
 pub use command_limits::CommandLimits;
 pub use digest::{Digest, sha256};
 pub use environment::Environment;
 pub use hint::{Hint, Named};
 pub use left_out::{ASK_FOR_MORE, beside_more, in_own_words, noted};
-pub use limits::{EndedBy, Limit, ended_by_quota, explain, limits_hit, name_processes};
+pub use limits::{cause, is_space};
 pub use malformed::Malformed;
 pub use mcp::{McpTool, is_mcp_server};
 pub use operation::{
@@ -40,9 +42,7 @@ pub use operation::{
     Session, SessionInput, Shell, TerminalSize, Transfer, UploadId, Uploaded, Write, answers, check_answer,
     facts, sketch,
 };
-pub use outcome::{
-    EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, not_ended, unfinished, with_exit_code,
-};
+pub use outcome::{EntryType, FileChange, OpResult, Outcome, ToolFailure, cut_short, not_ended, unfinished};
 pub use patch::{FrontMatter, Patch, PatchChange};
 pub use path_pattern::{BadPattern, PathPattern};
 pub use path_rules::{PathRule, PathRules, RuledAccess, RuledPaths};
@@ -51,5 +51,6 @@ pub use trash::{MAX_TRASH_RECORD, TRASH_RECORD_SUFFIX, TrashEntry, TrashRecord};
 pub use wire::v1::{
     DeleteResult, EditResult, Entry, ExecResult, GitResult, GlobResult, GrepMatch, GrepResult, KillEvidence,
     LeftOut, ListResult, McpContent, McpResult, PatchResult, PatchedFile, ProcessResult, ReadResult,
-    SessionResult, WriteResult, session_result::State as SessionState,
+    SessionResult, WriteResult, exec_result::EndedBy, exec_result::Limit,
+    kill_evidence::Method as KillMethod, session_result::State as SessionState,
 };

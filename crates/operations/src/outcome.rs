@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wire::v1::{self, ExecResult};
 
-use crate::{EndedBy, Hint, Reason};
+use crate::{EndedBy, Hint, Reason, cause};
 
 pub use wire::v1::entry::Type as EntryType;
 pub use wire::v1::patched_file::Change as FileChange;
@@ -64,9 +64,9 @@ impl ToolFailure {
 /// Statuses, renderings, the record and clients all use this function. A command that ended by itself has not failed in this sense,
 /// whatever its code or signal is.
 pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
-    let by = if result.timed_out { Some(EndedBy::Timeout) } else { EndedBy::parse(&result.ended_by) };
-    let (reason, why) = match by {
-        Some(by) => by.failure(),
+    let by = if result.timed_out { EndedBy::Timeout } else { result.ended_by() };
+    let (reason, why) = match cause(by) {
+        Some(cause) => cause,
         None if result.exit_code.is_none() && result.signal.is_none() => {
             (Reason::Internal, "how the command ended is not known")
         }
@@ -80,11 +80,8 @@ pub fn unfinished(result: &ExecResult) -> Option<ToolFailure> {
 pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
     match result {
         OpResult::Exec(command) | OpResult::Shell(command) => unfinished(command),
-        OpResult::Session(session) if !session.ended_by.is_empty() => {
-            let (reason, why) = match EndedBy::parse(&session.ended_by) {
-                Some(by) => by.failure(),
-                None => (Reason::Cancelled, "the session was ended while the command ran"),
-            };
+        OpResult::Session(session) => {
+            let (reason, why) = cause(session.ended_by())?;
             Some(ToolFailure::new(reason, format!("{why}; what was shown until then is in the result")))
         }
         _ => None,
@@ -94,15 +91,6 @@ pub fn cut_short(result: &OpResult) -> Option<ToolFailure> {
 /// Returns the number of a command's processes that could not be ended, if there are any.
 pub fn not_ended(result: &ExecResult) -> Option<u32> {
     result.kill.as_ref().map(|kill| kill.left).filter(|left| *left > 0)
-}
-
-/// Sets the exit code that clients see to 128 plus the number of the signal, as shells do.
-///
-/// A missing code would be read as 0. A command that the daemon ended early gets no code.
-pub fn with_exit_code(result: &mut ExecResult) {
-    if !result.timed_out {
-        result.exit_code = result.exit_code.or(result.signal.map(|signal| 128 + signal));
-    }
 }
 
 impl From<ToolFailure> for v1::ToolFailure {
@@ -126,24 +114,24 @@ mod tests {
     #[test]
     fn cut_short_commands_fail_with_any_exit_code() {
         for (by, reason) in [
-            ("timeout", Reason::TimedOut),
-            ("cancelled", Reason::Cancelled),
-            ("output-limit", Reason::WriteLimit),
-            ("memory-limit", Reason::MemoryLimit),
-            ("file-size-limit", Reason::WriteLimit),
-            ("disk-quota", Reason::WriteLimit),
+            (EndedBy::Timeout, Reason::TimedOut),
+            (EndedBy::Cancelled, Reason::Cancelled),
+            (EndedBy::OutputLimit, Reason::WriteLimit),
+            (EndedBy::MemoryLimit, Reason::MemoryLimit),
+            (EndedBy::FileSizeLimit, Reason::WriteLimit),
+            (EndedBy::DiskQuota, Reason::WriteLimit),
         ] {
             for exit_code in [None, Some(0), Some(137)] {
-                let ended_by = by.to_owned();
-                let command = ExecResult { ended_by: ended_by.clone(), exit_code, ..Default::default() };
+                let ended_by = by.into();
+                let command = ExecResult { ended_by, exit_code, ..Default::default() };
                 let failure = cut_short(&OpResult::Exec(command.clone())).unwrap();
-                assert_eq!(failure.reason, reason, "{by}");
+                assert_eq!(failure.reason, reason, "{by:?}");
                 assert_eq!(cut_short(&OpResult::Shell(command)), Some(failure));
                 let session = SessionResult { ended_by, exit_code, ..Default::default() };
-                assert_eq!(cut_short(&OpResult::Session(session)).unwrap().reason, reason, "{by}");
+                assert_eq!(cut_short(&OpResult::Session(session)).unwrap().reason, reason, "{by:?}");
             }
         }
-        let killed = SessionResult { ended_by: "killed".to_owned(), ..Default::default() };
+        let killed = SessionResult { ended_by: EndedBy::Killed.into(), ..Default::default() };
         assert_eq!(cut_short(&OpResult::Session(killed)).unwrap().reason, Reason::Cancelled);
     }
 

@@ -139,7 +139,8 @@ impl Processes {
         };
         let process = self.get(run.record().id, &wanted.session_id).map_err(|_| no_session())?;
         let limit = usize::try_from(parts.bounds.max_output_bytes).unwrap_or(usize::MAX).min(LONGEST_OUTPUT);
-        process.perform(wanted, limit, cancel).await
+        let oom_kills = || run.lanes().ok().and_then(|lanes| lanes.oom_kills());
+        process.perform(wanted, limit, oom_kills, cancel).await
     }
 
     async fn begin(
@@ -314,7 +315,7 @@ impl Processes {
         (why, kill): (String, operations::KillEvidence),
     ) {
         status.set_state(State::Interrupted);
-        "interrupted".clone_into(&mut status.ended_by);
+        status.set_ended_by(operations::EndedBy::Interrupted);
         status.failure = why;
         status.kill = Some(kill);
         status.stdin_open = false;

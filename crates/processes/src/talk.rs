@@ -53,11 +53,13 @@ impl Process {
         Ok(())
     }
 
-    /// Performs an operation `session`. Keeps at most `limit` bytes of the output.
+    /// Performs an operation `session`. Keeps at most `limit` bytes of the output. `oom_kills` returns the number of processes that
+    /// the kernel has killed in the run for lack of memory.
     pub(crate) async fn perform(
         &self,
         wanted: &operations::Session,
         limit: usize,
+        oom_kills: impl Fn() -> Option<u64>,
         cancel: &CancellationToken,
     ) -> Outcome {
         let session = self.session()?;
@@ -81,7 +83,7 @@ impl Process {
                 if !self.settles(session, within).await {
                     return Err(self.busy(session));
                 }
-                let line = session.give(command, limit);
+                let line = session.give(command, limit, oom_kills());
                 self.tell_shell(line, false, Some(format!("{command}\n").into())).await?;
             }
             SessionInput::Typed(input) => {
@@ -94,7 +96,8 @@ impl Process {
             }
             SessionInput::Nothing => {}
         }
-        self.listen(session, &expect, until, cancel).await.map(OpResult::Session)
+        let result = self.listen(session, &expect, until, cancel).await?;
+        Ok(OpResult::Session(session.judge(result, oom_kills())))
     }
 
     /// Interrupts the running command `attempts` times, and then kills it.

@@ -28,7 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::Status;
 use wire::v1::{self, open_terminal_response::Event as Shown};
-use worker_protocol::client::LaneError;
+use worker_protocol::client::{Finished, LaneError};
+use worker_protocol::convert::Reply;
 
 use pause::Pause;
 use record::Chapter;
@@ -123,12 +124,11 @@ async fn run_session<R>(
         shown: 0,
     };
     let end = attend(&mut session, &run, permit, &start).await;
-    if let Ok(finished) = &end.finished
-        && let Some(command) = finished.outcome.as_ref().ok().and_then(operations::OpResult::command)
-        && let Some(left) = operations::not_ended(command)
+    if let Ok(Finished { outcome: Ok(Reply::Command(report)), .. }) = &end.finished
+        && report.kill.left > 0
     {
-        // As with any command, no process may continue unseen.
-        run.fail(format!("{left} processes of a session could not be ended")).await;
+        // As with any command: nothing may run on unseen.
+        run.fail(format!("{} processes of a session could not be ended", report.kill.left)).await;
     }
     if let Some(pause) = pause {
         chapter.paused_until = Some(pause.end().await);

@@ -9,12 +9,13 @@ use audit::{Decision, Event, Kind, Outcome, Status, Usage, Verdict};
 use executor::failure;
 use gateway::UnixMillis;
 use identity::{RunId, SessionId};
-use operations::{ExecResult, OpResult, Reason};
+use operations::{CommandReport, Exit, Reason, Stop};
 use refusal::Refusal;
 use serde_json::json;
 use store::micros;
 use wire::v1::{self, open_terminal_response::Event as Shown, terminal_closed};
 use worker_protocol::client::{Finished, LaneError};
+use worker_protocol::convert::Reply;
 
 use super::session::{Cause, End, Response};
 use super::start::Start;
@@ -37,7 +38,7 @@ pub(super) struct Chapter {
 /// End of a session, for the record and for the client.
 pub(super) struct Closing {
     why: Why,
-    command: Option<ExecResult>,
+    command: Option<CommandReport>,
     usage: Usage,
 }
 
@@ -91,7 +92,7 @@ impl Chapter {
         let command = closing.command.as_ref();
         let mut facts = json!({});
         if let Some(command) = command {
-            facts["signal"] = json!(command.signal);
+            facts["signal"] = json!(command.exit.signal());
             facts["kill"] = json!(command.kill);
         }
         if let Some(UnixMillis(until)) = self.paused_until {
@@ -100,7 +101,7 @@ impl Chapter {
         if let Some(Digest { sha256, bytes }) = &self.recording {
             facts["recording"] = json!({ "sha256": sha256, "bytes": bytes });
         }
-        let exit_code = command.and_then(|command| command.exit_code);
+        let exit_code = closing.exit_code();
         let mut outcome = closing.outcome(exit_code).facts(facts);
         outcome.exit_code = exit_code;
         let mut event = self.common.clone().outcome(outcome).usage(closing.usage);
@@ -128,8 +129,10 @@ impl Closing {
             bytes_in: typed,
             bytes_out: shown,
         };
-        let command = finished.and_then(|finished| finished.outcome.as_ref().ok());
-        let command = command.and_then(OpResult::command).cloned();
+        let command = match finished.map(|finished| &finished.outcome) {
+            Some(Ok(Reply::Command(report))) => Some((**report).clone()),
+            _ => None,
+        };
         let why = match (end.cause, end.finished) {
             (Some(Cause::Disconnected), _) => Why::Ended(Ended::Disconnected, None),
             (Some(Cause::RunEnded), _) => Why::Ended(Ended::RunEnded, None),
@@ -137,7 +140,7 @@ impl Closing {
             (Some(Cause::RecordingFull), _) => Why::Ended(Ended::RecordingFull, None),
             (Some(Cause::Refused(refusal)), _) => Why::Refused(refusal),
             (None, Ok(Finished { outcome: Ok(_), .. })) => {
-                let timed_out = command.as_ref().is_some_and(|command| command.timed_out);
+                let timed_out = command.as_ref().is_some_and(|command| command.stop == Stop::Deadline);
                 Why::Ended(if timed_out { Ended::TimedOut } else { Ended::Exited }, None)
             }
             // The end of a run ends its worker, too.
@@ -154,15 +157,23 @@ impl Closing {
         Self { why: Why::Refused(refusal), command: None, usage: Usage::default() }
     }
 
-    /// Returns the last message of the stream.
+    /// Returns the exit code of its program, if no signal ended it.
+    fn exit_code(&self) -> Option<i32> {
+        match self.command.as_ref()?.exit {
+            Exit::Code(code) => Some(code),
+            Exit::Signal(_) | Exit::Unknown => None,
+        }
+    }
+
+    /// The last message of the stream.
     pub(super) fn message(self) -> Response {
         match self.why {
             Why::Refused(refusal) => Err(refusal.into()),
             Why::Ended(reason, _) => {
                 let closed = v1::TerminalClosed {
                     reason: reason.into(),
-                    exit_code: self.command.as_ref().and_then(|command| command.exit_code),
-                    signal: self.command.as_ref().and_then(|command| command.signal),
+                    exit_code: self.exit_code(),
+                    signal: self.command.as_ref().and_then(|command| command.exit.signal()),
                 };
                 Ok(v1::OpenTerminalResponse { event: Some(Shown::Closed(closed)) })
             }
@@ -217,18 +228,19 @@ mod tests {
     use audit::Status;
     use executor::Metered;
     use identity::{RunId, SessionId};
-    use operations::{Bound, ExecResult, KillEvidence, OpResult, Reason, ToolFailure};
+    use operations::{Bound, CommandReport, Exit, KillEvidence, KillMethod, Reason, Stop, ToolFailure};
     use refusal::Refusal;
     use wire::v1::{open_terminal_response::Event as Shown, terminal_closed::Reason as Ended};
     use worker_protocol::client::{CloseReason, Finished, LaneError, Usage};
+    use worker_protocol::convert::Reply;
 
     use super::{Chapter, Closing};
     use crate::session::{Cause, End};
 
-    fn finished(outcome: Result<ExecResult, ToolFailure>) -> Finished {
+    fn finished(outcome: Result<CommandReport, ToolFailure>) -> Finished<Reply> {
         let usage = Usage { cpu_time_us: Some(5), peak_memory_bytes: Some(6) };
         Finished {
-            outcome: outcome.map(OpResult::Exec),
+            outcome: outcome.map(|report| Reply::Command(Box::new(report))),
             bound: Bound::default(),
             usage,
             bytes_in: 0,
@@ -236,16 +248,22 @@ mod tests {
         }
     }
 
-    fn exited(exit_code: Option<i32>, signal: Option<i32>) -> Finished {
-        let kill =
-            KillEvidence { ended: 1, left: 0, method: "cgroup-v2-kill".to_owned(), took_us: 7, running: 0 };
-        finished(Ok(ExecResult { exit_code, signal, kill: Some(kill), ..Default::default() }))
+    fn exited(exit_code: Option<i32>, signal: Option<i32>) -> Finished<Reply> {
+        let kill = KillEvidence {
+            ended: 1,
+            left: 0,
+            method: KillMethod::CgroupV2Kill.into(),
+            took_us: 7,
+            running: 0,
+        };
+        let exit = Exit::of(exit_code, signal).unwrap();
+        finished(Ok(CommandReport { exit, kill, ..Default::default() }))
     }
 
     /// Reason and status in the record, and what the client is told: a reason or a stable reason.
     fn comes_to(
         cause: Option<Cause>,
-        finished: Result<Finished, LaneError>,
+        finished: Result<Finished<Reply>, LaneError>,
         run_ended: bool,
     ) -> (String, Status, String) {
         let chapter = Chapter::new(RunId::new(), SessionId::new(), "uid:0", "sha256:1");
@@ -273,7 +291,7 @@ mod tests {
         };
         let refusal =
             |reason: &str, code: &str| (reason.to_owned(), Status::Failed, format!("status {code}"));
-        let timed_out = Ok(finished(Ok(ExecResult { timed_out: true, ..Default::default() })));
+        let timed_out = Ok(finished(Ok(CommandReport { stop: Stop::Deadline, ..Default::default() })));
         for (cause, finished, run_ended, expected) in [
             (None, Ok(exited(Some(0), None)), false, said(Ended::Exited, Status::Succeeded)),
             (None, Ok(exited(Some(7), None)), false, said(Ended::Exited, Status::Failed)),

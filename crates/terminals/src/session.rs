@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use wire::v1::{self, open_terminal_response::Event as Shown};
 use worker_protocol::client::{Finished, LaneError, OutputSink, OutputStream, Terminal};
+use worker_protocol::convert::Reply;
 
 use super::input_queue::InputQueue;
 use super::slots::Limits;
@@ -70,15 +71,15 @@ pub(super) struct Session<R> {
 pub(super) struct End {
     /// Reason for the end; `None` if the session ended by itself.
     pub(super) cause: Option<Cause>,
-    /// Report of the lane about the command.
-    pub(super) finished: Result<Finished, LaneError>,
-    /// Usage that the kernel counted, independent of the lane's report.
+    /// What the lane says of the command.
+    pub(super) finished: Result<Finished<Reply>, LaneError>,
+    /// What the kernel counted, whatever the lane says.
     pub(super) metered: Metered,
 }
 
 /// Event that the session's task handles next.
 enum Happening {
-    Over(Box<Result<Finished, LaneError>>),
+    Over(Box<Result<Finished<Reply>, LaneError>>),
     Cut(Cause),
     Output(Option<Bytes>),
     Said(Option<Result<v1::OpenTerminalRequest, Status>>),
@@ -117,7 +118,7 @@ impl<R: Stream<Item = Result<v1::OpenTerminalRequest, Status>> + Unpin> Session<
         &mut self,
         terminal: Terminal,
         mut output: mpsc::Receiver<Bytes>,
-    ) -> (Option<Cause>, Result<Finished, LaneError>) {
+    ) -> (Option<Cause>, Result<Finished<Reply>, LaneError>) {
         let began = Instant::now();
         let mut active = began;
         let mut queue = InputQueue::new(terminal.keyboard());

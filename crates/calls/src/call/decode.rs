@@ -255,7 +255,7 @@ impl ResponseFormat {
                     bytes_in: finished.bytes_in,
                     bytes_out: finished.bytes_out,
                 };
-                (finished.outcome.clone().map(told), status, Some(usage))
+                (finished.outcome.clone(), status, Some(usage))
             }
         };
         if let Some(usage) = &usage {
@@ -367,13 +367,6 @@ fn too_large(bytes: usize) -> ToolFailure {
 /// Returns the failure of a command that ran and was cut short.
 fn unfinished(outcome: &Outcome) -> Option<ToolFailure> {
     outcome.as_ref().ok().and_then(operations::cut_short)
-}
-
-fn told(mut result: OpResult) -> OpResult {
-    if let Some(command) = result.command_mut() {
-        operations::with_exit_code(command);
-    }
-    result
 }
 
 #[cfg(test)]

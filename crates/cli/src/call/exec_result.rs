@@ -67,10 +67,10 @@ fn end(result: &ExecResult, talk: &mut Output) {
     }
     let end = match (result.timed_out, result.exit_code, result.signal) {
         (true, ..) => "the timeout ended the command".into(),
-        (false, _, Some(signal)) if result.ended_by.is_empty() => {
-            format!("signal {signal} ended the command")
+        (false, _, Some(signal)) => {
+            let by = result.ended_by().word().map_or_else(String::new, |by| format!(" ({by})"));
+            format!("signal {signal} ended the command{by}")
         }
-        (false, _, Some(signal)) => format!("signal {signal} ended the command ({})", result.ended_by),
         (false, Some(0), _) => return,
         (false, Some(code), _) => format!("the command ended with exit code {code}"),
         (false, None, None) => "the command ended without an exit code".into(),
@@ -81,6 +81,8 @@ fn end(result: &ExecResult, talk: &mut Output) {
 #[cfg(test)]
 mod tests {
     use wire::v1::KillEvidence;
+    use wire::v1::exec_result::EndedBy;
+    use wire::v1::kill_evidence::Method;
 
     use super::*;
     use crate::output::Look;
@@ -101,7 +103,7 @@ mod tests {
             kill: Some(KillEvidence {
                 ended: 2,
                 left: 0,
-                method: "cgroup-v2-kill".into(),
+                method: Method::CgroupV2Kill.into(),
                 took_us: 12_345,
                 running: 0,
             }),
@@ -145,7 +147,7 @@ mod tests {
         assert!(talk(ExecResult { signal: Some(9), ..Default::default() }).contains("signal 9"));
         let hog = ExecResult {
             signal: Some(9),
-            ended_by: "memory-limit".into(),
+            ended_by: EndedBy::MemoryLimit.into(),
             hint: "the run was out of memory".into(),
             ..Default::default()
         };

@@ -186,7 +186,7 @@ fn a_command_is_told_by_its_output_and_its_exit_code() {
     );
     let killed = ExecResult {
         signal: Some(9),
-        ended_by: "memory-limit".into(),
+        ended_by: operations::EndedBy::MemoryLimit.into(),
         hint: "use less".into(),
         ..ended(137)
     };

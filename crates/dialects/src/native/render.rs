@@ -107,15 +107,20 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
             None => "Error: Command timed out".to_owned(),
         }),
         (false, _, _, Some(signal)) => {
-            let colon = if result.ended_by.is_empty() { "" } else { ": " };
-            notes.push(format!("[ended by signal {signal}{colon}{}]", result.ended_by));
+            let by = result.ended_by().word().map_or_else(String::new, |by| format!(": {by}"));
+            notes.push(format!("[ended by signal {signal}{by}]"));
         }
-        (false, _, Some(0), _) if result.ended_by.is_empty() => {}
+        (false, _, Some(0), _) if result.ended_by() == EndedBy::Unspecified => {}
         (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
         (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
     }
-    if let Some(by) = EndedBy::parse(&result.ended_by).filter(|_| !result.timed_out) {
-        notes.push(format!("Error: {}", by.happened()));
+<<<<<<< HEAD
+    if let Some((_, happened)) = operations::cause(result.ended_by()).filter(|_| !result.timed_out) {
+        notes.push(format!("Error: {}", happened));
+=======
+    if let Some((_, happened)) = ops::cause(result.ended_by()).filter(|_| !result.timed_out) {
+        notes.push(format!("Error: {happened}"));
+>>>>>>> results-fix
     }
     if !result.hint.is_empty() {
         notes.push(format!("[{}]", result.hint));

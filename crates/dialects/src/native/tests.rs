@@ -360,15 +360,14 @@ fn a_command_s_output_comes_first() {
         shown(ExecResult { exit_code: None, signal: Some(9), ..exec("a", "") }),
         "a\n[ended by signal 9]"
     );
-    let mut hog = ExecResult {
-        exit_code: None,
-        signal: Some(9),
-        ended_by: "memory-limit".to_owned(),
-        limits_hit: vec!["memory".to_owned()],
-        ..exec("a", "")
+    let hog = operations::CommandEnd {
+        exit: operations::Exit::Signal(9),
+        ended_by: operations::EndedBy::MemoryLimit,
+        limits: [operations::Limit::Memory].into(),
+        stdout: operations::Written { text: "a".to_owned(), bytes: 1, omitted: 0 },
+        ..operations::CommandEnd::default()
     };
-    operations::explain(&mut hog, vec![operations::Limit::Memory]);
-    let said = shown(hog);
+    let said = shown(hog.into());
     let beginning = "a\n[ended by signal 9: memory-limit]\nError: the run was out of memory and the kernel ended the \
                      command\n[the run was out of memory";
     assert!(said.starts_with(beginning), "{said}");

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use operations::KillEvidence;
+use operations::{KillEvidence, KillMethod};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
@@ -33,12 +33,12 @@ pub(super) async fn end(lane: &Lane, command: i32, forced: bool) -> KillEvidence
     let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
     let (ended, left) = (count(ending.seen.len().saturating_sub(left)), count(left));
     if ending.seen.is_empty() && left == 0 {
-        return KillEvidence { method: "none-needed".to_owned(), ..KillEvidence::default() };
+        return KillEvidence { method: KillMethod::NoneNeeded.into(), ..KillEvidence::default() };
     }
     KillEvidence {
         ended,
         left,
-        method: "descendants".to_owned(),
+        method: KillMethod::Descendants.into(),
         took_us: micros(began.elapsed()),
         running: 0,
     }

@@ -27,12 +27,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jail::SandboxPath;
-use operations::{Environment, Exec, ExecResult, KillEvidence, Limit, Reason, Shell, ToolFailure};
+use operations::{Environment, Exec, KillEvidence, Limit, Reason, Shell, ToolFailure};
 use rustix::io::Errno;
 use rustix::process::Signal as Kernels;
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use wire::worker::v1::CommandReport;
+use wire::worker::v1::command_report::Stop;
 
 pub(crate) use plan::prepare;
 pub(crate) use terminal::{Pty, foreground};
@@ -70,8 +72,21 @@ enum End {
     Forced,
 }
 
-/// Runs the command and ends everything that it started.
-pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<ExecResult, ToolFailure> {
+/// What was found when nothing of a command was to be left.
+struct Cleared {
+    kill: KillEvidence,
+    by_daemon: bool,
+}
+
+impl Default for Cleared {
+    /// Nothing is left in this process's sight, and the daemon looks for itself.
+    fn default() -> Self {
+        Self { kill: KillEvidence::default(), by_daemon: true }
+    }
+}
+
+/// Runs the command to its end, and the end of everything that it started.
+pub(crate) async fn run(call: &mut Call, lane: &Lane, mut exec: Exec) -> Result<CommandReport, ToolFailure> {
     let until = Some(exec.timeout);
     let given = match exec.stdin_file.take() {
         Some(path) => Given::File(input_file(call, lane, path).await?, lane.threads.clone()),
@@ -96,7 +111,7 @@ pub(crate) async fn session(
     lane: &Lane,
     input: Arc<TerminalInput>,
     mut exec: Exec,
-) -> Result<ExecResult, ToolFailure> {
+) -> Result<CommandReport, ToolFailure> {
     if input.login_shell {
         let shell = program::login_shell()?;
         if exec.args.is_empty() {
@@ -115,8 +130,8 @@ async fn conduct(
     exec: Exec,
     limit: Option<Duration>,
     given: Given,
-) -> Result<ExecResult, ToolFailure> {
-    // Take it first: it belongs to this call, even if a later step fails.
+) -> Result<CommandReport, ToolFailure> {
+    // Whatever comes in between, it is this call's.
     let waiting = lane.preforks.take(call.prepared);
     let command = text::excerpt(&exec.command);
     let terminal = given.terminal().map_err(|error| not_forked(&error))?;
@@ -144,11 +159,12 @@ async fn conduct(
 
     let deadline = limit.map_or(call.deadline, |limit| call.deadline.min(began + limit));
     let end = running.ended(call, deadline).await;
-    let (timed_out, forced) = (matches!(end, End::TimedOut), !matches!(end, End::Natural(_)));
-    let mut exit = match end {
-        End::Natural(exit) => Some(exit),
-        End::TimedOut | End::Forced => None,
+    let (stop, mut exit) = match end {
+        End::Natural(exit) => (Stop::Itself, Some(exit)),
+        End::TimedOut => (Stop::Deadline, None),
+        End::Forced => (Stop::Stopped, None),
     };
+    let forced = stop != Stop::Itself;
     if let (Some(pty), true) = (&running.attached.terminal, forced) {
         // Twice: a shell that gets the signal just before it reads notices it only after the next key.
         for _ in 0..2 {
@@ -166,38 +182,36 @@ async fn conduct(
     // The daemon ends or keeps the remaining processes, and needs nothing else from the guest.
     let drain = if over || forced { None } else { running.attached.drain() };
     let drain_pid = drain.as_ref().map_or(0, |drain| drain.pid);
-    let mut kill =
-        if over { KillEvidence::default() } else { clear(call, lane, pid, forced, drain_pid).await };
+    let mut cleared = if over { Cleared::default() } else { clear(call, lane, pid, forced, drain_pid).await };
     let exit = match exit {
         Some(exit) => exit,
         None => timeout(REAP, &mut running.exited).await.ok().and_then(Result::ok),
     };
     if exit.is_none() {
-        kill.left = kill.left.max(1);
+        cleared.kill.left = cleared.kill.left.max(1);
     }
     let wall = running.began.elapsed();
-    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, &kill).await;
-    // The drain now reads the rest of the output and drops it.
+    let (stdout_bytes, stderr_bytes) = running.attached.finish(call, forced, &cleared.kill).await;
+    // From here on the drain reads the rest of the output and drops it.
     drop(drain);
     let failed = exit.is_none_or(|exit| exit.code != Some(0));
-    let limits_hit = if failed { full(lane).await } else { Vec::new() };
-    Ok(ExecResult {
+    let full = if failed { full(lane).await } else { Vec::new() };
+    Ok(CommandReport {
         exit_code: exit.and_then(|exit| exit.code),
         signal: exit.and_then(|exit| exit.signal),
-        timed_out,
+        stop: stop.into(),
         stdout_bytes,
         stderr_bytes,
         cpu_time_us: exit.map_or(0, |exit| micros(exit.cpu)),
         peak_memory_bytes: exit.map_or(0, |exit| exit.peak_memory),
         wall_time_us: micros(wall),
-        kill: Some(kill),
-        limits_hit: limits_hit.into_iter().map(|limit| limit.as_str().to_owned()).collect(),
-        ..ExecResult::default()
+        kill: (!cleared.by_daemon).then_some(cleared.kill),
+        full: full.into_iter().map(Into::into).collect(),
     })
 }
 
-/// Runs a shell script like a command: with bash, or with the image's `sh` if there is no bash.
-pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<ExecResult, ToolFailure> {
+/// Runs a shell script like a command: with bash, or with the image's `sh` where there is none.
+pub(crate) async fn shell(call: &mut Call, lane: &Lane, shell: Shell) -> Result<CommandReport, ToolFailure> {
     let exec = of_script(shell, &lane.environment())?;
     run(call, lane, exec).await
 }
@@ -336,15 +350,15 @@ async fn full(lane: &Lane) -> Vec<Limit> {
     looked.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-/// Ends all processes of the command, except those that may stay. `drain` is the reader of its pipes, or 0.
-async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32) -> KillEvidence {
+/// Makes sure that nothing of the command is left, but what may stay. `drain` is the reader of its pipes, or 0.
+async fn clear(call: &mut Call, lane: &Lane, pid: i32, forced: bool, drain: u32) -> Cleared {
     if call.placed {
         call.outbox.ended(call.id, forced, drain).await;
-        if let Ok(Some(evidence)) = timeout(DAEMON_PATIENCE, evidence(call)).await {
-            return evidence;
+        if let Ok(Some(kill)) = timeout(DAEMON_PATIENCE, evidence(call)).await {
+            return Cleared { kill, by_daemon: true };
         }
     }
-    end::end(lane, pid, forced).await
+    Cleared { kill: end::end(lane, pid, forced).await, by_daemon: false }
 }
 
 /// Waits for the daemon's result. `None` if the daemon is gone or found out nothing.

@@ -5,6 +5,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin};
 use worker_protocol::client::{Channel, CloseReason, ConnectError, ConnectOptions, Greeted};
+use worker_protocol::convert::Reply;
 
 use crate::harness::{Guest, command, result};
 
@@ -36,7 +37,9 @@ async fn calls_go_over_it() {
         include_symlinks: false,
         max_entries: 10,
     };
-    let Ok(OpResult::List(listed)) = guest.call(Operation::List(list)).await else { panic!("not listed") };
+    let Ok(Reply::Result(OpResult::List(listed))) = guest.call(Operation::List(list)).await else {
+        panic!("not listed")
+    };
     assert_eq!(listed.entries.len(), 1);
     let echo = Exec { stdin: vec![b'x'; 100_000], ..command(&["wc", "-c"]) };
     assert_eq!(result(guest.call(Operation::Exec(echo)).await).stdout.trim(), "100000");

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use operations::{Bounds, Exec, ExecResult, Operation};
+use operations::{Bounds, Exec, ExecResult, KillMethod, Operation};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::CloseReason;
 
@@ -32,9 +32,9 @@ async fn a_timeout_ends_it_and_keeps_what_it_wrote() {
         (
             done.kill.as_ref().unwrap().ended,
             done.kill.as_ref().unwrap().left,
-            done.kill.as_ref().unwrap().method.as_str()
+            done.kill.as_ref().unwrap().method()
         ),
-        (2, 0, "descendants")
+        (2, 0, KillMethod::Descendants)
     );
     assert!(done.wall_time_us >= 300_000, "{done:?}");
     assert_eq!(running(&nap), 0);
@@ -151,7 +151,10 @@ async fn a_placed_command_is_ended_by_the_daemon() {
     let said = |done: &ExecResult| done.stdout.starts_with("hi\n");
     let done = given_enough(Duration::from_millis(200), run, said).await;
     assert_eq!((done.timed_out, done.signal, done.stdout.as_str()), (true, Some(9), "hi\n"));
-    assert_eq!((*group.forced.lock(), done.kill.as_ref().unwrap().method.as_str()), (Some(true), "test"));
+    assert_eq!(
+        (*group.forced.lock().unwrap(), done.kill.as_ref().unwrap().method()),
+        (Some(true), KillMethod::CgroupV2Kill)
+    );
 }
 
 #[tokio::test]

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use operations::{Bounds, Exec, ExecResult, OpResult, Operation, Reason, ToolFailure};
+use operations::{Bounds, Exec, ExecResult, KillMethod, Operation, Reason, ToolFailure};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, OutputSink, Placement};
+use worker_protocol::convert::Reply;
 
-use crate::harness::{Group, Guest, command, given_enough, nap, peak_kib, running, sh, until};
+use crate::harness::{Group, Guest, command, given_enough, made, nap, peak_kib, running, sh, until};
 use crate::sinks::Gate;
 
 /// What a worker may send before it gets credit.
@@ -38,7 +39,7 @@ fn watch(
             output: Some(&sink),
         };
         match guest.client.call(spec, placement, cancel).await.unwrap().outcome {
-            Ok(OpResult::Exec(result)) => Ok(result),
+            Ok(Reply::Command(report)) => Ok(made(*report)),
             Ok(other) => panic!("not of exec: {other:?}"),
             Err(failure) => Err(failure),
         }
@@ -161,7 +162,7 @@ async fn a_command_that_is_over_waits_for_its_reader() {
     let done = call.await.unwrap().unwrap();
     assert_eq!((done.exit_code, done.stdout_bytes), (Some(0), 1_100_000));
     assert_eq!(gate.counts(), (1_100_000, 0));
-    assert_eq!(done.kill.as_ref().unwrap().method, "none-needed");
+    assert_eq!(done.kill.as_ref().unwrap().method(), KillMethod::NoneNeeded);
 }
 
 #[tokio::test]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use operations::{Bounds, Exec, Operation, Outcome, Shell};
+use operations::{Bounds, Exec, Operation, Shell, ToolFailure};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{CallSpec, Prepared};
+use worker_protocol::convert::Reply;
 
 use crate::harness::{Group, Guest, command, result, sh};
 
@@ -22,7 +23,7 @@ fn alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-async fn run(guest: &Guest, operation: Operation, prepared: Prepared) -> Outcome {
+async fn run(guest: &Guest, operation: Operation, prepared: Prepared) -> Result<Reply, ToolFailure> {
     let bounds = Bounds::default();
     let deadline = std::time::Duration::from_secs(60);
     let spec = CallSpec { operation: &operation, bounds: &bounds, deadline, preview: false, output: None };
@@ -86,8 +87,8 @@ async fn prepared_process_reports_failed_commands() {
     let (waiting, _) = prepared(&guest).await;
     let Exec { cwd, env, stdin, timeout, .. } = command(&["sh"]);
     let shell = Shell { script: "echo $((6*7))".to_owned(), cwd, env, stdin, stdin_file: None, timeout };
-    let ran = run(&guest, Operation::Shell(shell), waiting).await.unwrap();
-    assert_eq!(ran.command().unwrap().stdout, "42\n");
+    let ran = result(run(&guest, Operation::Shell(shell), waiting).await);
+    assert_eq!(ran.stdout, "42\n");
 }
 
 #[tokio::test]

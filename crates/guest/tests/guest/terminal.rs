@@ -4,13 +4,14 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use operations::{Bounds, Exec, ExecResult, Outcome, Reason};
+use operations::{Bounds, Exec, ExecResult, Reason, ToolFailure};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use worker_protocol::client::{
     Finished, Keyboard, LaneError, OutputSink, Placement, SessionOver, Terminal, TerminalSignal,
     TerminalSize, TerminalSpec,
 };
+use worker_protocol::convert::Reply;
 
 use crate::harness::{Group, Guest, command, given_enough, nap, peak_kib, result, running, sh, until};
 use crate::sinks::{Gate, Screen};
@@ -307,7 +308,9 @@ async fn terminal_time_is_limited() {
         let terminal = guest.client.terminal(spec, None, &CancellationToken::new()).unwrap();
         terminal.finished().await.unwrap().outcome
     };
-    let began = |done: &Outcome| !done.as_ref().is_err_and(|failure| failure.reason == Reason::TimedOut);
+    let began = |done: &Result<Reply, ToolFailure>| {
+        !done.as_ref().is_err_and(|failure| failure.reason == Reason::TimedOut)
+    };
     let done = result(given_enough(Duration::from_millis(300), run, began).await);
     assert_eq!((done.timed_out, done.signal, done.kill.as_ref().unwrap().left), (true, Some(1), 0));
 }
@@ -316,7 +319,7 @@ async fn terminal_time_is_limited() {
 async fn failed_terminal_command_has_a_reason() {
     let guest = Guest::start().await;
     for (program, reason) in [("no-such-program", Reason::NotFound), ("rm", Reason::CommandNotAllowed)] {
-        let finished: Result<Finished, LaneError> =
+        let finished: Result<Finished<Reply>, LaneError> =
             Session::open(&guest, &command(&[program])).terminal.finished().await;
         assert_eq!(finished.unwrap().outcome.unwrap_err().reason, reason);
     }

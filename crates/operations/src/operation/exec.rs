@@ -246,22 +246,20 @@ pub(super) fn surroundings<'o>(
 }
 
 impl Answer for ExecResult {
+    /// Workers report on commands in another message. This one is the answer to a preview, which runs nothing.
     fn check(&mut self) -> Result<(), Malformed> {
-        self.kill.get_or_insert_default();
-        self.ended_by.clear();
-        self.hint.clear();
-        // A worker only sees which file systems are full. The daemon adds the other limits.
-        if self.limits_hit.iter().all(|name| Limit::parse(name).is_some_and(Limit::is_space)) {
+        if *self == Self::default() {
             Ok(())
         } else {
-            Err(Malformed::new("exec.limits_hit", "has a limit that a worker cannot report"))
+            Err(Malformed::new("exec", "is no answer to a preview"))
         }
     }
 
     fn facts(&self) -> Value {
         json!({
-            "signal": self.signal, "timed_out": self.timed_out, "limits_hit": self.limits_hit, "kill": self.kill,
-            "ended_by": Some(&self.ended_by).filter(|by| !by.is_empty()),
+            "signal": self.signal, "timed_out": self.timed_out, "kill": self.kill,
+            "limits_hit": self.limits_hit().filter_map(Limit::word).collect::<Vec<_>>(),
+            "ended_by": self.ended_by().word(),
             "stdout_bytes": self.stdout_bytes, "stdout": preview(&self.stdout),
             "stderr_bytes": self.stderr_bytes, "stderr": preview(&self.stderr),
         })

@@ -223,9 +223,11 @@ impl Account {
         (seen.ends, seen.gone) = (false, Some(Instant::now()));
     }
 
-    /// Returns true if the run's commands were ended since this moment.
+    /// Returns true if the run's commands were ended at any moment since. A command may begin after the others were told to end, and be
+    /// ended with them.
     pub fn ended_since(&self, began: Instant) -> bool {
-        self.seen.lock().ended.is_some_and(|ended| ended >= began)
+        let seen = self.seen();
+        seen.ends || [seen.ended, seen.gone].into_iter().flatten().any(|moment| moment >= began)
     }
 
     /// Refuses an operation that would add to a run over its quota.
@@ -492,6 +494,20 @@ mod tests {
         let after = || Instant::now() + Duration::from_nanos(1);
         assert_eq!([95, 96].map(|mib| takes(mib, after())), [Standing::Over; 2]);
         assert_eq!(takes(97, after()), Standing::Locked);
+    }
+
+    #[test]
+    fn a_command_that_begins_while_others_are_ended_may_be_ended_with_them() {
+        let account = account();
+        let before = Instant::now();
+        account.take(Found { is_more: true, ..found(65, 3) }, before);
+        // It was admitted before, waited for its turn, and begins now.
+        let began = Instant::now();
+        assert!(account.ended_since(began), "the others are not gone yet");
+        account.commands_are_gone();
+        assert!(account.ended_since(before) && account.ended_since(began));
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(!account.ended_since(Instant::now()), "that is over");
     }
 
     #[test]

@@ -5328,9 +5328,11 @@ pub struct SessionResult {
     /// The text that matches. The next answer begins after it.
     #[prost(string, tag = "8")]
     pub matched_text: ::prost::alloc::string::String,
-    /// With ENDED: what ended the shell, if not itself, as in `Process.ended_by`. The call has failed then.
-    #[prost(string, tag = "9")]
-    pub ended_by: ::prost::alloc::string::String,
+    /// What ended the command before its time: with DONE a limit of memory or of a file's size, with ENDED what ended the shell, as in
+    /// `Process.ended_by`. After each of the causes the call has failed, whatever the exit code is.
+    #[prost(enumeration = "exec_result::EndedBy", tag = "9")]
+    #[serde(serialize_with = "crate::plain::ended_by")]
+    pub ended_by: i32,
 }
 /// Nested message and enum types in `SessionResult`.
 pub mod session_result {
@@ -5447,20 +5449,165 @@ pub struct ExecResult {
     /// What was done to end it and what it had started.
     #[prost(message, optional, tag = "13")]
     pub kill: ::core::option::Option<KillEvidence>,
-    /// What ended it before its time: `timeout`, `cancelled`, `output-limit`, `memory-limit`, `file-size-limit` or
-    /// `disk-quota`. Empty when it ended by itself, or when the cause is not known. After each of them the call has failed,
-    /// whatever the exit code is.
-    #[prost(string, tag = "14")]
-    #[serde(serialize_with = "crate::plain::or_null")]
-    pub ended_by: ::prost::alloc::string::String,
-    /// Limits of the run that were reached while it ran, whether they ended it or not: `memory`, `processes`, `output`,
-    /// `file-size`, `tmp-space`, `project-space`, `state-space`, `disk-quota`. The run has them for all its commands: one that ran at the
-    /// same time may have been what reached them.
-    #[prost(string, repeated, tag = "15")]
-    pub limits_hit: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// What ended it before its time. After each of the causes the call has failed, whatever the exit code is.
+    #[prost(enumeration = "exec_result::EndedBy", tag = "14")]
+    #[serde(serialize_with = "crate::plain::ended_by")]
+    pub ended_by: i32,
+    /// Limits of the run that were reached while it ran, whether they ended it or not. The run has them for all its commands: one
+    /// that ran at the same time may have been what reached them.
+    #[prost(enumeration = "exec_result::Limit", repeated, tag = "15")]
+    #[serde(serialize_with = "crate::plain::limits")]
+    pub limits_hit: ::prost::alloc::vec::Vec<i32>,
     /// What that means and what to do about it; empty when there is nothing to say.
     #[prost(string, tag = "16")]
     pub hint: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `ExecResult`.
+pub mod exec_result {
+    /// Causes of an early end, of a command, of a process and of a session's shell.
+    #[derive(serde::Serialize)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum EndedBy {
+        /// It ended by itself, or the cause is not known.
+        Unspecified = 0,
+        /// Its timeout, or the call's.
+        Timeout = 1,
+        /// A cancellation of the call.
+        Cancelled = 2,
+        /// It wrote more than a command may. Never of a process.
+        OutputLimit = 3,
+        /// The kernel killed it because the run had no memory left.
+        MemoryLimit = 4,
+        /// The kernel ended it because it wrote a larger file than the run may have.
+        FileSizeLimit = 5,
+        /// Its run had used up its quota of the daemon's disk, and all commands of the run were killed.
+        DiskQuota = 6,
+        /// Its run ended.
+        RunEnded = 7,
+        /// A client killed it. Only of a process.
+        Killed = 8,
+        /// It was lost, with what keeps it in the container or with the daemon. Only of a process.
+        Interrupted = 9,
+    }
+    impl EndedBy {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "ENDED_BY_UNSPECIFIED",
+                Self::Timeout => "TIMEOUT",
+                Self::Cancelled => "CANCELLED",
+                Self::OutputLimit => "OUTPUT_LIMIT",
+                Self::MemoryLimit => "MEMORY_LIMIT",
+                Self::FileSizeLimit => "FILE_SIZE_LIMIT",
+                Self::DiskQuota => "DISK_QUOTA",
+                Self::RunEnded => "RUN_ENDED",
+                Self::Killed => "KILLED",
+                Self::Interrupted => "INTERRUPTED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "ENDED_BY_UNSPECIFIED" => Some(Self::Unspecified),
+                "TIMEOUT" => Some(Self::Timeout),
+                "CANCELLED" => Some(Self::Cancelled),
+                "OUTPUT_LIMIT" => Some(Self::OutputLimit),
+                "MEMORY_LIMIT" => Some(Self::MemoryLimit),
+                "FILE_SIZE_LIMIT" => Some(Self::FileSizeLimit),
+                "DISK_QUOTA" => Some(Self::DiskQuota),
+                "RUN_ENDED" => Some(Self::RunEnded),
+                "KILLED" => Some(Self::Killed),
+                "INTERRUPTED" => Some(Self::Interrupted),
+                _ => None,
+            }
+        }
+    }
+    /// Limits of a run.
+    #[derive(serde::Serialize)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Limit {
+        /// Never sent.
+        Unspecified = 0,
+        /// Memory: the kernel killed one of the run's processes.
+        Memory = 1,
+        /// Processes and threads: the kernel refused to make one more.
+        Processes = 2,
+        /// Bytes that a command may write to its two streams.
+        Output = 3,
+        /// Size of a file.
+        FileSize = 4,
+        /// `/tmp` is full.
+        TmpSpace = 5,
+        /// `/dev/shm` is full.
+        ShmSpace = 6,
+        /// The file system of `@project` is full.
+        ProjectSpace = 7,
+        /// The file system of `@state` is full.
+        StateSpace = 8,
+        /// The run's quota of the daemon's disk.
+        Disk = 9,
+    }
+    impl Limit {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "LIMIT_UNSPECIFIED",
+                Self::Memory => "MEMORY",
+                Self::Processes => "PROCESSES",
+                Self::Output => "OUTPUT",
+                Self::FileSize => "FILE_SIZE",
+                Self::TmpSpace => "TMP_SPACE",
+                Self::ShmSpace => "SHM_SPACE",
+                Self::ProjectSpace => "PROJECT_SPACE",
+                Self::StateSpace => "STATE_SPACE",
+                Self::Disk => "DISK",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "LIMIT_UNSPECIFIED" => Some(Self::Unspecified),
+                "MEMORY" => Some(Self::Memory),
+                "PROCESSES" => Some(Self::Processes),
+                "OUTPUT" => Some(Self::Output),
+                "FILE_SIZE" => Some(Self::FileSize),
+                "TMP_SPACE" => Some(Self::TmpSpace),
+                "SHM_SPACE" => Some(Self::ShmSpace),
+                "PROJECT_SPACE" => Some(Self::ProjectSpace),
+                "STATE_SPACE" => Some(Self::StateSpace),
+                "DISK" => Some(Self::Disk),
+                _ => None,
+            }
+        }
+    }
 }
 impl ::prost::Name for ExecResult {
     const NAME: &'static str = "ExecResult";
@@ -5474,7 +5621,7 @@ impl ::prost::Name for ExecResult {
 }
 /// Proof that nothing of a command is left.
 #[derive(serde::Serialize)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KillEvidence {
     /// Processes that had to be ended after the command itself was over.
     #[prost(uint32, tag = "1")]
@@ -5482,9 +5629,10 @@ pub struct KillEvidence {
     /// Processes still there at the last look; 0 is the proof.
     #[prost(uint32, tag = "2")]
     pub left: u32,
-    /// How: `none-needed`, `cgroup-v2-kill`, `cgroup-v1-freezer`, `descendants`.
-    #[prost(string, tag = "3")]
-    pub method: ::prost::alloc::string::String,
+    /// How they were ended.
+    #[prost(enumeration = "kill_evidence::Method", tag = "3")]
+    #[serde(serialize_with = "crate::plain::method")]
+    pub method: i32,
     /// How long that took, from the first signal to the last look, microseconds: with the time that a command which is ended
     /// before its time has to end by itself. 0 when nothing had to be ended.
     #[prost(uint64, tag = "4")]
@@ -5493,6 +5641,65 @@ pub struct KillEvidence {
     /// by `ProcessService.ListProcesses` under the id of the call.
     #[prost(uint32, tag = "5")]
     pub running: u32,
+}
+/// Nested message and enum types in `KillEvidence`.
+pub mod kill_evidence {
+    /// How processes are ended.
+    #[derive(serde::Serialize)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Method {
+        /// Not known.
+        Unspecified = 0,
+        /// There was none to end.
+        NoneNeeded = 1,
+        /// By `cgroup.kill` of cgroup v2.
+        CgroupV2Kill = 2,
+        /// By signals to the processes of a frozen cgroup of version 1.
+        CgroupV1Freezer = 3,
+        /// By signals to all descendants that `/proc` shows: there is no cgroup.
+        Descendants = 4,
+        /// The cgroup could not be emptied, and what is left in it is not known for sure.
+        Failed = 5,
+    }
+    impl Method {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "METHOD_UNSPECIFIED",
+                Self::NoneNeeded => "NONE_NEEDED",
+                Self::CgroupV2Kill => "CGROUP_V2_KILL",
+                Self::CgroupV1Freezer => "CGROUP_V1_FREEZER",
+                Self::Descendants => "DESCENDANTS",
+                Self::Failed => "FAILED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "METHOD_UNSPECIFIED" => Some(Self::Unspecified),
+                "NONE_NEEDED" => Some(Self::NoneNeeded),
+                "CGROUP_V2_KILL" => Some(Self::CgroupV2Kill),
+                "CGROUP_V1_FREEZER" => Some(Self::CgroupV1Freezer),
+                "DESCENDANTS" => Some(Self::Descendants),
+                "FAILED" => Some(Self::Failed),
+                _ => None,
+            }
+        }
+    }
 }
 impl ::prost::Name for KillEvidence {
     const NAME: &'static str = "KillEvidence";
@@ -12170,10 +12377,9 @@ pub struct Process {
     /// Signal that ended it.
     #[prost(int32, optional, tag = "8")]
     pub signal: ::core::option::Option<i32>,
-    /// Cause of its end, if it did not end by itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`,
-    /// `file-size-limit`, `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
-    #[prost(string, tag = "9")]
-    pub ended_by: ::prost::alloc::string::String,
+    /// Cause of its end, if it did not end by itself. After each of the causes it has failed, whatever the exit code is.
+    #[prost(enumeration = "exec_result::EndedBy", tag = "9")]
+    pub ended_by: i32,
     /// Bytes that it has written to standard output, or shown on its terminal.
     #[prost(uint64, tag = "10")]
     pub stdout_bytes: u64,

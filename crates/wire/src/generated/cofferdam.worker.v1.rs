@@ -297,7 +297,7 @@ impl ::prost::Name for Spawned {
     }
 }
 /// Let the command run, or let the call take effect, or: what is left has been ended.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Go {
     /// After Ended: what was found. Absent after Spawned.
     #[prost(message, optional, tag = "1")]
@@ -445,7 +445,7 @@ impl ::prost::Name for Output {
 /// How a call ended.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Outcome {
-    /// What the call used, as far as the worker can tell it from other calls. Absent for commands, whose result says it.
+    /// What the call used, as far as the worker can tell it from other calls. Absent for commands, whose report says it.
     #[prost(message, optional, tag = "3")]
     pub usage: ::core::option::Option<Usage>,
     /// Only of a preview: what a consent to the call is bound to, from the same look as the result.
@@ -454,13 +454,13 @@ pub struct Outcome {
     /// Only of a failure: what to try, such as `replace_all`. At most 8.
     #[prost(string, repeated, tag = "5")]
     pub hints: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// One of the two.
-    #[prost(oneof = "outcome::Kind", tags = "1, 2")]
+    /// One of the three.
+    #[prost(oneof = "outcome::Kind", tags = "1, 2, 6")]
     pub kind: ::core::option::Option<outcome::Kind>,
 }
 /// Nested message and enum types in `Outcome`.
 pub mod outcome {
-    /// One of the two.
+    /// One of the three.
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Kind {
         /// It did what was asked.
@@ -469,6 +469,9 @@ pub mod outcome {
         /// It failed.
         #[prost(message, tag = "2")]
         Failure(super::super::super::v1::ToolFailure),
+        /// It was a command, which has ended.
+        #[prost(message, tag = "6")]
+        Command(super::CommandReport),
     }
 }
 impl ::prost::Name for Outcome {
@@ -479,6 +482,100 @@ impl ::prost::Name for Outcome {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/cofferdam.worker.v1.Outcome".into()
+    }
+}
+/// Facts about a command that has ended. What they mean is the daemon's to say.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CommandReport {
+    /// Its exit code. Absent where a signal ended it, and where the exit is not known.
+    #[prost(int32, optional, tag = "1")]
+    pub exit_code: ::core::option::Option<i32>,
+    /// The signal that ended it.
+    #[prost(int32, optional, tag = "2")]
+    pub signal: ::core::option::Option<i32>,
+    /// Why the worker ended it.
+    #[prost(enumeration = "command_report::Stop", tag = "3")]
+    pub stop: i32,
+    /// Bytes that it wrote to standard output, sent or not.
+    #[prost(uint64, tag = "4")]
+    pub stdout_bytes: u64,
+    /// Bytes that it wrote to standard error, sent or not.
+    #[prost(uint64, tag = "5")]
+    pub stderr_bytes: u64,
+    /// User and system CPU time of it and the children that it waited for, microseconds.
+    #[prost(uint64, tag = "6")]
+    pub cpu_time_us: u64,
+    /// Peak resident memory of the largest of them, bytes.
+    #[prost(uint64, tag = "7")]
+    pub peak_memory_bytes: u64,
+    /// Wall-clock time, microseconds.
+    #[prost(uint64, tag = "8")]
+    pub wall_time_us: u64,
+    /// What the worker did to end its processes. Absent where the daemon did it.
+    #[prost(message, optional, tag = "9")]
+    pub kill: ::core::option::Option<super::super::v1::KillEvidence>,
+    /// File systems that were full when it failed: TMP_SPACE, SHM_SPACE, PROJECT_SPACE and STATE_SPACE.
+    #[prost(enumeration = "super::super::v1::exec_result::Limit", repeated, tag = "10")]
+    pub full: ::prost::alloc::vec::Vec<i32>,
+}
+/// Nested message and enum types in `CommandReport`.
+pub mod command_report {
+    /// Causes for which a worker ends a command.
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Stop {
+        /// Never sent.
+        Unspecified = 0,
+        /// None: it ended by itself.
+        Itself = 1,
+        /// Its deadline.
+        Deadline = 2,
+        /// A Cancel, or more output than `max_spool_bytes`.
+        Stopped = 3,
+    }
+    impl Stop {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Unspecified => "STOP_UNSPECIFIED",
+                Self::Itself => "ITSELF",
+                Self::Deadline => "DEADLINE",
+                Self::Stopped => "STOPPED",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "STOP_UNSPECIFIED" => Some(Self::Unspecified),
+                "ITSELF" => Some(Self::Itself),
+                "DEADLINE" => Some(Self::Deadline),
+                "STOPPED" => Some(Self::Stopped),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for CommandReport {
+    const NAME: &'static str = "CommandReport";
+    const PACKAGE: &'static str = "cofferdam.worker.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "cofferdam.worker.v1.CommandReport".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/cofferdam.worker.v1.CommandReport".into()
     }
 }
 /// What a consent was given to.

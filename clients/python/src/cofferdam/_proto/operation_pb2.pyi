@@ -1206,8 +1206,10 @@ class SessionResult(google.protobuf.message.Message):
     """Which of `expect` matches, from 0. Only with MATCHED."""
     matched_text: builtins.str
     """The text that matches. The next answer begins after it."""
-    ended_by: builtins.str
-    """With ENDED: what ended the shell, if not itself, as in `Process.ended_by`. The call has failed then."""
+    ended_by: global___ExecResult.EndedBy.ValueType
+    """What ended the command before its time: with DONE a limit of memory or of a file's size, with ENDED what ended the shell, as in
+    `Process.ended_by`. After each of the causes the call has failed, whatever the exit code is.
+    """
     def __init__(
         self,
         *,
@@ -1219,7 +1221,7 @@ class SessionResult(google.protobuf.message.Message):
         exit_code: builtins.int | None = ...,
         matched: builtins.int | None = ...,
         matched_text: builtins.str = ...,
-        ended_by: builtins.str = ...,
+        ended_by: global___ExecResult.EndedBy.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_matched", b"_matched", "exit_code", b"exit_code", "matched", b"matched"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_matched", b"_matched", "ended_by", b"ended_by", "exit_code", b"exit_code", "matched", b"matched", "matched_text", b"matched_text", "omitted_bytes", b"omitted_bytes", "output", b"output", "output_bytes", b"output_bytes", "output_offset", b"output_offset", "state", b"state"]) -> None: ...
@@ -1235,6 +1237,108 @@ class ExecResult(google.protobuf.message.Message):
     """How a command ended, and what it wrote. Given on failure, too."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    class _EndedBy:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _EndedByEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[ExecResult._EndedBy.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        ENDED_BY_UNSPECIFIED: ExecResult._EndedBy.ValueType  # 0
+        """It ended by itself, or the cause is not known."""
+        TIMEOUT: ExecResult._EndedBy.ValueType  # 1
+        """Its timeout, or the call's."""
+        CANCELLED: ExecResult._EndedBy.ValueType  # 2
+        """A cancellation of the call."""
+        OUTPUT_LIMIT: ExecResult._EndedBy.ValueType  # 3
+        """It wrote more than a command may. Never of a process."""
+        MEMORY_LIMIT: ExecResult._EndedBy.ValueType  # 4
+        """The kernel killed it because the run had no memory left."""
+        FILE_SIZE_LIMIT: ExecResult._EndedBy.ValueType  # 5
+        """The kernel ended it because it wrote a larger file than the run may have."""
+        DISK_QUOTA: ExecResult._EndedBy.ValueType  # 6
+        """Its run had used up its quota of the daemon's disk, and all commands of the run were killed."""
+        RUN_ENDED: ExecResult._EndedBy.ValueType  # 7
+        """Its run ended."""
+        KILLED: ExecResult._EndedBy.ValueType  # 8
+        """A client killed it. Only of a process."""
+        INTERRUPTED: ExecResult._EndedBy.ValueType  # 9
+        """It was lost, with what keeps it in the container or with the daemon. Only of a process."""
+
+    class EndedBy(_EndedBy, metaclass=_EndedByEnumTypeWrapper):
+        """Causes of an early end, of a command, of a process and of a session's shell."""
+
+    ENDED_BY_UNSPECIFIED: ExecResult.EndedBy.ValueType  # 0
+    """It ended by itself, or the cause is not known."""
+    TIMEOUT: ExecResult.EndedBy.ValueType  # 1
+    """Its timeout, or the call's."""
+    CANCELLED: ExecResult.EndedBy.ValueType  # 2
+    """A cancellation of the call."""
+    OUTPUT_LIMIT: ExecResult.EndedBy.ValueType  # 3
+    """It wrote more than a command may. Never of a process."""
+    MEMORY_LIMIT: ExecResult.EndedBy.ValueType  # 4
+    """The kernel killed it because the run had no memory left."""
+    FILE_SIZE_LIMIT: ExecResult.EndedBy.ValueType  # 5
+    """The kernel ended it because it wrote a larger file than the run may have."""
+    DISK_QUOTA: ExecResult.EndedBy.ValueType  # 6
+    """Its run had used up its quota of the daemon's disk, and all commands of the run were killed."""
+    RUN_ENDED: ExecResult.EndedBy.ValueType  # 7
+    """Its run ended."""
+    KILLED: ExecResult.EndedBy.ValueType  # 8
+    """A client killed it. Only of a process."""
+    INTERRUPTED: ExecResult.EndedBy.ValueType  # 9
+    """It was lost, with what keeps it in the container or with the daemon. Only of a process."""
+
+    class _Limit:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _LimitEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[ExecResult._Limit.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        LIMIT_UNSPECIFIED: ExecResult._Limit.ValueType  # 0
+        """Never sent."""
+        MEMORY: ExecResult._Limit.ValueType  # 1
+        """Memory: the kernel killed one of the run's processes."""
+        PROCESSES: ExecResult._Limit.ValueType  # 2
+        """Processes and threads: the kernel refused to make one more."""
+        OUTPUT: ExecResult._Limit.ValueType  # 3
+        """Bytes that a command may write to its two streams."""
+        FILE_SIZE: ExecResult._Limit.ValueType  # 4
+        """Size of a file."""
+        TMP_SPACE: ExecResult._Limit.ValueType  # 5
+        """`/tmp` is full."""
+        SHM_SPACE: ExecResult._Limit.ValueType  # 6
+        """`/dev/shm` is full."""
+        PROJECT_SPACE: ExecResult._Limit.ValueType  # 7
+        """The file system of `@project` is full."""
+        STATE_SPACE: ExecResult._Limit.ValueType  # 8
+        """The file system of `@state` is full."""
+        DISK: ExecResult._Limit.ValueType  # 9
+        """The run's quota of the daemon's disk."""
+
+    class Limit(_Limit, metaclass=_LimitEnumTypeWrapper):
+        """Limits of a run."""
+
+    LIMIT_UNSPECIFIED: ExecResult.Limit.ValueType  # 0
+    """Never sent."""
+    MEMORY: ExecResult.Limit.ValueType  # 1
+    """Memory: the kernel killed one of the run's processes."""
+    PROCESSES: ExecResult.Limit.ValueType  # 2
+    """Processes and threads: the kernel refused to make one more."""
+    OUTPUT: ExecResult.Limit.ValueType  # 3
+    """Bytes that a command may write to its two streams."""
+    FILE_SIZE: ExecResult.Limit.ValueType  # 4
+    """Size of a file."""
+    TMP_SPACE: ExecResult.Limit.ValueType  # 5
+    """`/tmp` is full."""
+    SHM_SPACE: ExecResult.Limit.ValueType  # 6
+    """`/dev/shm` is full."""
+    PROJECT_SPACE: ExecResult.Limit.ValueType  # 7
+    """The file system of `@project` is full."""
+    STATE_SPACE: ExecResult.Limit.ValueType  # 8
+    """The file system of `@state` is full."""
+    DISK: ExecResult.Limit.ValueType  # 9
+    """The run's quota of the daemon's disk."""
 
     STDOUT_FIELD_NUMBER: builtins.int
     STDERR_FIELD_NUMBER: builtins.int
@@ -1282,11 +1386,8 @@ class ExecResult(google.protobuf.message.Message):
     """
     wall_time_us: builtins.int
     """Wall-clock time, microseconds."""
-    ended_by: builtins.str
-    """What ended it before its time: `timeout`, `cancelled`, `output-limit`, `memory-limit`, `file-size-limit` or
-    `disk-quota`. Empty when it ended by itself, or when the cause is not known. After each of them the call has failed,
-    whatever the exit code is.
-    """
+    ended_by: global___ExecResult.EndedBy.ValueType
+    """What ended it before its time. After each of the causes the call has failed, whatever the exit code is."""
     hint: builtins.str
     """What that means and what to do about it; empty when there is nothing to say."""
     @property
@@ -1294,10 +1395,9 @@ class ExecResult(google.protobuf.message.Message):
         """What was done to end it and what it had started."""
 
     @property
-    def limits_hit(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Limits of the run that were reached while it ran, whether they ended it or not: `memory`, `processes`, `output`,
-        `file-size`, `tmp-space`, `project-space`, `state-space`, `disk-quota`. The run has them for all its commands: one that ran at the
-        same time may have been what reached them.
+    def limits_hit(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ExecResult.Limit.ValueType]:
+        """Limits of the run that were reached while it ran, whether they ended it or not. The run has them for all its commands: one
+        that ran at the same time may have been what reached them.
         """
 
     def __init__(
@@ -1316,8 +1416,8 @@ class ExecResult(google.protobuf.message.Message):
         peak_memory_bytes: builtins.int = ...,
         wall_time_us: builtins.int = ...,
         kill: global___KillEvidence | None = ...,
-        ended_by: builtins.str = ...,
-        limits_hit: collections.abc.Iterable[builtins.str] | None = ...,
+        ended_by: global___ExecResult.EndedBy.ValueType = ...,
+        limits_hit: collections.abc.Iterable[global___ExecResult.Limit.ValueType] | None = ...,
         hint: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "kill", b"kill", "signal", b"signal"]) -> builtins.bool: ...
@@ -1335,6 +1435,41 @@ class KillEvidence(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    class _Method:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _MethodEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[KillEvidence._Method.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        METHOD_UNSPECIFIED: KillEvidence._Method.ValueType  # 0
+        """Not known."""
+        NONE_NEEDED: KillEvidence._Method.ValueType  # 1
+        """There was none to end."""
+        CGROUP_V2_KILL: KillEvidence._Method.ValueType  # 2
+        """By `cgroup.kill` of cgroup v2."""
+        CGROUP_V1_FREEZER: KillEvidence._Method.ValueType  # 3
+        """By signals to the processes of a frozen cgroup of version 1."""
+        DESCENDANTS: KillEvidence._Method.ValueType  # 4
+        """By signals to all descendants that `/proc` shows: there is no cgroup."""
+        FAILED: KillEvidence._Method.ValueType  # 5
+        """The cgroup could not be emptied, and what is left in it is not known for sure."""
+
+    class Method(_Method, metaclass=_MethodEnumTypeWrapper):
+        """How processes are ended."""
+
+    METHOD_UNSPECIFIED: KillEvidence.Method.ValueType  # 0
+    """Not known."""
+    NONE_NEEDED: KillEvidence.Method.ValueType  # 1
+    """There was none to end."""
+    CGROUP_V2_KILL: KillEvidence.Method.ValueType  # 2
+    """By `cgroup.kill` of cgroup v2."""
+    CGROUP_V1_FREEZER: KillEvidence.Method.ValueType  # 3
+    """By signals to the processes of a frozen cgroup of version 1."""
+    DESCENDANTS: KillEvidence.Method.ValueType  # 4
+    """By signals to all descendants that `/proc` shows: there is no cgroup."""
+    FAILED: KillEvidence.Method.ValueType  # 5
+    """The cgroup could not be emptied, and what is left in it is not known for sure."""
+
     ENDED_FIELD_NUMBER: builtins.int
     LEFT_FIELD_NUMBER: builtins.int
     METHOD_FIELD_NUMBER: builtins.int
@@ -1344,8 +1479,8 @@ class KillEvidence(google.protobuf.message.Message):
     """Processes that had to be ended after the command itself was over."""
     left: builtins.int
     """Processes still there at the last look; 0 is the proof."""
-    method: builtins.str
-    """How: `none-needed`, `cgroup-v2-kill`, `cgroup-v1-freezer`, `descendants`."""
+    method: global___KillEvidence.Method.ValueType
+    """How they were ended."""
     took_us: builtins.int
     """How long that took, from the first signal to the last look, microseconds: with the time that a command which is ended
     before its time has to end by itself. 0 when nothing had to be ended.
@@ -1359,7 +1494,7 @@ class KillEvidence(google.protobuf.message.Message):
         *,
         ended: builtins.int = ...,
         left: builtins.int = ...,
-        method: builtins.str = ...,
+        method: global___KillEvidence.Method.ValueType = ...,
         took_us: builtins.int = ...,
         running: builtins.int = ...,
     ) -> None: ...

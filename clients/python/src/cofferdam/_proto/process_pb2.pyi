@@ -113,10 +113,8 @@ class Process(google.protobuf.message.Message):
     """Exit code; 128 and the number of the signal where one ended it. Absent while it lives and where nobody knows."""
     signal: builtins.int
     """Signal that ended it."""
-    ended_by: builtins.str
-    """Cause of its end, if it did not end by itself: `timeout`, `killed`, `run-ended`, `interrupted`, `memory-limit`,
-    `file-size-limit`, `disk-quota`. Empty otherwise. After each of them it has failed, whatever the exit code is.
-    """
+    ended_by: cofferdam._proto.operation_pb2.ExecResult.EndedBy.ValueType
+    """Cause of its end, if it did not end by itself. After each of the causes it has failed, whatever the exit code is."""
     stdout_bytes: builtins.int
     """Bytes that it has written to standard output, or shown on its terminal."""
     stderr_bytes: builtins.int
@@ -167,7 +165,7 @@ class Process(google.protobuf.message.Message):
         ended_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         exit_code: builtins.int | None = ...,
         signal: builtins.int | None = ...,
-        ended_by: builtins.str = ...,
+        ended_by: cofferdam._proto.operation_pb2.ExecResult.EndedBy.ValueType = ...,
         stdout_bytes: builtins.int = ...,
         stderr_bytes: builtins.int = ...,
         stdin_bytes: builtins.int = ...,

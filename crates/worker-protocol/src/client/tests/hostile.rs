@@ -104,15 +104,19 @@ async fn outcomes_are_of_their_operation_and_tell_the_truth() {
     breaks(At::Cleared, vec![wrote(Stdout, 0, b"ab"), executed(1, 0)], Violation::Outcome).await;
     breaks(At::Running, vec![failed("NO_SUCH_REASON")], Violation::Outcome).await;
     breaks(At::Running, vec![Body::Outcome(w::Outcome::default())], Violation::Outcome).await;
-    let with_text = v1::ExecResult { stdout: "forged".to_owned(), ..Default::default() };
-    let result = v1::Result { kind: Some(v1::result::Kind::Exec(with_text)) };
-    let outcome = w::Outcome {
-        kind: Some(w::outcome::Kind::Result(result)),
-        usage: None,
-        bound: None,
-        hints: Vec::new(),
-    };
-    breaks(At::Cleared, vec![Body::Outcome(outcome)], Violation::Outcome).await;
+    // The result of a command is the daemon's to make.
+    for result in
+        [v1::ExecResult::default(), v1::ExecResult { stdout: "forged".to_owned(), ..Default::default() }]
+    {
+        let result = v1::Result { kind: Some(v1::result::Kind::Exec(result)) };
+        let outcome = w::Outcome {
+            kind: Some(w::outcome::Kind::Result(result)),
+            usage: None,
+            bound: None,
+            hints: Vec::new(),
+        };
+        breaks(At::Cleared, vec![Body::Outcome(outcome)], Violation::Outcome).await;
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use operations::{Bounds, OpResult, Operation};
+use operations::{Bounds, Exit, KillMethod, Operation};
 use tokio_util::sync::CancellationToken;
 use wire::worker::v1::from_worker::Body as Said;
 use wire::worker::v1::output::Stream::{Stderr, Stdout};
@@ -18,6 +18,7 @@ use crate::client::{
     Client, CloseReason, LaneError, OutputSink, OutputStream, Placement, SessionOver, Terminal,
     TerminalSignal, TerminalSize, TerminalSpec, Violation,
 };
+use crate::convert::Reply;
 use crate::terminal::{MAX_INPUT, MAX_UNTAKEN};
 
 struct Screen;
@@ -103,12 +104,9 @@ async fn a_session_has_a_beginning_a_middle_and_an_end() {
     fake.say(id, ended(false)).await;
     assert!(matches!(fake.heard().await, (_, Body::Go(_))));
     fake.say(id, executed(6, 0)).await;
-    let Ok(OpResult::Exec(result)) = terminal.finished().await.unwrap().outcome else { panic!("no result") };
-    assert_eq!((result.stdout.as_str(), result.stdout_bytes, result.stdout_omitted_bytes), ("", 6, 6));
-    assert_eq!(
-        (result.exit_code, result.kill.as_ref().unwrap().method.as_str()),
-        (Some(0), "cgroup-v2-kill")
-    );
+    let Ok(Reply::Command(report)) = terminal.finished().await.unwrap().outcome else { panic!("no report") };
+    assert_eq!((report.stdout.text.as_str(), report.stdout.bytes, report.stdout.omitted), ("", 6, 6));
+    assert_eq!((report.exit, report.kill.method()), (Exit::Code(0), KillMethod::CgroupV2Kill));
     assert_eq!(asked.recv().await, Some(Asked::Place(40)));
     assert_eq!(asked.recv().await, Some(Asked::Finish { forced: false }));
     assert_eq!(keyboard.write(b"x").await, Err(SessionOver));
