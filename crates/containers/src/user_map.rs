@@ -224,7 +224,7 @@ mod tests {
             ("CapEff:\t00000000000000eb", "CapEff:\t00000000002000eb", "effective"),
             ("CapBnd:\t00000000000000eb", "CapBnd:\t00000000a80425fb", "bounding"),
             ("CapAmb:\t0000000000000000", "CapAmb:\t0000000000000001", "ambient"),
-            ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "new privileges"),
+            ("NoNewPrivs:\t1", "NoNewPrivs:\t0", "no_new_privs"),
             ("Seccomp:\t2", "Seccomp:\t0", "filter"),
             ("CapBnd:", "CapBnx:", "bounding"),
         ] {

@@ -47,7 +47,7 @@ fn holders(runs: &[Run]) -> String {
         return "runs use none of it; check the rest of the file system".to_owned();
     }
     format!(
-        "largest: run {}; `coffer run delete` frees the /state of an ended run, `coffer workspace list` \
+        "run {}; `coffer run delete` frees the /state of an ended run, `coffer workspace list` \
          shows workspaces that are kept",
         named.join(", ")
     )

@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(refused.reason, Reason::WriteLimit);
         assert!(refused.message.contains("90.0 MiB in 3 files"), "{}", refused.message);
         assert!(refused.message.contains("at most 64.0 MiB in 1000 files"), "{}", refused.message);
-        assert!(refused.message.contains("goes on at 62.0 MiB in 969 files or less"), "{}", refused.message);
+        assert!(refused.message.contains("continue at 62.0 MiB in 969 files or less"), "{}", refused.message);
         assert_eq!(account.check(&exec()), Ok(()), "it may delete");
         // What is not the daemon's does not count.
         assert_eq!(account.check(&write("a")), Ok(()));

@@ -211,7 +211,7 @@ fn a_cancelled_read_says_so() {
     cancel.cancel();
     let failure = read(&scene.jail, &request("a", ReadPart::Whole), &Bounds::default(), &cancel).unwrap_err();
     assert_eq!(failure.reason, Reason::Cancelled);
-    assert!(failure.message.starts_with("cancelled: @project/a: 0 of 1 bytes read, "), "{}", failure.message);
+    assert!(failure.message.starts_with("cancelled: @project/a: 0 of 1 bytes read; "), "{}", failure.message);
 }
 
 #[test]
