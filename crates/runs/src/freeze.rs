@@ -229,7 +229,7 @@ async fn end_terminal(lanes: &Lanes) -> Result<(), Refusal> {
 }
 
 /// Ends what stands still in a container that an earlier daemon has left, so that it can be removed.
-pub(crate) async fn end_leftover(engine: &dyn Engine, container: &ContainerId) {
+pub(crate) async fn end_leftover(engine: &Engine, container: &ContainerId) {
     let pid = engine.inspect(container).await.ok().and_then(|inspection| inspection.host_pid);
     // Without a process or a cgroup in sight nothing of ours was frozen.
     let Some(cgroup) = pid.and_then(|pid| ContainerCgroup::of_pid(pid, container).ok()) else { return };

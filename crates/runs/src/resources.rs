@@ -46,7 +46,7 @@ impl RunResources {
     }
 
     /// Removes the container, the mounts and what the run wrote to its root. What the run made elsewhere stays for its reader.
-    pub(crate) async fn take_away(&mut self, engine: &Arc<dyn Engine>) {
+    pub(crate) async fn take_away(&mut self, engine: &Arc<Engine>) {
         if let Some(container) = self.container.take() {
             remove_container(engine, container).await;
         }
@@ -79,7 +79,7 @@ impl RunResources {
     }
 
     /// After a launch that failed: everything goes.
-    pub(crate) async fn made_too(mut self, engine: &Arc<dyn Engine>) {
+    pub(crate) async fn made_too(mut self, engine: &Arc<Engine>) {
         self.take_away(engine).await;
         for path in self.made.drain(..) {
             remove_tree(path).await;
@@ -89,7 +89,7 @@ impl RunResources {
 
 /// Removes a container, and waits for that for a while. One that the engine does not remove is tried again until it does: by this
 /// daemon, or by the next one at its start.
-pub(crate) async fn remove_container(engine: &Arc<dyn Engine>, container: ContainerId) {
+pub(crate) async fn remove_container(engine: &Arc<Engine>, container: ContainerId) {
     match tokio::time::timeout(REMOVAL, engine.remove(&container)).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => not_removed(&container, &chain(&error)),
