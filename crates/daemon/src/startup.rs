@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use containers::{DefaultImage, DockerEngine, Engine, EngineFacts};
+use containers::{DefaultImage, Engine, EngineFacts};
 use gateway::Policy;
 use processes::{Former, Settings};
 use refusal::chain;
@@ -140,8 +140,8 @@ fn instance(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Connects to the engine, and checks that it can confine containers.
-pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<dyn Engine>, EngineFacts)> {
-    let engine = DockerEngine::connect(&config.engine).map_err(|error| anyhow::anyhow!(chain(&error)))?;
+pub(crate) async fn engine(config: &Config) -> anyhow::Result<(Arc<Engine>, EngineFacts)> {
+    let engine = Engine::connect(&config.engine).map_err(|error| anyhow::anyhow!(chain(&error)))?;
     let facts = engine.version().await.map_err(|error| anyhow::anyhow!(chain(&error)))?;
     if !facts.has_seccomp() {
         bail!(
@@ -198,7 +198,7 @@ pub(crate) async fn kernel(config: &Config, host_worker: OwnedFd) -> anyhow::Res
 /// Makes the default image if this host has a busybox for it. Without it the daemon serves only runs that name an
 /// image.
 pub(crate) async fn default_image(
-    engine: &Arc<dyn Engine>,
+    engine: &Arc<Engine>,
     config: &Config,
 ) -> (DefaultImageSource, Result<DefaultImage, String>) {
     let source = DefaultImageSource::new(engine.clone(), config.busybox.clone());

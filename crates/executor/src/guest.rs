@@ -65,7 +65,7 @@ pub(crate) struct Serving {
 
 /// The container lane of a run.
 pub struct GuestLane {
-    engine: Arc<dyn Engine>,
+    engine: Arc<Engine>,
     container: ContainerId,
     user: RunUser,
     /// Environment variables of the run.
@@ -83,7 +83,7 @@ pub struct GuestLane {
 impl GuestLane {
     /// Starts the worker and waits for its hello.
     pub async fn connect(
-        engine: Arc<dyn Engine>,
+        engine: Arc<Engine>,
         container: ContainerId,
         user: RunUser,
         environment: Environment,
@@ -291,7 +291,7 @@ impl GuestLane {
     }
 
     /// Returns the engine, container and user with which programs are started.
-    pub(crate) fn place(&self) -> (&dyn Engine, &ContainerId, RunUser) {
+    pub(crate) fn place(&self) -> (&Engine, &ContainerId, RunUser) {
         (self.engine.as_ref(), &self.container, self.user)
     }
 
@@ -342,7 +342,7 @@ impl GuestLane {
 }
 
 async fn start(
-    engine: &dyn Engine,
+    engine: &Engine,
     container: &ContainerId,
     user: RunUser,
     environment: &Environment,
@@ -387,7 +387,7 @@ async fn start(
 
 /// Starts a worker like [`start`] in a container with its own kernel. None of its processes is a process of this host.
 async fn start_relayed(
-    engine: &dyn Engine,
+    engine: &Engine,
     container: &ContainerId,
     user: RunUser,
     options: ConnectOptions,

@@ -29,7 +29,7 @@ pub(crate) struct Relayed {
 
 /// Starts a relay, and a guest that communicates through it.
 pub(crate) async fn start(
-    engine: &dyn Engine,
+    engine: &Engine,
     container: &ContainerId,
     user: RunUser,
 ) -> Result<Relayed, Refusal> {
@@ -87,7 +87,7 @@ async fn listen(container: ContainerId, mut guest: ExecStream) {
 }
 
 /// Ends every process of the run's user in the container. Returns true if none is left.
-pub async fn sweep(engine: &dyn Engine, container: &ContainerId, user: RunUser) -> bool {
+pub async fn sweep(engine: &Engine, container: &ContainerId, user: RunUser) -> bool {
     let argv = [GUEST_PATH.to_owned(), "sweep".to_owned()];
     for _ in 0..SWEEPS {
         let swept = async {

@@ -18,7 +18,7 @@ const REMEDY: &str = "install the package busybox-static, or set default_image.b
 
 /// The default image, once it is made.
 pub struct DefaultImageSource {
-    engine: Arc<dyn Engine>,
+    engine: Arc<Engine>,
     busybox: PathBuf,
     made: Mutex<Option<DefaultImage>>,
 }
@@ -35,7 +35,7 @@ pub enum NoDefaultImage {
 }
 
 impl DefaultImageSource {
-    pub fn new(engine: Arc<dyn Engine>, busybox: PathBuf) -> Self {
+    pub fn new(engine: Arc<Engine>, busybox: PathBuf) -> Self {
         Self { engine, busybox, made: Mutex::default() }
     }
 

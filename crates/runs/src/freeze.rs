@@ -233,7 +233,7 @@ async fn end_terminal(lanes: &Lanes) -> Result<(), Refusal> {
 }
 
 /// Ends frozen processes in a container that an earlier daemon left, so that the container can be removed.
-pub(crate) async fn end_leftover(engine: &dyn Engine, container: &ContainerId) {
+pub(crate) async fn end_leftover(engine: &Engine, container: &ContainerId) {
     let pid = engine.inspect(container).await.ok().and_then(|inspection| inspection.host_pid);
     // The daemon froze a process only if a process and a cgroup are visible.
     let Some(cgroup) = pid.and_then(|pid| ContainerCgroup::of_pid(pid, container).ok()) else { return };

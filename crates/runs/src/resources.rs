@@ -46,7 +46,7 @@ impl RunResources {
     }
 
     /// Removes the container, the mounts and the layer of the run's root. Files that the run made elsewhere stay.
-    pub(crate) async fn take_away(&mut self, engine: &Arc<dyn Engine>) {
+    pub(crate) async fn take_away(&mut self, engine: &Arc<Engine>) {
         if let Some(container) = self.container.take() {
             remove_container(engine, container).await;
         }
@@ -79,7 +79,7 @@ impl RunResources {
     }
 
     /// Removes everything after a launch that failed.
-    pub(crate) async fn made_too(mut self, engine: &Arc<dyn Engine>) {
+    pub(crate) async fn made_too(mut self, engine: &Arc<Engine>) {
         self.take_away(engine).await;
         for path in self.made.drain(..) {
             remove_tree(path).await;
@@ -90,7 +90,7 @@ impl RunResources {
 /// Removes a container, and waits a limited time for that.
 ///
 /// If the engine does not remove it, this daemon tries again until it does. The next daemon does so when it starts.
-pub(crate) async fn remove_container(engine: &Arc<dyn Engine>, container: ContainerId) {
+pub(crate) async fn remove_container(engine: &Arc<Engine>, container: ContainerId) {
     match tokio::time::timeout(REMOVAL, engine.remove(&container)).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => not_removed(&container, &chain(&error)),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_containers::{
-    Access, CgroupError, ContainerCgroup, ContainerState, Engine, EngineError, Group, HostProcess, IdMap,
+    Access, CgroupError, ContainerCgroup, ContainerState, EngineError, Group, HostProcess, IdMap,
     LABEL_INSTANCE, MountSlot, MountSpec, Propagation, RunUser, report, verify,
 };
 

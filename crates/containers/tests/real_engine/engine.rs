@@ -2,7 +2,7 @@
 
 use crate::support::{TestImage, busybox, engine};
 use cofferdam_containers::{
-    DockerEngine, Endpoint, Engine, EngineError, ImageReference, ImportChanges, advisories, ensure_default,
+    Endpoint, Engine, EngineError, ImageReference, ImportChanges, advisories, ensure_default,
 };
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn socket_without_a_listener_is_reported_with_a_remedy() {
     let path = dir.path().join("engine.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let endpoint = Endpoint::parse(&format!("unix://{}", path.display())).unwrap();
-    let error = DockerEngine::connect(&endpoint).unwrap().version().await.unwrap_err();
+    let error = Engine::connect(&endpoint).unwrap().version().await.unwrap_err();
     assert!(matches!(error, EngineError::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().ends_with("no process listens on the socket; start Docker Engine"), "{error}");
 }

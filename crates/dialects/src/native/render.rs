@@ -114,13 +114,8 @@ fn exec(operation: Option<&Operation>, result: &ExecResult) -> String {
         (false, _, Some(code), _) => notes.push(format!("[exit code {code}]")),
         (false, _, None, None) => notes.push("[ended without an exit code]".to_owned()),
     }
-<<<<<<< HEAD
     if let Some((_, happened)) = operations::cause(result.ended_by()).filter(|_| !result.timed_out) {
-        notes.push(format!("Error: {}", happened));
-=======
-    if let Some((_, happened)) = ops::cause(result.ended_by()).filter(|_| !result.timed_out) {
         notes.push(format!("Error: {happened}"));
->>>>>>> results-fix
     }
     if !result.hint.is_empty() {
         notes.push(format!("[{}]", result.hint));

@@ -72,7 +72,7 @@ impl Wanted {
 
 /// Launches runs. The daemon has one.
 pub struct Launcher {
-    pub engine: Arc<dyn Engine>,
+    pub engine: Arc<Engine>,
     pub host: EngineFacts,
     pub instance: String,
     /// The guest's binary on the host.
