@@ -49,7 +49,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   request?: ProcessRequest | undefined;
 
   /**
-   * Where it is in its life.
+   * State of the process.
    *
    * @generated from field: cofferdam.v1.Process.State state = 4;
    */
@@ -63,14 +63,14 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   startedAt?: Timestamp | undefined;
 
   /**
-   * When nothing of it was left. Absent while it lives.
+   * Time at which none of its processes was left. Absent while it lives.
    *
    * @generated from field: google.protobuf.Timestamp ended_at = 6;
    */
   endedAt?: Timestamp | undefined;
 
   /**
-   * Exit code; 128 and the number of the signal where one ended it. Absent while it lives and where nobody knows.
+   * Exit code; 128 and the number of the signal where one ended it. Absent while it lives and if it is not known.
    *
    * @generated from field: optional int32 exit_code = 7;
    */
@@ -84,7 +84,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   signal?: number | undefined;
 
   /**
-   * Cause of its end, if it did not end by itself. After each of the causes it has failed, whatever the exit code is.
+   * Cause of its end, if it did not end by itself. After each of them it has failed, whatever the exit code is.
    *
    * @generated from field: cofferdam.v1.ExecResult.EndedBy ended_by = 9;
    */
@@ -105,7 +105,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   stderrBytes: bigint;
 
   /**
-   * Bytes that it was given to read: the offset of the next one.
+   * Bytes of input so far, which is the offset of the next byte.
    *
    * @generated from field: uint64 stdin_bytes = 12;
    */
@@ -119,7 +119,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   stdinOpen: boolean;
 
   /**
-   * Proof that nothing of it is left. Absent while it lives.
+   * Proof that none of its processes is left. Absent while it lives.
    *
    * @generated from field: cofferdam.v1.KillEvidence kill = 14;
    */
@@ -140,7 +140,7 @@ export type Process = Message<"cofferdam.v1.Process"> & {
   peakMemoryBytes: bigint;
 
   /**
-   * Why it could not be started, was lost, or was ended by a limit.
+   * Reason why it could not be started, was lost, or was ended by a limit.
    *
    * @generated from field: string failure = 17;
    */
@@ -171,7 +171,7 @@ export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
   messageDesc(file_cofferdam_v1_process, 0);
 
 /**
- * Where it is in its life.
+ * State of the process.
  *
  * @generated from enum cofferdam.v1.Process.State
  */
@@ -198,8 +198,8 @@ export enum Process_State {
   ENDED = 2,
 
   /**
-   * It was lost: its keeper was killed, or the daemon was restarted and could not take it over. What was left of it has been
-   * ended.
+   * It was lost: its keeper was killed, or the daemon was restarted and could not reattach it. Its remaining
+   * processes have been ended.
    *
    * @generated from enum value: INTERRUPTED = 3;
    */
@@ -233,7 +233,7 @@ export type StartProcessRequest = Message<"cofferdam.v1.StartProcessRequest"> & 
   requestId: string;
 
   /**
-   * What to start. Required.
+   * Process to start. Required.
    *
    * @generated from field: cofferdam.v1.ProcessRequest process = 3;
    */
@@ -345,7 +345,7 @@ export const AttachProcessRequestSchema: GenMessage<AttachProcessRequest> = /*@_
  */
 export type AttachProcessResponse = Message<"cofferdam.v1.AttachProcessResponse"> & {
   /**
-   * What.
+   * Kind of the event.
    *
    * @generated from oneof cofferdam.v1.AttachProcessResponse.event
    */
@@ -359,7 +359,7 @@ export type AttachProcessResponse = Message<"cofferdam.v1.AttachProcessResponse"
     case: "output";
   } | {
     /**
-     * Bytes that it wrote and that are not there.
+     * Range of bytes that it wrote and that were not kept.
      *
      * @generated from field: cofferdam.v1.ProcessGap gap = 2;
      */
@@ -367,7 +367,7 @@ export type AttachProcessResponse = Message<"cofferdam.v1.AttachProcessResponse"
     case: "gap";
   } | {
     /**
-     * The process. Last.
+     * State of the process. Last.
      *
      * @generated from field: cofferdam.v1.Process process = 3;
      */
@@ -390,7 +390,7 @@ export const AttachProcessResponseSchema: GenMessage<AttachProcessResponse> = /*
  */
 export type ProcessOutput = Message<"cofferdam.v1.ProcessOutput"> & {
   /**
-   * Which stream.
+   * Stream.
    *
    * @generated from field: cofferdam.v1.ProcessStream stream = 1;
    */
@@ -425,21 +425,21 @@ export const ProcessOutputSchema: GenMessage<ProcessOutput> = /*@__PURE__*/
  */
 export type ProcessGap = Message<"cofferdam.v1.ProcessGap"> & {
   /**
-   * Which stream.
+   * Stream.
    *
    * @generated from field: cofferdam.v1.ProcessStream stream = 1;
    */
   stream: ProcessStream;
 
   /**
-   * Position of the first byte that is not there.
+   * Position of the first byte that was not kept.
    *
    * @generated from field: uint64 offset = 2;
    */
   offset: bigint;
 
   /**
-   * How many.
+   * Number of bytes that were not kept.
    *
    * @generated from field: uint64 bytes = 3;
    */
@@ -474,8 +474,8 @@ export type WriteStdinRequest = Message<"cofferdam.v1.WriteStdinRequest"> & {
   processId: string;
 
   /**
-   * Position of the first byte of `data` in all that the process was given. What was given already is skipped; what would leave
-   * a gap is refused (`PRECONDITION_FAILED`, with `offset` in its details).
+   * Position of the first byte of `data` in the whole input of the process. Bytes that were delivered before are
+   * skipped. A gap is refused (`PRECONDITION_FAILED`, with `offset` in its details).
    *
    * @generated from field: uint64 offset = 3;
    */
@@ -602,7 +602,7 @@ export type SignalProcessRequest = Message<"cofferdam.v1.SignalProcessRequest"> 
   processId: string;
 
   /**
-   * To the process group of its first program, or to the foreground of its terminal. Required.
+   * Signal for the process group of its first program, or for the foreground of its terminal. Required.
    *
    * @generated from field: cofferdam.v1.SignalProcessRequest.Signal signal = 3;
    */
@@ -651,28 +651,28 @@ export enum SignalProcessRequest_Signal {
   QUIT = 3,
 
   /**
-   * End everything of the process at once. It has no choice.
+   * Kill all its processes at once.
    *
    * @generated from enum value: KILL = 9;
    */
   KILL = 9,
 
   /**
-   * The first signal of a program's own choice.
+   * First user-defined signal.
    *
    * @generated from enum value: USR1 = 10;
    */
   USR1 = 10,
 
   /**
-   * The second.
+   * Second user-defined signal.
    *
    * @generated from enum value: USR2 = 12;
    */
   USR2 = 12,
 
   /**
-   * Please end.
+   * Request to end.
    *
    * @generated from enum value: TERM = 15;
    */
@@ -686,7 +686,7 @@ export enum SignalProcessRequest_Signal {
   CONT = 18,
 
   /**
-   * Stop. It has no choice.
+   * Stop; cannot be caught.
    *
    * @generated from enum value: STOP = 19;
    */
@@ -763,7 +763,7 @@ export const WaitProcessRequestSchema: GenMessage<WaitProcessRequest> = /*@__PUR
  */
 export type WaitProcessResponse = Message<"cofferdam.v1.WaitProcessResponse"> & {
   /**
-   * The process; RUNNING when the time was over first.
+   * The process; RUNNING if the timeout came first.
    *
    * @generated from field: cofferdam.v1.Process process = 1;
    */
@@ -862,9 +862,10 @@ export const ProcessStreamSchema: GenEnum<ProcessStream> = /*@__PURE__*/
 
 /**
  * Starts processes in runs and speaks with them. A start is a call like any other: policy, approval, limits and record
- * hold as for `exec`, but consent is to the words alone: the run's other commands go on beside a process, and can change
- * the files that it uses. A process lives until its first program ends, it is killed, its timeout passes or its run ends; then
- * everything that it started is ended. It outlives its client and the daemon. What it is given to read is recorded whole.
+ * apply as for `exec`. Consent, however, covers only the words: the run's other commands go on beside a process, and
+ * can change the files that it uses. A process lives until its first program ends, it is killed, its timeout passes or
+ * its run ends; then all processes that it started are ended. It outlives its client and the daemon. Its input is
+ * recorded in full.
  *
  * @generated from service cofferdam.v1.ProcessService
  */
@@ -880,7 +881,8 @@ export const ProcessService: GenService<{
     output: typeof StartProcessResponseSchema;
   },
   /**
-   * Output of a process, from any byte on. Any number of readers see the same bytes; a slow one holds nobody up.
+   * Output of a process, from any byte on. Any number of readers get the same bytes; a slow reader does not delay the
+   * others.
    *
    * @generated from rpc cofferdam.v1.ProcessService.AttachProcess
    */
@@ -890,10 +892,10 @@ export const ProcessService: GenService<{
     output: typeof AttachProcessResponseSchema;
   },
   /**
-   * Gives a process bytes to read. They are ordered by offset, so that a repeated request gives nothing twice. All of them are
-   * recorded, so one process takes in all at most what its recording holds: `sessions.max_recording` of the daemon's
-   * configuration, 64 MiB by default, in which a byte that JSON escapes counts as up to six. More is refused (`WRITE_LIMIT`);
-   * what has more to say comes as a file (`FileService`).
+   * Writes bytes to the standard input of a process. They are ordered by offset, so that a repeated request delivers no
+   * byte twice. All of them are recorded, so one process takes in all at most what its recording holds:
+   * `sessions.max_recording` of the daemon's configuration, 64 MiB by default, in which a byte that JSON escapes counts
+   * as up to six. More is refused (`WRITE_LIMIT`); send larger input as a file (`FileService`).
    *
    * @generated from rpc cofferdam.v1.ProcessService.WriteStdin
    */
@@ -913,9 +915,9 @@ export const ProcessService: GenService<{
     output: typeof ResizeTerminalResponseSchema;
   },
   /**
-   * Sends a signal to a process, and answers when it is on its way. The recording of a process that is given input has its signals, too. Where
-   * the recording is full or cannot be written, HUP, INT and TERM are sent all the same and counted in the audit log, and QUIT,
-   * CONT and TSTP are refused (`WRITE_LIMIT`). KILL ends it in any case.
+   * Sends a signal to a process, and answers after it was sent. The recording of a process that gets input has its
+   * signals, too. If the recording is full or cannot be written, HUP, INT and TERM are still sent, and counted in the
+   * audit log. QUIT, CONT and TSTP are then refused (`WRITE_LIMIT`). KILL ends the process in any case.
    *
    * @generated from rpc cofferdam.v1.ProcessService.SignalProcess
    */
@@ -925,7 +927,7 @@ export const ProcessService: GenService<{
     output: typeof SignalProcessResponseSchema;
   },
   /**
-   * Waits until a process has ended and nothing of it is left.
+   * Waits until a process and all processes that it started have ended.
    *
    * @generated from rpc cofferdam.v1.ProcessService.WaitProcess
    */
