@@ -24,6 +24,7 @@ pub trait CommandContext: Send + Sync {
 
 /// The daemon's knowledge of a command that has ended.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub(crate) struct Known {
     /// Limit events that the kernel counted for the container while the command ran.
     pub(crate) events: LimitEvents,

@@ -226,7 +226,7 @@ impl Account {
     /// Returns true if the run's commands were ended at any moment since. A command may begin after the others were told to end, and be
     /// ended with them.
     pub fn ended_since(&self, began: Instant) -> bool {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         seen.ends || [seen.ended, seen.gone].into_iter().flatten().any(|moment| moment >= began)
     }
 

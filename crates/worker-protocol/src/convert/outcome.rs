@@ -20,6 +20,7 @@ const MAX_HINTS: usize = 8;
 
 /// Answer of a worker to a call that did not fail.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // a result is the common answer
 pub enum Reply {
     /// Result of an operation.
     Result(OpResult),
@@ -95,13 +96,13 @@ pub fn outcome_from_wire(outcome: worker::Outcome) -> Result<Result<Reply, ToolF
             check_answer(&mut result)?;
             Ok(Ok(Reply::Result(result)))
         }
-        Some(Kind::Command(report)) => Ok(Ok(Reply::Command(Box::new(report_from_wire(report)?)))),
+        Some(Kind::Command(report)) => Ok(Ok(Reply::Command(Box::new(report_from_wire(&report)?)))),
         Some(Kind::Failure(failure)) => Ok(Err(failure_from(failure, &outcome.hints)?)),
         None => Err(Malformed::new("outcome", "is empty")),
     }
 }
 
-fn report_from_wire(report: worker::CommandReport) -> Result<CommandReport, Malformed> {
+fn report_from_wire(report: &worker::CommandReport) -> Result<CommandReport, Malformed> {
     use worker::command_report::Stop as Said;
     let exit = Exit::of(report.exit_code, report.signal)
         .ok_or_else(|| Malformed::new("outcome.command", "has an impossible exit"))?;
