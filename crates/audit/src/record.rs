@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::hash::{Hash, LogId};
-use crate::time::Time;
+use timestamp::Timestamp;
 
 /// An event that is in the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,7 +11,7 @@ pub struct Record {
     /// Its place, from 1, without gaps.
     pub sequence: u64,
     /// When it was written, by the wall clock.
-    pub time: Time,
+    pub time: Timestamp,
     /// The hash of the record before it; of the first one, the log's own beginning.
     pub previous: Hash,
     /// The hash of this record's canonical bytes.

@@ -12,7 +12,7 @@ use calls::grants::Grants;
 use calls::limits::Limits;
 use calls::{Approvals, CallTable, Calls, Escalations, FormerApprovals, Replays, Upstreams};
 use containers::{DefaultImage, EngineFacts};
-use gateway::{Gateway, Policy, SystemClock};
+use gateway::{Gateway, Policy};
 use identity::{Access, RunId};
 use oidc::Issuers;
 use processes::Processes;
@@ -23,6 +23,7 @@ use runs::{
 };
 use store::spool::Spool;
 use store::{StateDisk, Store, StoreError};
+use timestamp::SystemClock;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -11,13 +11,13 @@ use std::time::Duration;
 use audit::{Event, Kind};
 use audit_service::AuditLog;
 use calls::Attempt;
-use gateway::{Clock as _, SystemClock, UnixMillis};
 use identity::{ApiToken, ApiTokenEnded, ApiTokenRefused, TokenId, id_of_api_token};
 use ops::Reason;
 use parking_lot::RwLock;
 use refusal::{Refusal, chain};
 use serde_json::json;
 use store::{Store, StoreError};
+use timestamp::UnixMillis;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +41,7 @@ impl Held {
 
     /// Comes when the token is revoked or expires.
     pub(crate) fn end(&self) -> End {
-        let left = self.token.expires_at.0.saturating_sub(now().0);
+        let left = self.token.expires_at.0.saturating_sub(UnixMillis::now().0);
         End::after_or(Duration::from_millis(left), self.ended.clone())
     }
 }
@@ -54,10 +54,6 @@ pub(crate) struct Tokens {
     held: RwLock<BTreeMap<TokenId, Arc<Held>>>,
     /// One change at a time.
     changing: Mutex<()>,
-}
-
-pub(crate) fn now() -> UnixMillis {
-    SystemClock.now()
 }
 
 impl Tokens {
@@ -83,7 +79,7 @@ impl Tokens {
     ) -> Result<Arc<Held>, (Attempt, &'static str)> {
         let wrong = (Attempt::BadToken, "there is no such API token");
         let held = id_of_api_token(shown).and_then(|id| self.get(id)).ok_or(wrong)?;
-        held.token.check(shown, from, now()).map_err(|refused| match refused {
+        held.token.check(shown, from, UnixMillis::now()).map_err(|refused| match refused {
             ApiTokenRefused::Wrong => wrong,
             ApiTokenRefused::Expired => (Attempt::ExpiredToken, "the token has expired"),
             ApiTokenRefused::Revoked => (Attempt::RevokedToken, "the token was revoked"),
@@ -97,7 +93,7 @@ impl Tokens {
     /// From then on the token counts.
     pub(crate) async fn create(&self, token: ApiToken) -> Result<ApiToken, Refusal> {
         let _changing = self.changing.lock().await;
-        let in_force = self.all().iter().filter(|held| held.token.is_in_force(now())).count();
+        let in_force = self.all().iter().filter(|held| held.token.is_in_force(UnixMillis::now())).count();
         if in_force >= MAX_IN_FORCE {
             let message = format!("{MAX_IN_FORCE} tokens are in force, which is the limit: revoke one first");
             return Err(Refusal::new(Reason::Overloaded, message));
@@ -116,7 +112,7 @@ impl Tokens {
         })?;
         let mut token = held.token.clone();
         if token.ended.is_none() {
-            token.ended = Some(ApiTokenEnded { by: by.to_owned(), at: now() });
+            token.ended = Some(ApiTokenEnded { by: by.to_owned(), at: UnixMillis::now() });
             self.record(Kind::TokenRevoked, &token, by).await?;
             self.put(Held::new(token.clone()));
             held.ended.cancel();
@@ -127,7 +123,7 @@ impl Tokens {
 
     /// All of them, newest first; those that are over only if that is wanted.
     pub(crate) fn list(&self, include_ended: bool) -> Vec<ApiToken> {
-        let now = now();
+        let now = UnixMillis::now();
         let shown = |held: &Arc<Held>| include_ended || held.token.is_in_force(now);
         self.all().into_iter().rev().filter(shown).map(|held| held.token.clone()).collect()
     }
@@ -149,7 +145,7 @@ impl Tokens {
 
     async fn keep(&self, token: &ApiToken) -> Result<(), Refusal> {
         let token = token.clone();
-        let kept = self.store.with(move |store| store.put_api_token(&token, now())).await;
+        let kept = self.store.with(move |store| store.put_api_token(&token, UnixMillis::now())).await;
         kept.map_err(|error| Refusal::internal("keeping the token", &chain(&error)))
     }
 
@@ -165,7 +161,7 @@ impl Tokens {
         let mut known = self.held.write();
         known.insert(held.token.id, held);
         if known.len() > MAX_KNOWN {
-            let now = now();
+            let now = UnixMillis::now();
             let oldest = known.iter().find(|(_, held)| !held.token.is_in_force(now)).map(|(id, _)| *id);
             oldest.and_then(|id| known.remove(&id));
         }

@@ -12,9 +12,8 @@ use identity::{Principal, RunId};
 use ops::Reason;
 use refusal::Refusal;
 use store::run::{Limits, Spec, Workspace};
+use timestamp::duration_from_wire;
 use wire::v1;
-
-use store::duration_from_wire;
 
 use crate::variables;
 

@@ -13,7 +13,8 @@ use prost::Message as _;
 use refusal::chain;
 use runs::{Directories, TakenOver};
 use serde_json::json;
-use store::{Store, StoredCall, Timestamp};
+use store::{Store, StoredCall};
+use timestamp::Timestamp;
 use wire::v1::{CallResponse, call_response};
 
 use crate::terminal;
@@ -45,7 +46,7 @@ pub(crate) async fn look(log: &AuditLog, store: &Store, living: &BTreeSet<RunId>
     let mut follow = log.read_after(begun.after, false);
     while let Some(lines) = follow.next().await.map_err(|refusal| anyhow::anyhow!(refusal.message))? {
         for line in lines {
-            let at = Timestamp::of_record(line.record.time);
+            let at = line.record.time;
             if open.ends.last.is_none() {
                 // What was before is not read.
                 open.used = living.iter().map(|run| (*run, at)).collect();

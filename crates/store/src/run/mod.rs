@@ -12,12 +12,11 @@ use containers::Amount;
 use gateway::policy::ContainerLimits;
 use identity::{Principal, RunId, TokenHash};
 use serde::{Deserialize, Serialize};
+use timestamp::Timestamp;
 use wire::v1;
 
 pub use hold::{Held, Hold};
 pub use launch_fingerprint::{LaunchFingerprint, Linked, Place};
-
-use crate::time::Timestamp;
 
 /// Phase of a run's life.
 ///
