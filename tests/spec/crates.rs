@@ -28,7 +28,7 @@ const ARROWS: [(&str, &str); 33] = [
     ("document", ""),
     (
         "executor",
-        "containers gateway host-launch jail mcp-upstream ops refusal store timestamp wire worker-protocol",
+        "containers gateway host-launch jail mcp-upstream ops refusal timestamp wire worker-protocol",
     ),
     ("gateway", "document jail ops text timestamp"),
     ("guest", "jail ops text wire worker-protocol"),
@@ -50,7 +50,7 @@ const ARROWS: [(&str, &str); 33] = [
         "audit audit-service containers executor gateway host-launch identity jail ops refusal store timestamp wire",
     ),
     ("seal", ""),
-    ("store", "audit containers gateway identity refusal seal timestamp wire worker-protocol"),
+    ("store", "audit containers gateway host-launch identity refusal seal timestamp wire worker-protocol"),
     ("text", ""),
     ("timestamp", ""),
     ("webhook", ""),
@@ -62,7 +62,7 @@ const ARROWS: [(&str, &str); 33] = [
 const MOST: usize = 12_700;
 
 /// Crates in the longest chain of arrows. Each crate of it waits for the next to be compiled.
-const LONGEST: usize = 11;
+const LONGEST: usize = 10;
 
 /// Crates that may have an arrow to `gateway`: a change of the policy engine compiles them again, and all above.
 const MOST_USERS_OF_GATEWAY: usize = 9;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use audit::{Event, Kind};
 use containers::Amount;
 use gateway::policy::ContainerLimits;
+use host_launch::Owner;
 use identity::{Principal, RunId, TokenHash};
 use serde::{Deserialize, Serialize};
 use timestamp::Timestamp;
@@ -90,13 +91,6 @@ pub enum Workspace {
         /// Path as requested.
         path: PathBuf,
     },
-}
-
-/// Owner of a workspace's files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
-    pub uid: u32,
-    pub gid: u32,
 }
 
 /// A managed or cloned workspace.
